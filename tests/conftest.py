@@ -1,0 +1,42 @@
+"""What every test run shares: the tree on the path, and no skipped test where the gate runs."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+_skipped: list[str] = []
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--no-skips", action="store_true", help="a skipped test fails the run")
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    if report.skipped:
+        _skipped.append(report.nodeid)
+
+
+def pytest_collectreport(report: pytest.CollectReport) -> None:
+    if report.skipped:
+        _skipped.append(report.nodeid)
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_sessionfinish(session: pytest.Session) -> Iterator[None]:
+    """Turn a green run with skips into a red one: a test that did not run proved nothing."""
+    yield
+    if session.config.getoption("--no-skips") and _skipped and session.exitstatus == 0:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    if _skipped and terminalreporter.config.getoption("--no-skips"):
+        terminalreporter.section("skipped tests fail this run", red=True)
+        for name in _skipped:
+            terminalreporter.line(name)

@@ -1,0 +1,83 @@
+"""The direction of imports and the purity of the brains, read off the syntax trees."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent.parent
+BELOW = {
+    "cluster": {"cluster"},
+    "streaming": {"streaming", "cluster"},
+    "dfs": {"dfs", "cluster"},
+    "mapreduce": {"mapreduce", "dfs", "streaming", "cluster"},
+    "tui": {"tui", "mapreduce", "dfs", "streaming", "cluster"},
+}
+BRAINS = ("dfs/metadata", "mapreduce/scheduler")
+# What a brain may not touch: time, chance, files, sockets, processes, the log, the environment.
+IMPURE = {
+    "asyncio", "io", "logging", "multiprocessing", "os", "pathlib", "random", "secrets", "select",
+    "shutil", "signal", "socket", "subprocess", "tempfile", "threading", "time", "uuid",
+}  # fmt: skip
+
+
+def modules(folder: str) -> list[Path]:
+    return sorted((ROOT / folder).rglob("*.py"))
+
+
+def imported(path: Path) -> Iterator[tuple[str, bool]]:
+    """Give each imported module's full name, and whether only the type checker sees it."""
+    tree = ast.parse(path.read_text())
+    typing_only = {
+        id(node)
+        for test in ast.walk(tree)
+        if isinstance(test, ast.If) and "TYPE_CHECKING" in ast.unparse(test.test)
+        for node in ast.walk(test)
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield alias.name, id(node) in typing_only
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative import; write the full name"
+            assert node.module is not None
+            yield node.module, id(node) in typing_only
+
+
+@pytest.mark.parametrize("package", sorted(BELOW))
+def test_imports_point_down_only(package: str) -> None:
+    """A cli.py is a root: it may import anything, and nothing imports it but another root."""
+    wrong = [
+        f"{path.relative_to(ROOT)} imports {name}"
+        for path in modules(package)
+        if path.name != "cli.py"
+        for name, _ in imported(path)
+        if name.split(".")[0] in BELOW
+        and (name.split(".")[0] not in BELOW[package] or name.split(".")[-1] == "cli")
+    ]
+
+    assert wrong == []
+
+
+@pytest.mark.parametrize("folder", BRAINS)
+def test_a_brain_does_no_io_and_reads_no_clock(folder: str) -> None:
+    wrong = [
+        f"{path.relative_to(ROOT)} imports {name}"
+        for path in modules(folder)
+        for name, typing_only in imported(path)
+        if name.split(".")[0] in IMPURE and not typing_only
+    ]
+    opened = [
+        f"{path.relative_to(ROOT)}:{node.lineno} calls {node.func.id}()"
+        for path in modules(folder)
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id in {"open", "print", "input", "exec", "eval"}
+    ]
+
+    assert modules(folder)
+    assert wrong + opened == []

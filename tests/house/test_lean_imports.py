@@ -1,0 +1,37 @@
+"""Start-up is lean: a command loads only what it needs (decision: lean start-up)."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+HEAVY = ["paramiko", "textual", "fsspec", "docker", "yaml", "uvloop", "numpy", "pytest"]
+
+
+def loaded_by(code: str) -> list[str]:
+    script = f"import sys; {code}; print(*[m for m in {HEAVY!r} if m in sys.modules])"
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", script], capture_output=True, text=True, check=True
+    )
+    return done.stdout.split()
+
+
+@pytest.mark.parametrize(
+    ("module", "allowed"),
+    [
+        ("streaming.cli", []),
+        ("mapreduce.local", []),
+        ("mapreduce.attempt", []),
+        ("dfs.client", ["uvloop", "yaml"]),
+        ("dfs.cli", ["uvloop", "yaml"]),
+        ("cluster.network", ["uvloop"]),
+        ("dfs.master", ["uvloop", "yaml"]),
+        ("dfs.chunkserver", ["uvloop", "yaml"]),
+        ("mapreduce.master", ["uvloop", "yaml"]),
+        ("mapreduce.worker", ["uvloop", "yaml"]),
+    ],
+)
+def test_a_module_loads_no_heavy_library(module: str, allowed: list[str]) -> None:
+    assert [name for name in loaded_by(f"import {module}") if name not in allowed] == []
