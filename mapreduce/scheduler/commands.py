@@ -1,0 +1,137 @@
+"""Everything that the scheduler can ask of its shell, in the order it wants it done.
+
+Frozen records, returned by `Scheduler.handle`. The shell carries out each one (it
+starts, kills, journals, pushes) and reports what comes of it as a new event.
+Never does any IO.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TypeAlias
+
+from mapreduce.scheduler.ids import AttemptId, JobId, TaskId, WorkerId
+
+
+class Locality(StrEnum):
+    """How near a map runs to its split (MapReduce §3.4)."""
+
+    HOST = "host"
+    RACK = "rack"
+    REMOTE = "remote"
+    NONE = "none"
+    """The split has no home on this cluster (or the task is a reduce)."""
+
+
+class JobOutcome(StrEnum):
+    """How a job ended."""
+
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    KILLED = "killed"
+
+
+@dataclass(frozen=True, slots=True)
+class StartAttempt:
+    """Start this attempt on this worker, now; it holds a slot until its end is reported."""
+
+    attempt_id: AttemptId
+    worker_id: WorkerId
+    locality: Locality = Locality.NONE
+    is_backup: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class KillAttempt:
+    """Kill this attempt if it runs and drop its output; report AttemptKilled when it is gone.
+
+    Its slot is taken until that report, so that a worker never runs more than it has slots.
+    """
+
+    attempt_id: AttemptId
+    worker_id: WorkerId
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class GrantCommit:
+    """This attempt, and for now no other of its task, may make its output visible."""
+
+    attempt_id: AttemptId
+    worker_id: WorkerId
+
+
+@dataclass(frozen=True, slots=True)
+class RecordCommit:
+    """The task is committed by this attempt: make that durable, count its counters (once)."""
+
+    attempt_id: AttemptId
+    worker_id: WorkerId
+
+
+@dataclass(frozen=True, slots=True)
+class PublishSegment:
+    """Tell all running reduces of the job, and those started later, where this map's output is."""
+
+    attempt_id: AttemptId
+    worker_id: WorkerId
+
+
+@dataclass(frozen=True, slots=True)
+class WithdrawSegment:
+    """Take back a published segment: it is lost, and its map will be run again."""
+
+    attempt_id: AttemptId
+    worker_id: WorkerId
+
+
+@dataclass(frozen=True, slots=True)
+class AbandonTask:
+    """The task has failed for good but the job may go on; reduces expect nothing of it."""
+
+    task_id: TaskId
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class FinishJob:
+    """The job has ended: make its output visible or remove it, tell the client, drop segments.
+
+    `culprit` is the attempt whose failure was the last straw. KillAttempt commands for what
+    still runs come before; their AttemptKilled reports may come after.
+    """
+
+    job_id: JobId
+    outcome: JobOutcome
+    reason: str = ""
+    culprit: AttemptId | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class QuarantineWorker:
+    """News: this worker failed everything of late and gets no attempts for a while."""
+
+    worker_id: WorkerId
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseWorker:
+    """News: this worker's quarantine is over."""
+
+    worker_id: WorkerId
+
+
+Command: TypeAlias = (
+    StartAttempt
+    | KillAttempt
+    | GrantCommit
+    | RecordCommit
+    | PublishSegment
+    | WithdrawSegment
+    | AbandonTask
+    | FinishJob
+    | QuarantineWorker
+    | ReleaseWorker
+)

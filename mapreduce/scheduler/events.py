@@ -1,0 +1,267 @@
+"""Everything that can happen to the scheduler: the only way to change it.
+
+A shell turns what it sees (messages, exits, silence, time) into these frozen
+records and passes each to `Scheduler.handle(event, now_s)`. They hold plain
+values only, so that a recorded history replays. Never does any IO.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from mapreduce.scheduler.ids import AttemptId, HostName, JobId, RackName, WorkerId
+
+ANYWHERE: tuple[HostName, ...] = ()
+NO_RACK = RackName("")
+
+
+@dataclass(frozen=True, slots=True)
+class MapTaskSpec:
+    """What the scheduler must know of a split: its size and the hosts that hold it."""
+
+    length_bytes: int
+    hosts: tuple[HostName, ...] = ANYWHERE
+
+
+@dataclass(frozen=True, slots=True)
+class JobSettings:
+    """The wishes of a job that bear on scheduling; a maximum of 0 means no limit."""
+
+    priority: int = 3
+    """Higher goes first; 1 very low, 3 normal, 5 very high."""
+    map_attempts_max: int = 4
+    reduce_attempts_max: int = 4
+    map_failures_percent_max: int = 0
+    """Share of maps that may fail for good without failing the job."""
+    reduce_failures_percent_max: int = 0
+    slowstart: float = 0.05
+    """Share of maps that must be committed before reduces are started."""
+    backup_maps: bool = True
+    backup_reduces: bool = True
+    backup_share_max: float = 0.03
+    """Backups started, at most, as a share of the tasks of their kind (but see backup.py)."""
+    task_timeout_s: float = 600.0
+    """An attempt without news for this long has failed; 0 waits forever."""
+    locality_wait_s: float = 1.0
+    """How long a job leaves slots free, hoping for one on a host (then a rack) of its data."""
+    workers_max: int = 0
+    """Workers that run this job's attempts at the same time (MapReduce, appendix A)."""
+    running_maps_max: int = 0
+    running_reduces_max: int = 0
+
+
+# --- jobs -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class JobSubmitted:
+    """A client wants a job run; maps are numbered as given, reduces from 0."""
+
+    job_id: JobId
+    maps: tuple[MapTaskSpec, ...]
+    reduces: int
+    settings: JobSettings = field(default_factory=JobSettings)
+
+
+@dataclass(frozen=True, slots=True)
+class CommittedTask:
+    """A commit that the journal remembers: the winning attempt and where it ran."""
+
+    attempt_id: AttemptId
+    worker_id: WorkerId
+
+
+@dataclass(frozen=True, slots=True)
+class JobRestored:
+    """A restarted master found this job unfinished in its journal.
+
+    Committed reduces (and maps of a job without reduces) stay committed. Committed maps
+    count as soon as their worker registers and still has the segment. New attempts are
+    numbered from `attempt_number_first`, so that they never meet one of the life before.
+    """
+
+    job_id: JobId
+    maps: tuple[MapTaskSpec, ...]
+    reduces: int
+    settings: JobSettings
+    committed: tuple[CommittedTask, ...]
+    attempt_number_first: int
+
+
+@dataclass(frozen=True, slots=True)
+class JobKilled:
+    """Someone with the right to do so wants the job to end now."""
+
+    job_id: JobId
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class JobPrioritySet:
+    """From now on the job's idle tasks are ordered by this priority."""
+
+    job_id: JobId
+    priority: int
+
+
+# --- workers --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerRegistered:
+    """A worker offers its slots, and says what it still has from before.
+
+    `slots` bounds all attempts together, `map_slots` and `reduce_slots` each kind.
+    A worker that the scheduler already knows is reconciled: what it does not name is gone.
+    """
+
+    worker_id: WorkerId
+    host: HostName
+    slots: int
+    map_slots: int
+    reduce_slots: int
+    rack: RackName = NO_RACK
+    running: tuple[AttemptId, ...] = ()
+    segments: tuple[AttemptId, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerLost:
+    """A worker has been silent for too long, or is known to be dead (MapReduce §3.3)."""
+
+    worker_id: WorkerId
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerDraining:
+    """A worker shall get no more attempts (its host is to leave, or its disks are full)."""
+
+    worker_id: WorkerId
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerResumed:
+    """A draining worker may get attempts again."""
+
+    worker_id: WorkerId
+
+
+# --- attempts -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptProgress:
+    """An attempt did something since the last report; `progress` runs from 0 to 1."""
+
+    attempt_id: AttemptId
+    progress: float
+
+
+@dataclass(frozen=True, slots=True)
+class ShuffleFinished:
+    """A reduce attempt has its partition of every map, and needs no worker's segments."""
+
+    attempt_id: AttemptId
+
+
+@dataclass(frozen=True, slots=True)
+class CommitRequested:
+    """An attempt with final output has written all of it and asks to make it visible.
+
+    For reduces, and for maps of a job without reduces. Answered by GrantCommit, or by
+    KillAttempt once another attempt has committed; in between it waits.
+    """
+
+    attempt_id: AttemptId
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptSucceeded:
+    """An attempt is complete: a segment lies on its worker, or its final output is visible."""
+
+    attempt_id: AttemptId
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptFailed:
+    """An attempt ended badly by its own doing; it counts against its task and its worker."""
+
+    attempt_id: AttemptId
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptKilled:
+    """An attempt is gone for a reason outside of it; it counts against nobody."""
+
+    attempt_id: AttemptId
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class KillAttemptRequested:
+    """A person wants this attempt killed; its task is tried again at no cost."""
+
+    attempt_id: AttemptId
+
+
+@dataclass(frozen=True, slots=True)
+class FailAttemptRequested:
+    """A person wants this attempt killed and counted as a failure of its task."""
+
+    attempt_id: AttemptId
+
+
+# --- segments -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class FetchFailed:
+    """A reduce could not fetch from a committed map; a few such reports blame the map."""
+
+    reduce_attempt_id: AttemptId
+    map_attempt_id: AttemptId
+
+
+@dataclass(frozen=True, slots=True)
+class OutputLost:
+    """The segment of a committed map is surely gone or corrupt."""
+
+    map_attempt_id: AttemptId
+    reason: str
+
+
+# --- time -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """Time has passed: expire attempts and waits, and consider backup tasks.
+
+    A shell sends one about once a second, and at `Scheduler.wake_at_s` if that is sooner.
+    """
+
+
+Event: TypeAlias = (
+    JobSubmitted
+    | JobRestored
+    | JobKilled
+    | JobPrioritySet
+    | WorkerRegistered
+    | WorkerLost
+    | WorkerDraining
+    | WorkerResumed
+    | AttemptProgress
+    | ShuffleFinished
+    | CommitRequested
+    | AttemptSucceeded
+    | AttemptFailed
+    | AttemptKilled
+    | KillAttemptRequested
+    | FailAttemptRequested
+    | FetchFailed
+    | OutputLost
+    | Tick
+)

@@ -1,0 +1,68 @@
+"""Names of the things that the scheduler talks about: jobs, tasks, attempts, workers.
+
+Ids are cheap to hash and to compare, and print in the form that people know
+from their logs (`attempt_…_m_000003_0`). Never holds state.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import NamedTuple, NewType
+
+JobId = NewType("JobId", str)
+WorkerId = NewType("WorkerId", str)
+HostName = NewType("HostName", str)
+RackName = NewType("RackName", str)
+
+
+class TaskKind(StrEnum):
+    """Whether a task maps a split or reduces a partition."""
+
+    MAP = "m"
+    REDUCE = "r"
+
+
+class TaskId(NamedTuple):
+    """One map or reduce task of a job, by its number."""
+
+    job_id: JobId
+    kind: TaskKind
+    task_index: int
+
+    def __str__(self) -> str:
+        return f"task_{_bare(self.job_id)}_{self.kind.value}_{self.task_index:06d}"
+
+
+class AttemptId(NamedTuple):
+    """One try at a task; a task's attempts are numbered in the order they were started."""
+
+    task_id: TaskId
+    number: int
+
+    def __str__(self) -> str:
+        task = self.task_id
+        return f"attempt_{_bare(task.job_id)}_{task.kind.value}_{task.task_index:06d}_{self.number}"
+
+
+def parse_attempt_id(text: str) -> AttemptId:
+    """Return the id that prints as `text`; raise ValueError if nothing prints so."""
+    prefix, _, rest = text.partition("_")
+    bare, kind, index, number = rest.rsplit("_", 3)
+    if prefix != "attempt" or not bare:
+        raise ValueError(
+            f"{text!r} is not an attempt id like attempt_1700000000000_0001_m_000000_0"
+        )
+    return AttemptId(TaskId(JobId(f"job_{bare}"), TaskKind(kind), int(index)), int(number))
+
+
+def parse_task_id(text: str) -> TaskId:
+    """Return the id that prints as `text`; raise ValueError if nothing prints so."""
+    prefix, _, rest = text.partition("_")
+    bare, kind, index = rest.rsplit("_", 2)
+    if prefix != "task" or not bare:
+        raise ValueError(f"{text!r} is not a task id like task_1700000000000_0001_m_000000")
+    return TaskId(JobId(f"job_{bare}"), TaskKind(kind), int(index))
+
+
+def _bare(job_id: str) -> str:
+    return job_id.removeprefix("job_")
