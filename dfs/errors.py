@@ -1,11 +1,11 @@
 """What the file system can refuse, by what the caller does next (the tree grows out of cluster's).
 
-UserError       NoSuchFile · FileExists · NotADirectory · IsADirectory · DirectoryNotEmpty · BadPath
-                · PermissionDenied · WriterFenced · FileBusy · RecordTooLarge · BadRequest · NotInTrash
-Unavailable     SafeMode · LeaseExpired · StaleReplica · NoReplica · NoServers · ChunkFull · NoSuchChunk
-                · DataNotPushed · ReplicaFailed · NotRegistered · NotPrimary
-                    · DiskFull
-Corrupt         ChunkCorrupt
+UserError     NoSuchFile · FileExists · NotADirectory · IsADirectory · DirectoryNotEmpty
+              BadPath · BadRequest · PermissionDenied · WriterFenced · FileBusy
+              RecordTooLarge · NotInTrash
+Unavailable   SafeMode · LeaseExpired · NotPrimary · StaleReplica · NoReplica · NoServers
+              NoSuchChunk · ChunkFull · DataNotPushed · ReplicaFailed · NotRegistered
+Corrupt       ChunkCorrupt
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class NoSuchChunk(Unavailable):
 
 
 class ChunkFull(Unavailable):
-    """A record does not fit into the rest of the chunk, which is padded now; take the next chunk."""
+    """A record does not fit into the rest of the chunk, now padded; take the next chunk."""
 
 
 class DataNotPushed(Unavailable):

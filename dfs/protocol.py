@@ -6,15 +6,16 @@ How a write goes (GFS §3.1), with the names used here:
    gives a `ChunkGrant` for the first chunk. `OpenAppend` does the same for an existing file.
 2. A `ChunkGrant` names handle, version, primary and all replicas. The client pushes bytes down the
    chain and asks the primary to apply them with that version. Every later chunk: `AllocateChunk`.
-3. When a replica fails, or the lease is over, `FindLease` with the names of the failed servers gives a
-   new grant: a higher version, only replicas that have it. The client repeats what was not acknowledged.
+3. When a replica fails, or the lease is over, `FindLease` with the names of the failed servers
+   gives a new grant: a higher version, only replicas that have it. The client repeats what was not
+   acknowledged.
 4. `CloseFile` makes the length durable. A writer whose epoch is not the file's any more gets
-   `WriterFenced` from the master, and `StaleReplica` from the chunkservers, since sealing raised the
-   version. `KeepAlive` says that the writer still lives.
+   `WriterFenced` from the master, and `StaleReplica` from the chunkservers, since sealing raised
+   the version. `KeepAlive` says that the writer still lives.
 
-A chunk that may still change is *unsealed*. To seal it (writer lost, file idle, snapshot, clone) the
-master raises the version on all replicas, takes the shortest length that they report (whatever was
-acknowledged is on all of them), logs it, and cuts the longer ones.
+A chunk that may still change is *unsealed*. To seal it (writer lost, file idle, snapshot, clone)
+the master raises the version on all replicas, takes the shortest length that they report (whatever
+was acknowledged is on all of them), logs it, and cuts the longer ones.
 
 A lease counts only while its holder is in touch with the master: a primary orders mutations only if
 `now < lease end` *and* the last answered heartbeat was **sent** less than `contact_s` ago (both on
@@ -180,7 +181,7 @@ class Summarise(Request, frozen=True):
 
 
 class Locate(Request, frozen=True):
-    """Chunks `first_index` … of a file, `count` at most, and its status (GFS §2.4: several at once).
+    """Chunks `first_index` … of a file, `count` at most, and its status (GFS §2.4: several).
 
     The reply has fewer when the file ends. `count` is capped by the master.
     """
@@ -216,8 +217,8 @@ class MakeDirectory(Request, frozen=True):
 class Rename(Request, frozen=True):
     """Give a file or tree another path, atomically (GFS-31).
 
-    `target` is the new path itself. If it exists: refused, unless `overwrite` and both are files (or the
-    target is an empty directory and the source a directory).
+    `target` is the new path itself. If it exists: refused, unless `overwrite` and both are files
+    (or the target is an empty directory and the source a directory).
     """
 
     reply: ClassVar[Any] = type(None)
@@ -848,8 +849,8 @@ class RegisterAgain(Command, frozen=True):
 class PushData(Request, frozen=True):
     """Bytes for a mutation to come, held in a bounded buffer under an id (GFS §3.1 step 3, §3.2).
 
-    `length_bytes` raw bytes follow. They are forwarded to `chain[0]`, with the rest as its chain, as
-    they arrive; the answer comes when all of the chain have them.
+    `length_bytes` raw bytes follow. They are forwarded to `chain[0]`, with the rest as its chain,
+    as they arrive; the answer comes when all of the chain have them.
     """
 
     reply: ClassVar[Any] = type(None)
