@@ -107,6 +107,11 @@ def _optional_whole(value: str, name: str) -> int | None:
     return _whole(value, name) if value.strip() else None
 
 
+def _optional_count(value: str, name: str) -> int | None:
+    count = _optional_whole(value, name)
+    return None if count is None or count < 0 else count
+
+
 def _decimal(value: str, name: str) -> float:
     try:
         return float(value.strip().rstrip("fFdD"))
@@ -170,6 +175,8 @@ class JobConf(Properties):
     priority = Setting("mapreduce.job.priority", _trimmed, "NORMAL")
     queue = Setting("mapreduce.job.queuename", _trimmed)
     user_name = Setting("mapreduce.job.user.name", _text)
+    working_directory = Setting("mapreduce.job.working.dir", _optional_text)
+    local_dir = Setting("mapreduce.cluster.local.dir", _optional_text, ours="")
 
     # ---- input
     input_format_class = Setting(
@@ -212,8 +219,8 @@ class JobConf(Properties):
     combine_command = Setting("stream.combine.streamprocessor", _optional_text)
     reduce_command = Setting("stream.reduce.streamprocessor", _optional_text)
     added_environment = Setting("stream.addenvironment", _text)
-    exit_code_matters = Setting("stream.non.zero.exit.is.failure", _true_or(True))
-    records_written_to_leave_input = Setting("stream.minRecWrittenToEnableSkip_", _optional_whole)
+    nonzero_exit_is_failure = Setting("stream.non.zero.exit.is.failure", _true_or(True))
+    skip_after_records = Setting("stream.minRecWrittenToEnableSkip_", _optional_count)
     environment_value_length_max = Setting("stream.jobconf.truncate.limit", _whole, "-1")
     join_delay_s = Setting("stream.joindelay.milli", _milliseconds, "0")
     reporter_prefix = Setting("stream.stderr.reporter.prefix", _bytes, "reporter:")
@@ -254,18 +261,19 @@ class JobConf(Properties):
     local_reduces_max = Setting("mapreduce.local.reduce.tasks.maximum", _optional_whole)
     running_maps_max = Setting("mapreduce.job.running.map.limit", _whole, "0")
     running_reduces_max = Setting("mapreduce.job.running.reduce.limit", _whole, "0")
-    map_attempts_max = Setting("mapreduce.map.maxattempts", _whole)
-    reduce_attempts_max = Setting("mapreduce.reduce.maxattempts", _whole)
-    map_failures_percent_max = Setting("mapreduce.map.failures.maxpercent", _whole, "0")
-    reduce_failures_percent_max = Setting("mapreduce.reduce.failures.maxpercent", _whole, "0")
+    # Unless given, as many as fit the mode: one on one machine, Hadoop's four on a cluster.
+    map_attempts_max = Setting("mapreduce.map.maxattempts", _optional_whole, ours="")
+    reduce_attempts_max = Setting("mapreduce.reduce.maxattempts", _optional_whole, ours="")
+    map_failures_percent = Setting("mapreduce.map.failures.maxpercent", _whole, "0")
+    reduce_failures_percent = Setting("mapreduce.reduce.failures.maxpercent", _whole, "0")
     task_timeout_s = Setting("mapreduce.task.timeout", _milliseconds)
     map_speculative = Setting("mapreduce.map.speculative", _true_or(True))
     reduce_speculative = Setting("mapreduce.reduce.speculative", _true_or(True))
-    reduce_slow_start = Setting("mapreduce.job.reduce.slowstart.completedmaps", _decimal)
+    slowstart = Setting("mapreduce.job.reduce.slowstart.completedmaps", _decimal)
     map_skip_records_max = Setting("mapreduce.map.skip.maxrecords", _whole)
     reduce_skip_groups_max = Setting("mapreduce.reduce.skip.maxgroups", _whole)
-    skip_after_attempts = Setting("mapreduce.task.skip.start.attempts", _whole)
-    skip_output_dir = Setting("mapreduce.job.skip.outdir", _optional_text)
+    skip_start_attempts = Setting("mapreduce.task.skip.start.attempts", _whole)
+    skip_output = Setting("mapreduce.job.skip.outdir", _optional_text)
     counters_max = Setting("mapreduce.job.counters.max", _whole)
     counter_groups_max = Setting("mapreduce.job.counters.groups.max", _whole, "50")
     counter_name_chars_max = Setting("mapreduce.job.counters.counter.name.max", _whole, "64")
@@ -304,8 +312,8 @@ class JobConf(Properties):
     unique_values_max = Setting("aggregate.max.num.unique.values", _whole, str(COUNT_MAX))
 
     # ---- the console
-    event_filter = Setting("mapreduce.client.output.filter", _trimmed)
-    progress_interval_s = Setting("mapreduce.client.progressmonitor.pollinterval", _milliseconds)
+    client_output_filter = Setting("mapreduce.client.output.filter", _trimmed)
+    poll_interval_s = Setting("mapreduce.client.progressmonitor.pollinterval", _milliseconds)
 
     @classmethod
     def from_dict(cls, properties: Mapping[str, str]) -> JobConf:
