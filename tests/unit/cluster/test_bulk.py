@@ -1,0 +1,170 @@
+"""Bulk streams: messages with raw bytes between them, over TCP and Unix sockets."""
+
+from __future__ import annotations
+
+import os
+import socket
+import tempfile
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cluster.addresses import split_address
+from cluster.errors import HostUnreachable, NotTrusted, Overloaded, UserError
+from cluster.messages import Message
+from cluster.network import BulkServer, BulkStream, Identity, bulk_connect
+
+SECRET = b"k" * 32
+SERVER = Identity("c1", SECRET, "dfs.chunkserver", "h2")
+CLIENT = Identity("c1", SECRET)
+
+
+class Put(Message, frozen=True):
+    size: int
+
+
+class Get(Message, frozen=True):
+    size: int
+
+
+class Open(Message, frozen=True):
+    path: str
+
+
+class Done(Message, frozen=True):
+    size: int
+
+
+class NoRoom(UserError):
+    pass
+
+
+class Shelf:
+    """A server that keeps the last bytes it was given."""
+
+    def __init__(self) -> None:
+        self.kept = bytearray()
+        self.file = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the shelf
+
+    def serve(self, stream: BulkStream) -> None:
+        while True:
+            match stream.receive(Put | Get | Open):
+                case Put(size) if size > 100_000_000:
+                    raise NoRoom(f"{size} bytes are too many")
+                case Put(size):
+                    self.kept = stream.receive_bytes(size)
+                    stream.send(Done(len(self.kept)))
+                case Get(0):
+                    size = os.fstat(self.file.fileno()).st_size
+                    stream.send(Done(size))
+                    stream.send_file(self.file.fileno(), 0, size)
+                case Get(size):
+                    stream.send(Done(size), memoryview(self.kept)[:size], b"!")
+                case Open(path):
+                    with open(path, "rb") as file:
+                        stream.send(Done(0))
+                        stream.send_descriptors([file.fileno()])
+
+
+@pytest.fixture
+def shelf() -> Shelf:
+    return Shelf()
+
+
+@pytest.fixture
+def server(shelf: Shelf) -> Iterator[BulkServer]:
+    made = BulkServer(shelf.serve, SERVER, connections_max=4)
+    made.start("127.0.0.1:0")
+    yield made
+    made.close()
+
+
+def test_raw_bytes_go_there_and_back(server: BulkServer) -> None:
+    payload = os.urandom(5_000_001)
+    with bulk_connect(server.address, CLIENT, role="dfs.chunkserver") as stream:
+        stream.send(Put(len(payload)), payload[:1000], memoryview(payload)[1000:])
+        assert stream.receive(Done) == Done(len(payload))
+        stream.send(Get(len(payload)))
+        assert stream.receive(Done) == Done(len(payload))
+        assert stream.receive_bytes(len(payload)) == payload
+        assert stream.receive_bytes(1) == b"!"
+        assert stream.peer.host == "h2"
+
+
+def test_a_file_is_sent_by_the_kernel(server: BulkServer, shelf: Shelf) -> None:
+    payload = os.urandom(3_000_000)
+    shelf.file.write(payload)
+    shelf.file.flush()
+    with bulk_connect(server.address, CLIENT) as stream:
+        stream.send(Get(0))
+        done = stream.receive(Done)
+
+        got = bytearray(done.size)
+        taken = 0
+        while taken < done.size:
+            taken += stream.receive_some(memoryview(got)[taken:])
+
+        assert got == payload
+
+
+def test_an_error_of_the_server_is_raised_at_the_caller(server: BulkServer) -> None:
+    with bulk_connect(server.address, CLIENT) as stream:
+        stream.send(Put(200_000_000))
+        with pytest.raises(NoRoom, match="200000000 bytes"):
+            stream.receive(Done)
+
+
+def test_a_wrong_secret_is_refused(server: BulkServer) -> None:
+    with pytest.raises(NotTrusted):
+        bulk_connect(server.address, Identity("c1", b"w" * 32))
+
+
+def test_a_stranger_costs_nothing_and_the_rest_are_served(server: BulkServer) -> None:
+    with socket.create_connection(split_address(server.address), 5) as sock:
+        sock.sendall(b"\xff" * 100)
+        sock.settimeout(5)
+        assert b"kind 255" in sock.recv(4096)
+
+    with bulk_connect(server.address, CLIENT) as stream:
+        stream.send(Put(1), b"x")
+        assert stream.receive(Done) == Done(1)
+
+
+def test_one_connection_too_many_hears_why(server: BulkServer) -> None:
+    streams = [bulk_connect(server.address, CLIENT) for _ in range(4)]
+
+    with pytest.raises(Overloaded, match="4 bulk connections"):
+        bulk_connect(server.address, CLIENT)
+
+    for stream in streams:
+        stream.close()
+
+
+def test_a_peer_that_dies_in_the_middle_is_noticed(server: BulkServer) -> None:
+    with bulk_connect(server.address, CLIENT) as stream:
+        stream.send(Get(10))
+        assert stream.receive(Done) == Done(10)
+
+        with pytest.raises(HostUnreachable):
+            threading.Timer(0.05, server.close).start()
+            stream.receive_bytes(10)
+
+
+def test_descriptors_pass_over_a_unix_socket(tmp_path: Path, shelf: Shelf) -> None:
+    """Short-circuit reads: the server opens, the client reads."""
+    file = tmp_path / "f"
+    file.write_bytes(b"short circuit")
+    server = BulkServer(shelf.serve, SERVER)
+    server.start(f"unix:{tmp_path}/sock")
+    with bulk_connect(f"unix:{tmp_path}/sock", CLIENT) as stream:
+        stream.send(Open(str(file)))
+        assert stream.receive(Done) == Done(0)
+
+        (descriptor,) = stream.receive_descriptors(1)
+
+        assert os.pread(descriptor, 100, 0) == b"short circuit"
+        os.close(descriptor)
+    server.close()
+    assert not (tmp_path / "sock").exists()
