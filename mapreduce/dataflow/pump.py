@@ -1,0 +1,329 @@
+"""Carries bytes to and from a user's program, and ends it with all that it started.
+
+Takes an argv, a directory, an environment and an iterator of blobs for its standard input; gives
+its standard output as blobs of up to 1 MiB, and at the end how it went. Three flows run side by
+side: a thread feeds, a thread listens to standard error, and whoever iterates takes the output, so
+memory stays bounded whatever the program does. Never looks into the bytes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import select
+import signal
+import struct
+import subprocess
+import termios
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from mapreduce.errors import CommandFailed
+from mapreduce.zygote import children_of
+
+BLOB_BYTES = 1 << 20
+# A write is a sign of life once it is complete, so one write is what Hadoop's buffer holds, not
+# more.
+WRITE_BYTES = 128 << 10
+# The pipe must hold less than UNREAD_BYTES_MAX: then a program that leaves more than that unread
+# always breaks the pipe under our hands, and one that leaves less never does harm.
+STDIN_PIPE_BYTES = 128 << 10
+# What Hadoop loses without noticing: its own buffer and the pipe's (spec 8.2).
+UNREAD_BYTES_MAX = (128 << 10) + (64 << 10)
+_LINGER_S = 1.0
+
+Blob = bytes | bytearray | memoryview
+
+
+class StderrSink(Protocol):
+    """Takes the standard error of a program, in order."""
+
+    def feed(self, data: bytes) -> None:
+        """Take some bytes; an exception ends the program."""
+
+    def close(self) -> None:
+        """Take the end."""
+
+
+class Watch(Protocol):
+    """Counts signs of life of an attempt, and kills its programs when none come for too long."""
+
+    def touch(self) -> None:
+        """Something was read, written or said."""
+
+    def guard(self, running: RunningCommand) -> None:
+        """From now on this program is killed when time is up."""
+
+    def release(self, running: RunningCommand) -> None:
+        """The program has ended; raises TaskTimedOut if it was the watch that ended it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """How far a program's input got.
+
+    The program surely read `read_bytes` of the `given_bytes`; `left_bytes` more never reached the
+    pipe because it closed its standard input (counted only until it is clear that they are too
+    many).
+    """
+
+    given_bytes: int
+    read_bytes: int
+    left_bytes: int
+    is_broken: bool
+
+    @property
+    def breaks_the_pipe(self) -> bool:
+        """Whether more stayed unread than Hadoop would overlook (spec 8.2)."""
+        return self.is_broken and self.given_bytes - self.read_bytes + self.left_bytes > (
+            UNREAD_BYTES_MAX
+        )
+
+
+class RunningCommand:
+    """A user's program at work, in a process group of its own.
+
+    Use: iterate `output()` to its end, then call `finish()`; or `abandon()` it at any time.
+    """
+
+    def __init__(
+        self,
+        argv: Sequence[str],
+        directory: str,
+        environment: Mapping[str, str],
+        feed: Iterable[Blob],
+        *,
+        stderr: StderrSink,
+        watch: Watch,
+        drain: bool = False,
+        join_delay_s: float = 0.0,
+    ) -> None:
+        """Start the program; with `drain`, input that it does not read is still taken in."""
+        self.argv = list(argv)
+        self._watch = watch
+        self._stderr_sink = stderr
+        self._drain = drain
+        self._join_delay_s = join_delay_s
+        self._failure: BaseException | None = None
+        self._given_bytes = 0
+        self._unread_bytes: int | None = None
+        self._left_bytes = 0
+        self._is_broken = False
+        self._process = _start(argv, directory, environment)
+        assert self._process.stdin and self._process.stdout and self._process.stderr
+        self._stdin = self._process.stdin
+        self._stdout = self._process.stdout
+        self._stderr = self._process.stderr
+        _resize_pipe(self._stdin.fileno(), STDIN_PIPE_BYTES)
+        _resize_pipe(self._stdout.fileno(), BLOB_BYTES)
+        watch.guard(self)
+        self._feeder = threading.Thread(target=self._feed, args=(feed,), daemon=True)
+        self._listener = threading.Thread(target=self._listen, daemon=True)
+        self._feeder.start()
+        self._listener.start()
+
+    @property
+    def pid(self) -> int:
+        """The program's process id, which is also its process group's."""
+        return self._process.pid
+
+    @property
+    def flow(self) -> Flow:
+        """How far the input got, as of now."""
+        in_pipe = self._unread_bytes
+        if in_pipe is None:
+            # Once everything was given the pipe is closed for us, and only its size bounds what is
+            # in it.
+            in_pipe = min(self._given_bytes, STDIN_PIPE_BYTES)
+            with contextlib.suppress(OSError, ValueError):
+                in_pipe = _bytes_in_pipe(self._stdin.fileno())
+        return Flow(
+            self._given_bytes, self._given_bytes - in_pipe, self._left_bytes, self._is_broken
+        )
+
+    def output(self) -> Iterator[bytes]:
+        """Give the program's standard output until it is closed by all who hold it."""
+        stdout = self._stdout.fileno()
+        if self._join_delay_s > 0:
+            yield from self._output_until_exit(stdout)
+            return
+        while data := os.read(stdout, BLOB_BYTES):
+            self._watch.touch()
+            yield data
+
+    def finish(self) -> int:
+        """Wait for the end; gives the exit code as a shell shows it (128 + n for signal n)."""
+        status = self._process.wait()
+        self._end_leftovers()
+        self._watch.release(self)
+        if self._failure is not None:
+            raise self._failure
+        return 128 - status if status < 0 else status
+
+    def abandon(self) -> None:
+        """Kill the program and forget what it says."""
+        self.kill()
+        self._process.wait()
+        self._end_leftovers()
+        with contextlib.suppress(Exception):  # why it is abandoned is known already
+            self._watch.release(self)
+
+    def kill(self) -> None:
+        """Kill the program and its process group; `finish` still tells how it ended."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.pid, signal.SIGKILL)
+
+    # ---- the three flows -------------------------------------------------------------------
+
+    def _feed(self, feed: Iterable[Blob]) -> None:
+        try:
+            blobs = iter(feed)
+            for blob in blobs:
+                if not self._give(blob):
+                    self._count_left(blobs)
+                    break
+            self._close_stdin()
+        except BaseException as error:
+            self._fail(error)
+
+    def _give(self, blob: Blob) -> bool:
+        """Write a blob; says whether the program still reads."""
+        stdin = self._stdin.fileno()
+        view = memoryview(blob)
+        try:
+            while view:
+                written = os.write(stdin, view[:WRITE_BYTES])
+                self._given_bytes += written
+                self._watch.touch()
+                view = view[written:]
+        except BrokenPipeError:
+            self._is_broken = True
+            self._unread_bytes = _bytes_in_pipe(stdin)
+            self._left_bytes = len(view)
+            return False
+        return True
+
+    def _count_left(self, blobs: Iterator[Blob]) -> None:
+        """Count what will never be read, as far as it matters."""
+        for blob in blobs:
+            self._left_bytes += len(blob)
+            self._watch.touch()
+            if self._left_bytes > UNREAD_BYTES_MAX and not self._drain:
+                return
+
+    def _close_stdin(self) -> None:
+        with contextlib.suppress(BrokenPipeError):
+            self._stdin.close()
+
+    def _listen(self) -> None:
+        stderr = self._stderr.fileno()
+        try:
+            while data := os.read(stderr, 64 << 10):
+                self._watch.touch()
+                self._stderr_sink.feed(data)
+            self._stderr_sink.close()
+        except BaseException as error:
+            self._fail(error)
+
+    def _fail(self, error: BaseException) -> None:
+        """Keep the first failure of a flow, and end the program: nobody serves it any more."""
+        if self._failure is None:
+            self._failure = error
+        self.kill()
+
+    def _output_until_exit(self, stdout: int) -> Iterator[bytes]:
+        """As `output`, but once the program has ended wait for others no longer than we may."""
+        ended = os.pidfd_open(self.pid)
+        try:
+            poll = select.poll()
+            poll.register(stdout, select.POLLIN)
+            poll.register(ended, select.POLLIN)
+            timeout_ms: float | None = None
+            while ready := poll.poll(timeout_ms):
+                if any(descriptor == stdout for descriptor, _ in ready):
+                    data = os.read(stdout, BLOB_BYTES)
+                    if not data:
+                        return
+                    self._watch.touch()
+                    yield data
+                elif timeout_ms is None:
+                    poll.unregister(ended)
+                    timeout_ms = self._join_delay_s * 1000
+        finally:
+            os.close(ended)
+
+    # ---- the end ---------------------------------------------------------------------------
+
+    def _end_leftovers(self) -> None:
+        """End what the program left behind in its group; then the threads come to their ends."""
+        self.kill()
+        for thread in (self._feeder, self._listener):
+            thread.join(_LINGER_S)
+            if thread.is_alive():
+                # Someone left the group (setsid) and still holds a pipe of the program.
+                kill_adopted()
+                thread.join()
+        for pipe in (self._stdin, self._stdout, self._stderr):
+            with contextlib.suppress(BrokenPipeError):
+                pipe.close()
+        _running.pop(self.pid, None)
+
+
+_running: dict[int, None] = {}
+
+
+def kill_adopted() -> None:
+    """Kill orphans that the system gave to this process, but no program that it runs itself."""
+    for pid in children_of(os.getpid()):
+        if pid in _running:
+            continue
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(pid, 0)
+
+
+def _start(
+    argv: Sequence[str], directory: str, environment: Mapping[str, str]
+) -> subprocess.Popen[bytes]:
+    def popen(words: Sequence[str]) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            words,
+            bufsize=0,
+            cwd=directory,
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            process_group=0,
+        )
+
+    try:
+        try:
+            process = popen(argv)
+        except OSError as error:
+            if error.errno != errno.ENOEXEC:
+                raise
+            process = popen(["/bin/sh", *argv])  # a text file without `#!` (spec 7.2)
+    except OSError as error:
+        raise CommandFailed(
+            f'Cannot run program "{argv[0]}": error={error.errno}, {os.strerror(error.errno or 0)}',
+            exit_code=127 if error.errno == errno.ENOENT else 126,
+            argv=list(argv),
+        ) from None
+    _running[process.pid] = None
+    return process
+
+
+def _resize_pipe(descriptor: int, size_bytes: int) -> None:
+    with contextlib.suppress(OSError):  # the user's share of pipe memory may be used up
+        fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, size_bytes)
+
+
+def _bytes_in_pipe(descriptor: int) -> int:
+    answer = fcntl.ioctl(descriptor, termios.FIONREAD, b"\0\0\0\0")
+    return int(struct.unpack("i", answer)[0])

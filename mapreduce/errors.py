@@ -1,0 +1,47 @@
+"""What can go wrong while a job runs, by what happens next.
+
+UserError
+├── LaunchFailed     the job cannot start: input, output or settings   → exit status 5, nothing ran
+├── JobFailed        a task failed for good                            → the report, exit status 1
+├── TaskFailed       an attempt failed                                 → another attempt, or the end
+│     ├── CommandFailed     the user's program did it (exit status, unread input)
+│     ├── TaskTimedOut      no progress for too long
+│     └── TooManyCounters   the program made more counters than a job may have
+└── NoSuchAttempt    nothing is kept under that attempt id
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from cluster.errors import UserError
+
+
+class LaunchFailed(UserError):
+    """The job cannot start as asked: input, output or a setting is wrong; nothing has run."""
+
+    exit_status: ClassVar[int] = 5
+
+
+class JobFailed(UserError):
+    """A task failed for good, and the job with it."""
+
+
+class TaskFailed(UserError):
+    """An attempt failed; another attempt may still succeed."""
+
+
+class CommandFailed(TaskFailed):
+    """The user's program failed: `exit_code` in the details, as a shell would show it."""
+
+
+class TaskTimedOut(TaskFailed):
+    """The program neither read, wrote nor reported for longer than it may."""
+
+
+class TooManyCounters(TaskFailed):
+    """A program made more counters, or groups of them, than a job may have."""
+
+
+class NoSuchAttempt(UserError):
+    """Nothing is kept under this attempt id: it succeeded, it is too old, or it never was."""
