@@ -1,0 +1,189 @@
+"""One directory of one disk: the seam between chunks and the operating system.
+
+Takes paths relative to its root; gives files that are read and written at offsets. Nothing is
+durable before `sync` (a file's bytes) and `sync_directory` (a name). It knows nothing of chunks.
+The simulator stands in a disk that forgets what was not synced; tests one that fails on demand.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from typing import Protocol, TypeAlias
+
+Bytes: TypeAlias = bytes | bytearray | memoryview
+
+
+class DiskFile(Protocol):
+    """An open file. Offsets are given with each call; there is no current position."""
+
+    def read_into(self, buffer: memoryview, offset: int) -> int:
+        """Fill `buffer` from `offset`; return the number of bytes, fewer only at the end."""
+
+    def read(self, size: int, offset: int) -> bytes:
+        """Return up to `size` bytes from `offset`, fewer only at the end of the file."""
+
+    def write(self, data: Bytes, offset: int) -> None:
+        """Write all of `data` at `offset`."""
+
+    def truncate(self, size: int) -> None: ...
+
+    def size(self) -> int: ...
+
+    def sync(self) -> None:
+        """Return when the bytes and the length are on disk; raise OSError if they may not be."""
+
+    def fileno(self) -> int:
+        """The descriptor, for passing to another process; raises OSError if there is none."""
+
+    def close(self) -> None: ...
+
+
+class Disk(Protocol):
+    """A directory of a disk. All paths are relative to it and use '/'."""
+
+    @property
+    def name(self) -> str:
+        """What an administrator calls this disk (its path)."""
+
+    def open(self, path: str, *, create: bool = False, write: bool = False) -> DiskFile:
+        """Open a file; `create` makes it (and implies `write`) if it is not there."""
+
+    def exists(self, path: str) -> bool: ...
+
+    def remove(self, path: str) -> None:
+        """Remove a file; one that is not there is fine."""
+
+    def rename(self, source: str, target: str) -> None:
+        """Rename within the disk, atomically, over an existing target."""
+
+    def make_directories(self, path: str) -> None: ...
+
+    def list(self, path: str) -> list[str]:
+        """The names in a directory, sorted; none if it does not exist."""
+
+    def sync_directory(self, path: str) -> None:
+        """Return when the names made, removed or renamed in `path` are on disk."""
+
+    def space(self) -> tuple[int, int]:
+        """(total bytes, bytes free for us) of the file system below."""
+
+    def boot_id(self) -> int:
+        """A 64-bit number that changes whenever unsynced bytes may have been lost."""
+
+
+class RealFile:
+    """A file of the operating system."""
+
+    __slots__ = ("_fd",)
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+
+    def read_into(self, buffer: memoryview, offset: int) -> int:
+        done = 0
+        while done < len(buffer):
+            count = os.preadv(self._fd, [buffer[done:]], offset + done)
+            if count == 0:
+                break
+            done += count
+        return done
+
+    def read(self, size: int, offset: int) -> bytes:
+        parts = []
+        while size > 0:
+            part = os.pread(self._fd, size, offset)
+            if not part:
+                break
+            parts.append(part)
+            size -= len(part)
+            offset += len(part)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def write(self, data: Bytes, offset: int) -> None:
+        view = memoryview(data).cast("B")
+        done = 0
+        while done < len(view):
+            done += os.pwrite(self._fd, view[done:], offset + done)
+
+    def truncate(self, size: int) -> None:
+        os.ftruncate(self._fd, size)
+
+    def size(self) -> int:
+        return os.fstat(self._fd).st_size
+
+    def sync(self) -> None:
+        # fdatasync writes the length too whenever it is needed to read the bytes back.
+        os.fdatasync(self._fd)
+
+    def fileno(self) -> int:
+        return self._fd
+
+    def close(self) -> None:
+        os.close(self._fd)
+
+
+class RealDisk:
+    """A directory of the operating system."""
+
+    def __init__(self, root: str) -> None:
+        self._root = os.path.abspath(root)
+        self._boot_id = _kernel_boot_id()
+
+    @property
+    def name(self) -> str:
+        return self._root
+
+    def open(self, path: str, *, create: bool = False, write: bool = False) -> RealFile:
+        flags = os.O_RDWR if create or write else os.O_RDONLY
+        if create:
+            flags |= os.O_CREAT
+        return RealFile(os.open(self._at(path), flags | os.O_CLOEXEC, 0o644))
+
+    def exists(self, path: str) -> bool:
+        return os.path.lexists(self._at(path))
+
+    def remove(self, path: str) -> None:
+        try:
+            os.unlink(self._at(path))
+        except FileNotFoundError:
+            return
+
+    def rename(self, source: str, target: str) -> None:
+        os.rename(self._at(source), self._at(target))
+
+    def make_directories(self, path: str) -> None:
+        os.makedirs(self._at(path), exist_ok=True)
+
+    def list(self, path: str) -> list[str]:
+        try:
+            return sorted(os.listdir(self._at(path)))
+        except FileNotFoundError:
+            return []
+
+    def sync_directory(self, path: str) -> None:
+        fd = os.open(self._at(path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def space(self) -> tuple[int, int]:
+        stat = os.statvfs(self._root)
+        return stat.f_blocks * stat.f_frsize, stat.f_bavail * stat.f_frsize
+
+    def boot_id(self) -> int:
+        return self._boot_id
+
+    def _at(self, path: str) -> str:
+        return os.path.join(self._root, path) if path else self._root
+
+
+def _kernel_boot_id() -> int:
+    try:
+        with open("/proc/sys/kernel/random/boot_id", "rb") as file:
+            text = file.read().strip()
+    except FileNotFoundError:
+        # No boot id (not Linux): then every start counts as a boot, which costs only reading.
+        text = os.urandom(16)
+    return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little")

@@ -1,0 +1,514 @@
+"""One replica of a chunk: two files of one disk, read and changed as docs/formats/chunk.md says.
+
+Takes byte ranges; gives verified bytes. A change returns when it is on disk (C1), a read gives
+nothing that its checksum does not cover (C2). Changes of one replica go one after the other;
+reads go beside them. Knows nothing of leases, of other replicas or of the network.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Iterator, Sequence
+
+from cluster.errors import DiskFailed
+from dfs.chunk import BLOCK_BYTES
+from dfs.chunks import chunk_format as fmt
+from dfs.chunks.chunk_format import Bytes, FormatError, Slot
+from dfs.chunks.disk import Disk, DiskFile
+from dfs.errors import ChunkCorrupt
+
+CHUNKS = "chunks"
+INCOMING = "incoming"
+
+
+def directory_of(handle: int) -> str:
+    """The directory of a chunk's files, relative to its disk."""
+    return f"{CHUNKS}/{handle & 0xFF:02x}"
+
+
+def path_of(handle: int, suffix: str) -> str:
+    """The path of one of a chunk's files: `suffix` is data, sums or redo."""
+    return f"{directory_of(handle)}/{handle:016x}.{suffix}"
+
+
+def incoming_path_of(handle: int, suffix: str) -> str:
+    """The path of one of a chunk's files while it is copied from elsewhere."""
+    return f"{INCOMING}/{handle:016x}.{suffix}"
+
+
+class Replica:
+    """A chunk on a disk. `slot` is what is acknowledged of it; it is replaced, never changed."""
+
+    def __init__(self, disk: Disk, handle: int, slot: Slot, *, incoming: bool = False) -> None:
+        self.disk = disk
+        self.handle = handle
+        self._slot = slot
+        self._incoming = incoming
+        self._is_named = True
+        self._lock = threading.Lock()
+
+    @property
+    def slot(self) -> Slot:
+        return self._slot
+
+    @property
+    def version(self) -> int:
+        return self._slot.version
+
+    @property
+    def length(self) -> int:
+        return self._slot.length
+
+    # -- making and finding ---------------------------------------------------------------
+
+    @classmethod
+    def create(cls, disk: Disk, handle: int, version: int, *, incoming: bool = False) -> Replica:
+        """Make an empty replica; the first change, not this, makes its names durable.
+
+        An `incoming` one lies aside, is forgotten by a restart, and counts from `settle` on.
+        """
+        slot = Slot(handle, version, 1, 0, 0, disk.boot_id())
+        replica = cls(disk, handle, slot, incoming=incoming)
+        directory = INCOMING if incoming else directory_of(handle)
+        _make_directory(disk, directory)
+        # What a deletion cut short may have left must not become part of the new replica.
+        for suffix in ("redo", "sums", "data"):
+            disk.remove(replica._path(suffix))
+        with _opened(disk, replica._path("data"), create=True):
+            pass
+        with _opened(disk, replica._path("sums"), create=True) as sums:
+            sums.write(fmt.encode_slot(slot), slot.place_bytes)
+        replica._is_named = False
+        return replica
+
+    def settle(self) -> None:
+        """Make a complete incoming replica count, in place of any other of its chunk here."""
+        with self._lock:
+            assert self._incoming, f"chunk {self.handle:016x} has settled already"
+            _make_directory(self.disk, directory_of(self.handle))
+            self.disk.remove(path_of(self.handle, "redo"))
+            for suffix in ("data", "sums"):
+                self.disk.rename(
+                    incoming_path_of(self.handle, suffix), path_of(self.handle, suffix)
+                )
+            self._incoming = False
+            self._is_named = False
+            self._sync_names()
+
+    def _path(self, suffix: str) -> str:
+        return (incoming_path_of if self._incoming else path_of)(self.handle, suffix)
+
+    @classmethod
+    def recover(cls, disk: Disk, handle: int) -> Replica:
+        """Find out what a replica holds after a stop of any kind; raise ChunkCorrupt if nothing
+        can be trusted. Every acknowledged byte is in what it gives."""
+        try:
+            with _opened(disk, path_of(handle, "sums")) as sums:
+                header = sums.read(fmt.TABLE_AT_BYTES, 0)
+        except FileNotFoundError:
+            raise ChunkCorrupt(f"chunk {handle:016x}: no checksum file on {disk.name}") from None
+        slots = fmt.decode_slots(header, handle)
+        if not slots:
+            raise ChunkCorrupt(
+                f"chunk {handle:016x}: the checksum file on {disk.name} has no valid header "
+                "of this chunk"
+            )
+        replica = cls(disk, handle, slots[0])
+        if replica._finish_overwrite():
+            return replica
+        if slots[0].boot == disk.boot_id():
+            if len(slots) == 1 and fmt.has_second_slot(header, slots[0]):
+                # Without a power cut no header is torn, so this one has rotted: who knows
+                # whether it is the newer.
+                raise ChunkCorrupt(f"chunk {handle:016x}: a header on {disk.name} is damaged")
+            return replica
+        replica._slot = replica._trusted(slots)
+        return replica
+
+    def _finish_overwrite(self) -> bool:
+        """Apply a redo record that the last process left; return whether there was one."""
+        path = self._path("redo")
+        if not self.disk.exists(path):
+            return False
+        with _opened(self.disk, path) as file:
+            record = file.read(file.size(), 0)
+        try:
+            redo = fmt.decode_redo(record, self.handle)
+        except FormatError:
+            self.disk.remove(path)
+            return False
+        if redo.sequence < self._slot.sequence:
+            self.disk.remove(path)
+            return False
+        self._apply(redo.first_block, redo.images)
+        self.disk.remove(path)
+        return True
+
+    def _trusted(self, slots: Sequence[Slot]) -> Slot:
+        """Return the newest slot whose change is whole on disk."""
+        newest = slots[0]
+        if len(slots) == 1:
+            # The other slot is torn: it was being written, so this one was synced before.
+            return newest
+        older = slots[1]
+        if self._holds(newest, min(older.tail_index, newest.tail_index)):
+            return newest
+        if self._holds(older, older.tail_index):
+            # The newer one must not come back when a later change is cut short in its turn.
+            with _opened(self.disk, self._path("sums"), write=True) as sums:
+                sums.write(bytes(fmt.SLOT_BYTES), newest.place_bytes)
+                _sync(self.disk, sums)
+            return older
+        raise ChunkCorrupt(
+            f"chunk {self.handle:016x}: neither header on {self.disk.name} agrees with the data"
+        )
+
+    def _holds(self, slot: Slot, first_block: int) -> bool:
+        """Do the blocks from `first_block` to the tail agree with `slot`?"""
+        start = first_block * BLOCK_BYTES
+        if start >= slot.length:
+            return True
+        try:
+            self._read_verified(slot, start, slot.length - start, None)
+        except ChunkCorrupt:
+            return False
+        return True
+
+    # -- reading --------------------------------------------------------------------------
+
+    def read(self, offset: int, size: int, buffer: bytearray | None = None) -> memoryview:
+        """Return the bytes of the range that exist, verified; raise ChunkCorrupt if any is bad.
+
+        `buffer`, if given and large enough, holds the result until its next use.
+        """
+        try:
+            return self._read_verified(self._slot, offset, size, buffer)
+        except ChunkCorrupt:
+            # An overwrite may have been under way: judge only what stands still.
+            with self._lock:
+                return self._read_verified(self._slot, offset, size, buffer)
+
+    def _read_verified(
+        self, slot: Slot, offset: int, size: int, buffer: bytearray | None
+    ) -> memoryview:
+        end = min(offset + size, slot.length)
+        if offset >= end:
+            return memoryview(b"")
+        first = offset // BLOCK_BYTES
+        last = (end - 1) // BLOCK_BYTES
+        start = first * BLOCK_BYTES
+        stop = min((last + 1) * BLOCK_BYTES, slot.length)
+        if buffer is None or len(buffer) < stop - start:
+            buffer = bytearray(stop - start)
+        view = memoryview(buffer)[: stop - start]
+        try:
+            with _opened(self.disk, self._path("data")) as data:
+                count = data.read_into(view, start)
+            entries = self._entries(slot, first, last)
+        except FileNotFoundError as error:
+            raise ChunkCorrupt(
+                f"chunk {self.handle:016x}: {error.filename} is gone", handle=self.handle
+            ) from None
+        if count < len(view):
+            raise ChunkCorrupt(
+                f"chunk {self.handle:016x}: the data file ends at {start + count}, "
+                f"expected {slot.length} bytes",
+                handle=self.handle,
+            )
+        check_blocks(self.handle, first, view, entries)
+        return view[offset - start : end - start]
+
+    def _entries(self, slot: Slot, first: int, last: int) -> list[int]:
+        """The stored checksums of blocks `first` to `last`, the tail's from the slot."""
+        stop = min(last + 1, slot.tail_index)
+        entries: list[int] = []
+        if first < stop:
+            with _opened(self.disk, self._path("sums")) as sums:
+                table = sums.read((stop - first) * fmt.ENTRY_BYTES, fmt.entry_at_bytes(first))
+            entries.extend(fmt.decode_table(table))
+            if len(entries) < stop - first:
+                raise ChunkCorrupt(
+                    f"chunk {self.handle:016x}: the checksum file has no entry for block "
+                    f"{first + len(entries)}",
+                    handle=self.handle,
+                )
+        if last == slot.tail_index:
+            entries.append(slot.tail_crc)
+        return entries
+
+    def open_files(self) -> tuple[DiskFile, DiskFile]:
+        """Return the data and the checksum file, open for reading; the caller closes them."""
+        data = self.disk.open(self._path("data"))
+        try:
+            return data, self.disk.open(self._path("sums"))
+        except OSError:
+            data.close()
+            raise
+
+    # -- changing -------------------------------------------------------------------------
+
+    def write(self, offset: int, pieces: Sequence[Bytes]) -> int:
+        """Put the pieces, one after the other, at `offset`; return the new length.
+
+        A gap after the present end becomes zeros. On disk when it returns; on an error before
+        the sync nothing that was acknowledged has changed.
+        """
+        size = sum(len(piece) for piece in pieces)
+        with self._lock:
+            if size == 0:
+                return self._slot.length
+            # What replaces bytes and what adds some go apart, so that an overwrite, once its
+            # redo record is on disk, cannot end for want of space.
+            old_bytes = max(0, min(size, self._slot.length - offset))
+            if old_bytes:
+                self._overwrite(offset, _cut(pieces, 0, old_bytes), old_bytes)
+            if old_bytes < size:
+                self._append(offset + old_bytes, _cut(pieces, old_bytes, size))
+            return self._slot.length
+
+    def pad(self, length: int) -> int:
+        """Make the chunk at least `length` bytes long with zeros; return its length."""
+        with self._lock:
+            if self._slot.length < length:
+                self._append(length, ())
+            return self._slot.length
+
+    def set_version(self, version: int) -> None:
+        """Remember the version of a new lease; on disk when it returns."""
+        with self._lock:
+            slot = self._slot
+            self._commit_slot(
+                slot.next(
+                    length=slot.length,
+                    tail_crc=slot.tail_crc,
+                    version=version,
+                    boot=self.disk.boot_id(),
+                )
+            )
+
+    def truncate(self, length: int) -> None:
+        """Forget the bytes from `length` on, which no client was told are there."""
+        with self._lock:
+            slot = self._slot
+            if length >= slot.length:
+                return
+            tail_crc = self._crc_of_prefix(slot, length)
+            self._commit_slot(
+                slot.next(
+                    length=length,
+                    tail_crc=tail_crc,
+                    version=slot.version,
+                    boot=self.disk.boot_id(),
+                )
+            )
+
+    def remove(self) -> None:
+        """Delete the files; their names are gone from the disk when it returns."""
+        with self._lock:
+            if self._incoming:
+                for suffix in ("redo", "sums", "data"):
+                    self.disk.remove(self._path(suffix))
+            else:
+                remove_files(self.disk, self.handle)
+
+    def _crc_of_prefix(self, slot: Slot, length: int) -> int:
+        if length == 0:
+            return 0
+        index = fmt.tail_index(length)
+        start = index * BLOCK_BYTES
+        block = self._read_verified(slot, start, length - start, None)
+        return fmt.block_crc(self.handle, index, block)
+
+    def _append(self, offset: int, pieces: Sequence[Bytes]) -> None:
+        slot = self._slot
+        with self._both_files() as (data, sums):
+            first_index = slot.tail_index
+            entries: list[int] = []
+            length, tail_crc = slot.length, slot.tail_crc
+            gap = offset - length
+            if gap:
+                # Bytes of an append that was cut short may lie behind the length.
+                data.truncate(length)
+                data.truncate(offset)
+            for piece in [*_zero_pieces(gap, length), *pieces]:
+                step = fmt.extend(self.handle, length, tail_crc, piece)
+                entries.extend(step.entries)
+                length, tail_crc = step.length, step.tail_crc
+            position = offset
+            for piece in pieces:
+                data.write(piece, position)
+                position += len(piece)
+            following = slot.next(
+                length=length, tail_crc=tail_crc, version=slot.version, boot=self.disk.boot_id()
+            )
+            self._commit(data, sums, following, first_index, entries)
+
+    def _overwrite(self, offset: int, pieces: Sequence[Bytes], size: int) -> None:
+        slot = self._slot
+        end = offset + size
+        first_block = offset // BLOCK_BYTES
+        start = first_block * BLOCK_BYTES
+        stop = min(-(-end // BLOCK_BYTES) * BLOCK_BYTES, slot.length)
+        images = bytearray(stop - start)
+        # GFS §5.2: a block that is changed in part is verified first, or its new checksum
+        # would cover up old damage in the rest.
+        images[: offset - start] = self._read_verified(slot, start, offset - start, None)
+        images[end - start :] = self._read_verified(slot, end, stop - end, None)
+        position = offset - start
+        for piece in pieces:
+            images[position : position + len(piece)] = piece
+            position += len(piece)
+        redo = fmt.Redo(self.handle, slot.sequence + 1, first_block, images)
+        path = self._path("redo")
+        try:
+            with _opened(self.disk, path, create=True) as file:
+                file.truncate(0)
+                file.write(fmt.encode_redo_header(redo), 0)
+                file.write(images, fmt.REDO_HEADER_BYTES)
+                _sync(self.disk, file)
+        except OSError:
+            self.disk.remove(path)
+            raise
+        _sync_directory(self.disk, self._directory)
+        # From here on the overwrite will happen, now or at the next start.
+        try:
+            self._apply(first_block, images)
+        except OSError as error:
+            raise DiskFailed(
+                f"chunk {self.handle:016x}: an overwrite on {self.disk.name} broke off: {error}"
+            ) from error
+        self.disk.remove(path)
+
+    def _apply(self, first_block: int, images: Bytes) -> None:
+        """Put whole blocks in place; doing it again gives the same."""
+        slot = self._slot
+        start = first_block * BLOCK_BYTES
+        length = slot.length
+        view = memoryview(images)
+        assert start + len(view) <= length, "a redo record replaces bytes, it adds none"
+        crcs = [
+            fmt.block_crc(self.handle, first_block + number, view[at : at + BLOCK_BYTES])
+            for number, at in enumerate(range(0, len(view), BLOCK_BYTES))
+        ]
+        tail_crc = slot.tail_crc
+        if first_block + len(crcs) - 1 == fmt.tail_index(length):
+            tail_crc = crcs.pop()
+        with self._both_files() as (data, sums):
+            data.write(view, start)
+            following = slot.next(
+                length=length, tail_crc=tail_crc, version=slot.version, boot=self.disk.boot_id()
+            )
+            self._commit(data, sums, following, first_block, crcs)
+
+    def _commit(
+        self, data: DiskFile, sums: DiskFile, slot: Slot, first_index: int, entries: list[int]
+    ) -> None:
+        if entries:
+            sums.write(fmt.encode_table(entries), fmt.entry_at_bytes(first_index))
+        sums.write(fmt.encode_slot(slot), slot.place_bytes)
+        _sync(self.disk, data)
+        _sync(self.disk, sums)
+        self._sync_names()
+        self._slot = slot
+
+    def _commit_slot(self, slot: Slot) -> None:
+        with _opened(self.disk, self._path("sums"), write=True) as sums:
+            sums.write(fmt.encode_slot(slot), slot.place_bytes)
+            _sync(self.disk, sums)
+        self._sync_names()
+        self._slot = slot
+
+    def _sync_names(self) -> None:
+        if not self._is_named:
+            _sync_directory(self.disk, self._directory)
+            self._is_named = True
+
+    @property
+    def _directory(self) -> str:
+        return INCOMING if self._incoming else directory_of(self.handle)
+
+    @contextlib.contextmanager
+    def _both_files(self) -> Iterator[tuple[DiskFile, DiskFile]]:
+        with _opened(self.disk, self._path("data"), write=True) as data:
+            with _opened(self.disk, self._path("sums"), write=True) as sums:
+                yield data, sums
+
+
+def check_blocks(handle: int, first: int, view: memoryview, entries: Sequence[int]) -> None:
+    """Compare blocks from `first` on with their stored checksums; raise ChunkCorrupt."""
+    for number, stored in enumerate(entries):
+        block = view[number * BLOCK_BYTES : (number + 1) * BLOCK_BYTES]
+        found = fmt.block_crc(handle, first + number, block)
+        if found != stored:
+            raise ChunkCorrupt(
+                f"chunk {handle:016x}: block {first + number} has crc {found:#010x}, "
+                f"expected {stored:#010x}",
+                handle=handle,
+                block=first + number,
+            )
+
+
+def remove_files(disk: Disk, handle: int) -> None:
+    """Remove whatever files a chunk has on a disk."""
+    for suffix in ("redo", "sums", "data"):
+        disk.remove(path_of(handle, suffix))
+    directory = directory_of(handle)
+    if disk.exists(directory):
+        _sync_directory(disk, directory)
+
+
+def _cut(pieces: Sequence[Bytes], start: int, stop: int) -> list[Bytes]:
+    """The bytes `start` to `stop` of the pieces, in pieces."""
+    parts: list[Bytes] = []
+    position = 0
+    for piece in pieces:
+        begin, end = max(start - position, 0), min(stop - position, len(piece))
+        if begin < end:
+            parts.append(memoryview(piece)[begin:end])
+        position += len(piece)
+    return parts
+
+
+def _zero_pieces(size: int, length: int) -> Iterator[memoryview]:
+    """`size` zeros in pieces that end at block borders of a chunk of `length` bytes."""
+    while size > 0:
+        piece = fmt.zeros(min(size, BLOCK_BYTES - length % BLOCK_BYTES))
+        yield piece
+        size -= len(piece)
+        length += len(piece)
+
+
+def _make_directory(disk: Disk, path: str) -> None:
+    if not disk.exists(path):
+        disk.make_directories(path)
+        # A name counts only once each directory above it has it too.
+        while "/" in path:
+            path = path.rpartition("/")[0]
+            _sync_directory(disk, path)
+        _sync_directory(disk, "")
+
+
+@contextlib.contextmanager
+def _opened(
+    disk: Disk, path: str, *, create: bool = False, write: bool = False
+) -> Iterator[DiskFile]:
+    file = disk.open(path, create=create, write=write)
+    try:
+        yield file
+    finally:
+        file.close()
+
+
+def _sync(disk: Disk, file: DiskFile) -> None:
+    try:
+        file.sync()
+    except OSError as error:
+        raise DiskFailed(f"fsync on {disk.name} failed: {error}") from error
+
+
+def _sync_directory(disk: Disk, path: str) -> None:
+    try:
+        disk.sync_directory(path)
+    except OSError as error:
+        raise DiskFailed(f"fsync of {path} on {disk.name} failed: {error}") from error

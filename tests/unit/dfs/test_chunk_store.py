@@ -1,0 +1,271 @@
+"""A chunkserver's replicas over several disks."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+
+import pytest
+
+from cluster.errors import DiskFailed, NewerFormat, WrongCluster
+from dfs.chunk import BLOCK_BYTES
+from dfs.chunks.chunk_store import ChunkStore, Reserve
+from dfs.chunks.disk import RealDisk
+from dfs.chunks.memory_disk import MemoryDisk
+from dfs.chunks.replica import path_of
+from dfs.errors import ChunkCorrupt, DiskFull, NoSuchChunk, StaleReplica
+
+
+def store_of(*disks: MemoryDisk | RealDisk, reserve: Reserve | None = None) -> ChunkStore:
+    return ChunkStore(disks, cluster="c1", server="h1", reserve=reserve)
+
+
+def test_what_was_written_is_there_after_a_restart(tmp_path: Path) -> None:
+    """GFS-02: a replica is an ordinary file; GFS-74: there is no clean shutdown."""
+    store = store_of(RealDisk(str(tmp_path)))
+    replica = store.create(7, 1)
+    store.write(replica, 0, [b"hello ", b"world"])
+
+    again = store_of(RealDisk(str(tmp_path)))
+
+    assert [tuple(report) for report in again.reports()] == [(7, 1, 11)]
+    assert bytes(again.read(again.get(7, 1), 6, 100)) == b"world"
+    assert (tmp_path / path_of(7, "data")).read_bytes() == b"hello world"
+
+
+def test_chunks_go_to_the_disk_with_most_room() -> None:
+    small, large = MemoryDisk("small", capacity_bytes=1 << 20), MemoryDisk("large")
+    store = store_of(small, large)
+
+    replica = store.create(1, 1)
+
+    assert replica.disk is large
+
+
+def test_another_version_is_stale() -> None:
+    """GFS-73: the version is checked by the receiver."""
+    store = store_of(MemoryDisk())
+    store.create(1, 3)
+
+    with pytest.raises(StaleReplica, match="version 3, the request 2"):
+        store.get(1, 2)
+
+
+def test_the_reserve_is_never_used() -> None:
+    """Fault gate 7: a full disk is a clear error, and nothing half-written is visible."""
+    disk = MemoryDisk(capacity_bytes=1 << 20)
+    store = store_of(disk, reserve=Reserve(fraction=0.5))
+    replica = store.create(1, 1)
+    store.write(replica, 0, [b"x" * 1000])
+
+    with pytest.raises(DiskFull, match="free beyond the reserve"):
+        store.write(replica, 1000, [b"y" * (600 << 10)])
+
+    assert bytes(store.read(replica, 0, 1 << 20)) == b"x" * 1000
+    disk.capacity_bytes = 1 << 22
+    assert store.write(replica, 1000, [b"y" * (600 << 10)]) == 1000 + (600 << 10)
+
+
+def test_enospc_from_the_disk_leaves_the_replica_as_it_was() -> None:
+    disk = MemoryDisk(capacity_bytes=1 << 30)
+    store = store_of(disk, reserve=Reserve(fraction=0.0))
+    replica = store.create(1, 1)
+    store.write(replica, 0, [b"x" * 1000])
+
+    def full(action: str, path: str) -> None:
+        if action == "write" and path.endswith(".sums"):
+            raise OSError(errno.ENOSPC, "no space left on device")
+
+    disk.before_step = full
+    with pytest.raises(DiskFull):
+        store.write(replica, 1000, [b"y" * 200_000])
+    disk.before_step = None
+
+    assert replica.length == 1000
+    assert store.write(replica, 1000, [b"z" * 10]) == 1010
+    assert bytes(store.read(replica, 990, 100)) == b"x" * 10 + b"z" * 10
+
+
+def test_a_failing_fsync_stops_the_server() -> None:
+    """Fault gate 6: nobody can tell what the disk kept, so nothing more is acknowledged."""
+    disk = MemoryDisk()
+    store = store_of(disk)
+    replica = store.create(1, 1)
+
+    def broken(action: str, path: str) -> None:
+        if action == "sync":
+            raise OSError(errno.EIO, "input/output error")
+
+    disk.before_step = broken
+    with pytest.raises(DiskFailed, match="fsync on memory failed"):
+        store.write(replica, 0, [b"x"])
+
+
+def test_a_failed_disk_is_taken_out_and_the_rest_serve_on() -> None:
+    bad, good = MemoryDisk("bad", capacity_bytes=1 << 41), MemoryDisk("good")
+    store = store_of(bad, good)
+    lost = store.create(1, 1)
+    bad.capacity_bytes = 1
+    kept = store.create(2, 1)
+    assert (lost.disk, kept.disk) == (bad, good)
+
+    def broken(action: str, path: str) -> None:
+        raise OSError(errno.EROFS, "read-only file system")
+
+    bad.capacity_bytes = 1 << 41
+    bad.before_step = broken
+    with pytest.raises(NoSuchChunk, match="failed and is out"):
+        store.write(lost, 0, [b"x"])
+
+    assert store.handles() == [2]
+    assert {use.name: bool(use.failure) for use in store.uses()} == {"bad": True, "good": False}
+    assert store.write(kept, 0, [b"x"]) == 1
+
+
+def test_a_disk_that_is_bad_at_the_start_is_left_out(tmp_path: Path) -> None:
+    blocked = tmp_path / "blocked"
+    blocked.write_text("a file where the disk should be mounted")
+
+    store = store_of(RealDisk(str(blocked)), RealDisk(str(tmp_path / "good")))
+
+    assert [use.name for use in store.uses() if use.failure] == [str(blocked)]
+    store.create(1, 1)
+
+
+def test_a_disk_of_another_cluster_or_a_newer_format_is_refused_untouched(tmp_path: Path) -> None:
+    """Fault gates 26 and 27."""
+    store_of(RealDisk(str(tmp_path)))
+    identity = tmp_path / "identity"
+    before = identity.read_text()
+
+    with pytest.raises(WrongCluster, match="belongs to cluster c1"):
+        ChunkStore([RealDisk(str(tmp_path))], cluster="c2", server="h1")
+    identity.write_text(before.replace('"format": 1', '"format": 2'))
+    with pytest.raises(NewerFormat, match="format 2"):
+        store_of(RealDisk(str(tmp_path)))
+
+
+def test_swapped_files_are_caught(tmp_path: Path) -> None:
+    """Fault gates 9 and 10: a replica under another's name is never served."""
+    store = store_of(RealDisk(str(tmp_path)))
+    for handle in (0x101, 0x201):
+        store.write(store.create(handle, 1), 0, [bytes([handle >> 8]) * 100])
+    for suffix in ("data", "sums"):
+        one, two = tmp_path / path_of(0x101, suffix), tmp_path / path_of(0x201, suffix)
+        one.rename(tmp_path / "aside")
+        two.rename(one)
+        (tmp_path / "aside").rename(two)
+
+    again = store_of(RealDisk(str(tmp_path)))
+
+    assert sorted(again.corrupt()) == [0x101, 0x201]
+    with pytest.raises(ChunkCorrupt):
+        again.get(0x101)
+
+
+def test_a_misdirected_block_is_caught_even_with_its_checksum(tmp_path: Path) -> None:
+    """Fault gate 10: checksums are bound to chunk and place."""
+    store = store_of(RealDisk(str(tmp_path)))
+    for handle in (0x101, 0x201):
+        store.write(store.create(handle, 1), 0, [bytes([handle >> 8]) * (2 * BLOCK_BYTES)])
+    for suffix, start, size in (("data", 0, BLOCK_BYTES), ("sums", 1024, 4)):
+        source, target = tmp_path / path_of(0x101, suffix), tmp_path / path_of(0x201, suffix)
+        content = bytearray(target.read_bytes())
+        content[start : start + size] = source.read_bytes()[start : start + size]
+        target.write_bytes(content)
+
+    with pytest.raises(ChunkCorrupt, match="block 0 has crc"):
+        store.read(store.get(0x201), 0, 10)
+    assert list(store.corrupt()) == [0x201]
+
+
+def test_a_deleted_data_file_is_named(tmp_path: Path) -> None:
+    """Fault gate 9."""
+    store = store_of(RealDisk(str(tmp_path)))
+    store.write(store.create(5, 1), 0, [b"x"])
+    (tmp_path / path_of(5, "data")).unlink()
+
+    with pytest.raises(ChunkCorrupt, match="is gone"):
+        store.read(store.get(5), 0, 1)
+
+
+def test_a_corrupt_replica_stays_until_its_copy_has_settled() -> None:
+    """GFS §5.2: only after the new replica is in place is the bad one deleted."""
+    disk = MemoryDisk()
+    store = store_of(disk)
+    store.write(store.create(5, 1), 0, [b"good bytes"])
+    disk.flip_bit(path_of(5, "data"), 3)
+    with pytest.raises(ChunkCorrupt):
+        store.read(store.get(5), 0, 10)
+
+    incoming = store.receive(5, 1, 10)
+    store.write(incoming, 0, [b"good bytes"])
+    assert list(store.corrupt()) == [5]
+    store.settle(incoming)
+
+    assert store.corrupt() == {}
+    assert bytes(store.read(store_of(disk).get(5), 0, 10)) == b"good bytes"
+
+
+def test_a_copy_that_a_restart_cut_short_is_forgotten() -> None:
+    disk = MemoryDisk()
+    store = store_of(disk)
+    store.write(store.receive(5, 1, 10), 0, [b"half"])
+
+    again = store_of(disk)
+
+    assert again.reports() == []
+    assert disk.list("incoming") == []
+
+
+def test_a_copy_under_a_new_handle_is_independent() -> None:
+    """GFS §3.4: the chunk is copied on the same server."""
+    store = store_of(MemoryDisk())
+    store.write(store.create(1, 4), 0, [b"a" * 100_000])
+
+    copy = store.copy(1, 2, 1, length=70_000)
+    store.write(copy, 0, [b"b"])
+
+    assert (copy.version, copy.length) == (1, 70_000)
+    assert bytes(store.read(store.get(1), 0, 1)) == b"a"
+    assert bytes(store.read(copy, 0, 2)) == b"ba"
+
+
+def test_an_overwrite_first_verifies_the_blocks_it_changes_in_part() -> None:
+    """GFS-81: else its new checksum would cover up old damage."""
+    disk = MemoryDisk()
+    store = store_of(disk)
+    replica = store.create(1, 1)
+    store.write(replica, 0, [b"x" * 1000])
+    disk.flip_bit(path_of(1, "data"), 8 * 900)
+
+    with pytest.raises(ChunkCorrupt):
+        store.write(replica, 0, [b"y" * 10])
+
+
+def test_an_append_keeps_old_damage_visible() -> None:
+    """GFS-80: the tail's checksum is continued, not computed anew."""
+    disk = MemoryDisk()
+    store = store_of(disk)
+    replica = store.create(1, 1)
+    store.write(replica, 0, [b"x" * 1000])
+    disk.flip_bit(path_of(1, "data"), 8 * 900)
+
+    store.write(replica, 1000, [b"y" * 10])
+
+    with pytest.raises(ChunkCorrupt):
+        store.read(replica, 1000, 10)
+
+
+def test_truncating_forgets_bytes_and_writing_goes_on_there() -> None:
+    """Sealing cuts replicas to what all of them have."""
+    disk = MemoryDisk()
+    store = store_of(disk)
+    replica = store.create(1, 1)
+    store.write(replica, 0, [b"x" * 100_000])
+
+    replica.truncate(70_000)
+    store.write(replica, 70_001, [b"y"])
+
+    again = store_of(disk)
+    assert bytes(again.read(again.get(1), 69_999, 10)) == b"x\0y"
