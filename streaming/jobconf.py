@@ -418,3 +418,68 @@ def setting_name(attribute: str) -> str:
     member = vars(JobConf)[attribute]
     assert isinstance(member, Setting)
     return current_name(member.name)
+
+
+def job_properties(
+    *,
+    job_id: str,
+    job_name: str,
+    user: str,
+    host: str,
+    working_directory: str,
+    inputs: Sequence[str],
+    output: str,
+    maps: int,
+) -> dict[str, str]:
+    """Return what submitting a job adds to its properties; `maps` is the number of its splits."""
+    return {
+        "mapreduce.job.id": job_id,
+        "mapreduce.job.name": job_name,
+        "mapreduce.job.user.name": user,
+        "mapreduce.job.submithostname": host,
+        "mapreduce.job.working.dir": working_directory,
+        "mapreduce.input.fileinputformat.inputdir": ",".join(inputs),
+        "mapreduce.output.fileoutputformat.outputdir": output,
+        "mapreduce.job.maps": str(maps),
+    }
+
+
+def task_properties(
+    *,
+    job_id: str,
+    task_id: str,
+    attempt_id: str,
+    is_map: bool,
+    partition: int,
+    maps: int,
+    output_dir: str,
+    local_dir: str,
+    user: str,
+    input_file: str | None = None,
+    input_start: int = 0,
+    input_length: int = 0,
+    skipping: bool = False,
+) -> dict[str, str]:
+    """Return the properties that a task sets itself: programs see them under old names too.
+
+    `output_dir` is the attempt's own output directory; `input_file` is for maps only.
+    """
+    properties = {
+        "mapreduce.job.id": job_id,
+        "mapreduce.task.id": task_id,
+        "mapreduce.task.attempt.id": attempt_id,
+        "mapreduce.task.ismap": "true" if is_map else "false",
+        "mapreduce.task.partition": str(partition),
+        "mapreduce.task.output.dir": output_dir,
+        "mapreduce.cluster.local.dir": local_dir,
+        "mapreduce.job.local.dir": local_dir,
+        "mapreduce.job.user.name": user,
+        "mapreduce.job.skiprecords": "true" if skipping else "false",
+    }
+    if not is_map:
+        properties["mapreduce.job.maps"] = str(maps)
+    elif input_file is not None:
+        properties["mapreduce.map.input.file"] = input_file
+        properties["mapreduce.map.input.start"] = str(input_start)
+        properties["mapreduce.map.input.length"] = str(input_length)
+    return properties
