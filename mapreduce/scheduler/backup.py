@@ -1,0 +1,105 @@
+"""Backup tasks: a second attempt for stragglers near the end of a phase (MapReduce §3.6).
+
+When a job has no idle task of a kind left and slots are free, the running tasks with
+the longest estimated time left get a backup, if a fresh attempt is likely to be sooner.
+The first to finish counts. The number of backups is bounded, so that the extra work stays
+at a few percent. Never kills: that is what the first finisher's commit does.
+"""
+
+from __future__ import annotations
+
+import math
+from heapq import nlargest
+from itertools import islice
+
+from mapreduce.scheduler import attempts
+from mapreduce.scheduler.ids import TaskKind, WorkerId
+from mapreduce.scheduler.locality import locality_of
+from mapreduce.scheduler.phases import Job, Phase
+from mapreduce.scheduler.state import State
+from mapreduce.scheduler.task import Attempt
+from mapreduce.scheduler.workers import Worker
+
+# However small a job is, it may start this many backups of a kind.
+BACKUPS_MIN = 4
+# An attempt is left alone until it has run for this share of the usual time.
+PATIENCE = 0.7
+# A backup is worth it if the time left is this many times the usual time of an attempt.
+GAIN = 1.2
+# Progress below this says nothing about speed.
+PROGRESS_MIN = 0.02
+# How many free workers are compared in search of a quick one.
+WORKERS_COMPARED_MAX = 16
+
+
+def start_backups(state: State, job: Job) -> None:
+    """Start backups for the stragglers of a job, as far as slots and bounds allow."""
+    if job.settings.backup_maps and not job.pending_maps.count:
+        _back_up(state, job, job.maps)
+    if job.settings.backup_reduces and not job.pending_reduce_count and job.maps.is_over:
+        _back_up(state, job, job.reduces)
+
+
+def time_left_s(attempt: Attempt, usual_s: float, now_s: float) -> float:
+    """Estimate how long an attempt will still take, from its progress so far."""
+    elapsed_s = now_s - attempt.started_at_s
+    if attempt.progress < PROGRESS_MIN:
+        # Without news, the longer it has run beyond the usual the less we expect of it.
+        return max(usual_s - elapsed_s, elapsed_s - usual_s)
+    return elapsed_s * (1.0 - attempt.progress) / attempt.progress
+
+
+def backups_allowed(job: Job, phase: Phase) -> int:
+    """How many more backups of a kind a job may start."""
+    share = math.ceil(job.settings.backup_share_max * len(phase.tasks))
+    return max(BACKUPS_MIN, share) - phase.backups
+
+
+def _back_up(state: State, job: Job, phase: Phase) -> None:
+    free = (
+        state.workers.free_for_map if phase.kind is TaskKind.MAP else state.workers.free_for_reduce
+    )
+    allowed = min(backups_allowed(job, phase), len(free))
+    usual_s = phase.durations.mean_s
+    if allowed <= 0 or not phase.durations.count or not phase.running:
+        return
+    stragglers: list[tuple[float, int, Attempt]] = []
+    for position, attempt in enumerate(phase.running.values()):
+        if len(attempt.task.running) > 1 or attempt.task.granted is not None:
+            continue
+        if state.now_s - attempt.started_at_s < PATIENCE * usual_s:
+            continue
+        left_s = time_left_s(attempt, usual_s, state.now_s)
+        if left_s > GAIN * usual_s:
+            stragglers.append((left_s, -position, attempt))
+    for _, _, attempt in nlargest(allowed, stragglers):
+        if not phase.may_run_more():
+            return
+        worker = _quick_worker(state, job, attempt, free)
+        if worker is not None:
+            phase.backups += 1
+            locality = locality_of(attempt.task, worker, state.workers)
+            attempts.start(state, job, attempt.task, worker, locality, is_backup=True)
+
+
+def _quick_worker(
+    state: State, job: Job, attempt: Attempt, free: dict[WorkerId, Worker]
+) -> Worker | None:
+    """Choose a free worker on another host: one that holds the data, else the quickest."""
+    spec = attempt.task.spec
+    slow_host = state.workers.by_id[attempt.worker_id].host
+    near = [
+        worker
+        for host in (spec.hosts if spec else ())
+        for worker in state.workers.by_host.get(host, ())
+        if worker.worker_id in free
+    ]
+    candidates = [*near, *islice(free.values(), WORKERS_COMPARED_MAX)]
+    able = [
+        worker
+        for worker in candidates
+        if worker.host != slow_host
+        and job.may_use(worker.worker_id)
+        and worker.worker_id not in attempt.task.failed_on
+    ]
+    return min(able, key=lambda worker: worker.slowness, default=None)

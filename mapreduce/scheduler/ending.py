@@ -1,0 +1,82 @@
+"""How tasks and jobs end: what the end of a task allows, and when a job is over.
+
+Never starts anything; the freed slots and the new work are found by `assignment`.
+"""
+
+from __future__ import annotations
+
+from mapreduce.scheduler import outputs, slots
+from mapreduce.scheduler.commands import AbandonTask, FinishJob, JobOutcome
+from mapreduce.scheduler.ids import AttemptId, TaskKind
+from mapreduce.scheduler.phases import Job
+from mapreduce.scheduler.state import State
+from mapreduce.scheduler.task import Change, Task
+
+# The tallies of so many ended jobs can still be asked for.
+ENDED_JOBS_REMEMBERED_MAX = 256
+
+
+def task_is_over(state: State, job: Job, task: Task) -> None:
+    """See what the end of a task allows: reduces, or the end of the job."""
+    if task.task_id.kind is TaskKind.MAP:
+        done = job.maps.committed + job.maps.abandoned
+        if done == job.slowstart_count:
+            state.has_new_work = True
+        if job.maps.is_over:
+            job.maps_over_at_s = state.now_s
+            state.has_new_work = True
+    else:
+        outputs.refresh_need(state, job, task)
+    if job.is_over:
+        finish_job(state, job, JobOutcome.SUCCEEDED)
+
+
+def give_up_if_hopeless(
+    state: State, job: Job, task: Task, culprit: AttemptId, reason: str
+) -> bool:
+    """Abandon a task that has used up its failures; end the job if that is one too many."""
+    phase = job.phase(task.task_id.kind)
+    if len(task.failed_on) < phase.attempts_max:
+        return False
+    for other in task.running:
+        slots.doom(state, job, other, "its task has failed too often")
+    if task.pending_key >= 0:
+        job.pending_maps.remove(task)
+    task.change(Change.FAILED_FOR_GOOD)
+    phase.abandoned += 1
+    job.totals.abandoned_tasks += 1
+    if phase.abandoned > job.failures_allowed(task.task_id.kind):
+        why = f"{task.task_id} failed {len(task.failed_on)} times; the last: {reason}"
+        finish_job(state, job, JobOutcome.FAILED, why, culprit)
+    else:
+        state.commands.append(AbandonTask(task.task_id, reason))
+        task_is_over(state, job, task)
+    return True
+
+
+def finish_job(
+    state: State,
+    job: Job,
+    outcome: JobOutcome,
+    reason: str = "",
+    culprit: AttemptId | None = None,
+) -> None:
+    """End a job: kill what runs, forget it, say so."""
+    for phase in (job.maps, job.reduces):
+        for attempt in list(phase.running.values()):
+            slots.doom(state, job, attempt, f"the job has {outcome.value}")
+    del state.jobs[job.job_id]
+    state.queue.remove(job)
+    state.ended_totals[job.job_id] = job.totals
+    if len(state.ended_totals) > ENDED_JOBS_REMEMBERED_MAX:
+        del state.ended_totals[next(iter(state.ended_totals))]
+    state.has_new_work = True
+    for worker in state.workers.by_id.values():
+        worker.segments.pop(job.job_id, None)
+        if outcome is JobOutcome.FAILED and job.job_id in worker.failures_in_a_row:
+            # A job that fails everywhere says nothing about this worker.
+            others = [other for other in worker.failures_in_a_row if other != job.job_id]
+            worker.failures_in_a_row = others
+            if worker.quarantined_until_s is not None and not others:
+                worker.quarantined_until_s = state.now_s
+    state.commands.append(FinishJob(job.job_id, outcome, reason, culprit))

@@ -1,0 +1,214 @@
+"""A job: its tasks, how far it is, and what its phase allows.
+
+S2: a reduce is told only of segments of committed maps.
+
+Maps come first; reduces start when enough maps are committed (slowstart) and shuffle
+while the rest run; the job ends with its last task. Counts are kept, never recounted.
+Never looks at a worker.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from heapq import heapify, heappush
+
+from mapreduce.scheduler.events import JobSettings, MapTaskSpec
+from mapreduce.scheduler.ids import AttemptId, JobId, TaskId, TaskKind, WorkerId
+from mapreduce.scheduler.locality import PendingMaps
+from mapreduce.scheduler.task import Attempt, Task, TaskState
+from mapreduce.scheduler.workers import Workers
+
+
+@dataclass(slots=True)
+class JobTotals:
+    """What was started for a job and what became of it, for counters and the closing report."""
+
+    launched_maps: int = 0
+    launched_reduces: int = 0
+    host_local_maps: int = 0
+    rack_local_maps: int = 0
+    remote_maps: int = 0
+    failed_maps: int = 0
+    failed_reduces: int = 0
+    killed_maps: int = 0
+    killed_reduces: int = 0
+    backup_maps: int = 0
+    backup_reduces: int = 0
+    backups_that_won: int = 0
+    rerun_maps: int = 0
+    """Committed maps that had to be run again because their output was lost."""
+    abandoned_tasks: int = 0
+    useful_s: float = 0.0
+    """Slot time of the attempts that committed."""
+    wasted_s: float = 0.0
+    """Slot time of the attempts that did not."""
+    backup_wasted_s: float = 0.0
+    """Slot time of attempts that lost against their twin."""
+
+
+class Durations:
+    """The usual time of a committed attempt of one kind."""
+
+    __slots__ = ("count", "mean_s")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.mean_s = 0.0
+
+    def add(self, duration_s: float) -> None:
+        self.count += 1
+        self.mean_s += (duration_s - self.mean_s) / self.count
+
+
+class Phase:
+    """The tasks of one kind of a job, counted."""
+
+    __slots__ = ("abandoned", "attempts_max", "backups", "committed", "durations", "kind",
+                 "running", "running_max", "tasks")  # fmt: skip
+
+    def __init__(
+        self, kind: TaskKind, tasks: list[Task], *, attempts_max: int, running_max: int
+    ) -> None:
+        self.kind = kind
+        self.tasks = tasks
+        self.attempts_max = max(1, attempts_max)
+        self.running_max = running_max
+        self.running: dict[AttemptId, Attempt] = {}
+        """Running attempts, without the dying ones."""
+        self.committed = sum(task.state is TaskState.COMMITTED for task in tasks)
+        self.abandoned = 0
+        self.backups = 0
+        """Backups started so far."""
+        self.durations = Durations()
+
+    @property
+    def is_over(self) -> bool:
+        return self.committed + self.abandoned == len(self.tasks)
+
+    def may_run_more(self) -> bool:
+        return self.running_max <= 0 or len(self.running) < self.running_max
+
+    def fraction_done(self) -> float:
+        """How far all tasks are together, from 0 to 1; walks over the running ones."""
+        if not self.tasks:
+            return 1.0
+        partly = 0.0
+        for attempt in self.running.values():
+            if not attempt.is_backup:
+                partly += attempt.progress
+        return min(1.0, (self.committed + self.abandoned + partly) / len(self.tasks))
+
+
+class Job:
+    """One job that has not ended."""
+
+    def __init__(
+        self,
+        job_id: JobId,
+        maps: tuple[MapTaskSpec, ...],
+        reduces: int,
+        settings: JobSettings,
+        *,
+        number: int,
+        now_s: float,
+        attempt_number_first: int = 0,
+    ) -> None:
+        self.job_id = job_id
+        self.settings = settings
+        self.number = number
+        """Jobs of one priority go in the order of these."""
+        self.submitted_at_s = now_s
+        self.held_until_s = now_s
+        """A restored job starts nothing before workers had time to report what they run."""
+        map_tasks = [
+            Task(TaskId(job_id, TaskKind.MAP, index), spec, attempt_number_first)
+            for index, spec in enumerate(maps)
+        ]
+        reduce_tasks = [
+            Task(TaskId(job_id, TaskKind.REDUCE, index), None, attempt_number_first)
+            for index in range(reduces)
+        ]
+        self.maps = Phase(
+            TaskKind.MAP,
+            map_tasks,
+            attempts_max=settings.map_attempts_max,
+            running_max=settings.running_maps_max,
+        )
+        self.reduces = Phase(
+            TaskKind.REDUCE,
+            reduce_tasks,
+            attempts_max=settings.reduce_attempts_max,
+            running_max=settings.running_reduces_max,
+        )
+        self.pending_maps: PendingMaps
+        self.pending_reduces = list(range(reduces))
+        """A heap of reduce numbers; entries of reduces that are not idle are stale."""
+        self.pending_reduce_count = reduces
+        self.slowstart_count = math.ceil(settings.slowstart * len(maps))
+        self.reduces_in_need = reduces
+        """Reduces that may still fetch: not over, and without an attempt that has it all."""
+        self.parked: dict[int, None] = {}
+        """Committed maps whose segment is gone while no reduce needs it."""
+        self.awaited: dict[WorkerId, list[int]] = {}
+        """After a restart: committed maps by the worker that must still show the segment."""
+        self.awaited_until_s = now_s
+        self.maps_over_at_s = now_s
+        self.workers_in_use: dict[WorkerId, int] = {}
+        self.totals = JobTotals()
+
+    def start_queues(self, workers: Workers) -> None:
+        """Index the idle tasks; called once, when the states of the tasks are set."""
+        self.pending_maps = PendingMaps(self.maps.tasks, workers, self.settings.locality_wait_s)
+        self.pending_reduces = [
+            task.task_id.task_index for task in self.reduces.tasks if task.state is TaskState.IDLE
+        ]
+        heapify(self.pending_reduces)
+        self.pending_reduce_count = len(self.pending_reduces)
+
+    def set_priority(self, priority: int) -> None:
+        self.settings = replace(self.settings, priority=priority)
+
+    def order(self) -> tuple[int, int]:
+        """The sort key of the queue: higher priority first, then first come, first served."""
+        return (-self.settings.priority, self.number)
+
+    def phase(self, kind: TaskKind) -> Phase:
+        return self.maps if kind is TaskKind.MAP else self.reduces
+
+    def task(self, task_id: TaskId) -> Task:
+        return self.phase(task_id.kind).tasks[task_id.task_index]
+
+    def has_final_output(self, kind: TaskKind) -> bool:
+        """Whether a task's output is part of the result, and so must be committed in the dfs."""
+        return kind is TaskKind.REDUCE or not self.reduces.tasks
+
+    def may_start_reduces(self) -> bool:
+        return self.maps.committed + self.maps.abandoned >= self.slowstart_count
+
+    def may_use(self, worker_id: WorkerId) -> bool:
+        limit = self.settings.workers_max
+        return limit <= 0 or worker_id in self.workers_in_use or len(self.workers_in_use) < limit
+
+    def has_pending(self) -> bool:
+        return self.pending_maps.count > 0 or self.pending_reduce_count > 0
+
+    def add_pending_reduce(self, task: Task) -> None:
+        heappush(self.pending_reduces, task.task_id.task_index)
+        self.pending_reduce_count += 1
+
+    @property
+    def is_over(self) -> bool:
+        # A job with reduces is done when they are: a map that was lost after the last
+        # fetch is never needed again.
+        if self.reduces.tasks:
+            return self.reduces.is_over
+        return self.maps.is_over
+
+    def failures_allowed(self, kind: TaskKind) -> int:
+        percent = (
+            self.settings.map_failures_percent_max
+            if kind is TaskKind.MAP
+            else self.settings.reduce_failures_percent_max
+        )
+        return len(self.phase(kind).tasks) * percent // 100

@@ -1,0 +1,70 @@
+"""What the scheduler knows while it handles one event; shared by the modules of the brain.
+
+Holds jobs, workers and live attempts, and collects the commands of the event at hand.
+Never decides anything.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mapreduce.scheduler.commands import Command
+from mapreduce.scheduler.ids import AttemptId, HostName, JobId, WorkerId
+from mapreduce.scheduler.phases import Job, JobTotals
+from mapreduce.scheduler.task import Attempt
+from mapreduce.scheduler.workers import Worker, Workers
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulerLimits:
+    """Waits and limits of the scheduler itself, the same for all jobs."""
+
+    fetch_failures_max: int = 3
+    """Reports of failed fetches after which a map's output counts as lost."""
+    quarantine_s: float = 60.0
+    restored_hold_s: float = 2.0
+    """After a restart: how long a job waits for reports of what already runs."""
+    restored_segments_wait_s: float = 10.0
+    """After a restart: how long a committed map waits for its worker to register."""
+    backup_interval_s: float = 1.0
+    """Time between two looks for stragglers."""
+
+
+class State:
+    """The whole of the scheduler's memory."""
+
+    def __init__(self, limits: SchedulerLimits) -> None:
+        self.limits = limits
+        self.now_s = 0.0
+        self.workers = Workers()
+        self.jobs: dict[JobId, Job] = {}
+        self.queue: list[Job] = []
+        """The same jobs, in the order in which they get free slots."""
+        self.ended_totals: dict[JobId, JobTotals] = {}
+        """The tallies of the jobs that ended last."""
+        self.attempts: dict[AttemptId, Attempt] = {}
+        """Every attempt that holds a slot, dying ones too."""
+        self.timeouts: list[tuple[float, int, Attempt]] = []
+        """A heap of the earliest moment at which each attempt could have timed out."""
+        self.started_count = 0
+        self.commands: list[Command] = []
+        self.freed: dict[WorkerId, Worker] = {}
+        """Workers that got room during this event."""
+        self.has_new_work = False
+        """Whether this event made tasks idle, so that all workers with room are asked."""
+        self.has_opened_gate = False
+        """Whether the last idle map of a job was started, so that its reduces may use all slots."""
+        self.wanted_hosts: list[HostName] = []
+        """Hosts that hold the data of maps that this event made idle."""
+
+    def forget_event(self) -> list[Command]:
+        """Give the commands of this event and be ready for the next."""
+        commands = self.commands
+        self.commands = []
+        self.has_new_work = False
+        self.has_opened_gate = False
+        if self.freed:
+            self.freed = {}
+        if self.wanted_hosts:
+            self.wanted_hosts = []
+        return commands

@@ -1,0 +1,58 @@
+"""The recent past, so that the life of one task can be told.
+
+Keeps the last events (without progress and ticks) and the commands they led to, in a
+ring. Never grows beyond its bound.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import fields
+
+from mapreduce.scheduler.commands import Command
+from mapreduce.scheduler.events import AttemptProgress, Event, Tick
+from mapreduce.scheduler.ids import AttemptId, TaskId
+
+REMEMBERED_MAX = 20_000
+
+
+class Story:
+    """A ring of what happened."""
+
+    __slots__ = ("_ring",)
+
+    def __init__(self, length_max: int = REMEMBERED_MAX) -> None:
+        self._ring: deque[tuple[float, Event, list[Command]]] = deque(maxlen=length_max)
+
+    def add(self, now_s: float, event: Event, commands: list[Command]) -> None:
+        kind = type(event)
+        if commands or (kind is not AttemptProgress and kind is not Tick):
+            self._ring.append((now_s, event, commands))
+
+    def of_task(self, task_id: TaskId) -> list[str]:
+        """Return one line for each event and command that names the task, oldest first."""
+        lines: list[str] = []
+        for now_s, event, commands in self._ring:
+            if _names(event, task_id):
+                lines.append(f"{now_s:.3f}s  {_line(event)}")
+            lines.extend(
+                f"{now_s:.3f}s    → {_line(command)}"
+                for command in commands
+                if _names(command, task_id)
+            )
+        return lines
+
+
+def _names(record: Event | Command, task_id: TaskId) -> bool:
+    for item in fields(record):
+        value = getattr(record, item.name)
+        if isinstance(value, AttemptId) and value.task_id == task_id:
+            return True
+        if isinstance(value, TaskId) and value == task_id:
+            return True
+    return False
+
+
+def _line(record: Event | Command) -> str:
+    parts = [f"{item.name}={getattr(record, item.name)!s}" for item in fields(record)]
+    return f"{type(record).__name__} {' '.join(parts)}"

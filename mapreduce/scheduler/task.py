@@ -1,0 +1,150 @@
+"""A task's life and its attempts.
+
+S1: a task has at most one committed attempt.
+S4: at most two attempts of a task run at a time; it fails for good after its allowed failures.
+
+The life is the table below: what is not in it cannot happen. There is no state for
+"being cancelled": an attempt is a process, and to cancel it is to kill it.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+from mapreduce.scheduler.commands import Locality
+from mapreduce.scheduler.events import MapTaskSpec
+from mapreduce.scheduler.ids import AttemptId, TaskId, TaskKind, WorkerId
+
+RUNNING_ATTEMPTS_MAX = 2
+
+
+class TaskState(IntEnum):
+    """Where a task is in its life (MapReduce §3.2: idle, in progress, completed)."""
+
+    IDLE = 0
+    RUNNING = 1
+    COMMITTED = 2
+    ABANDONED = 3
+
+
+class Change(IntEnum):
+    """What moves a task from one state to another."""
+
+    STARTED = 0
+    """The first of its running attempts was started."""
+    STOPPED = 1
+    """The last of its running attempts ended without success."""
+    SUCCEEDED = 2
+    FAILED_FOR_GOOD = 3
+    OUTPUT_LOST = 4
+
+
+TRANSITIONS: dict[tuple[TaskState, Change], TaskState] = {
+    (TaskState.IDLE, Change.STARTED): TaskState.RUNNING,
+    (TaskState.RUNNING, Change.STOPPED): TaskState.IDLE,
+    (TaskState.RUNNING, Change.SUCCEEDED): TaskState.COMMITTED,
+    # A worker that comes back may still hold the segment of a map that was to be run again.
+    (TaskState.IDLE, Change.SUCCEEDED): TaskState.COMMITTED,
+    (TaskState.RUNNING, Change.FAILED_FOR_GOOD): TaskState.ABANDONED,
+    # The blamed output of a map may use up its last allowed failure.
+    (TaskState.IDLE, Change.FAILED_FOR_GOOD): TaskState.ABANDONED,
+    # Maps only: their output died with the worker's disk (MapReduce §3.3).
+    (TaskState.COMMITTED, Change.OUTPUT_LOST): TaskState.IDLE,
+}
+
+
+class Attempt:
+    """One running try at a task, from its start to the report of its end.
+
+    A dying attempt is one that we asked to be killed: it still holds its slot, but its
+    task has forgotten it, and however it ends changes nothing but the slot.
+    """
+
+    __slots__ = (
+        "attempt_id",
+        "heard_at_s",
+        "is_backup",
+        "is_dying",
+        "is_shuffled",
+        "locality",
+        "progress",
+        "started_at_s",
+        "task",
+        "wants_commit",
+        "worker_id",
+    )
+
+    def __init__(
+        self,
+        attempt_id: AttemptId,
+        task: Task,
+        worker_id: WorkerId,
+        *,
+        now_s: float,
+        locality: Locality = Locality.NONE,
+        is_backup: bool = False,
+    ) -> None:
+        self.attempt_id = attempt_id
+        self.task = task
+        self.worker_id = worker_id
+        self.started_at_s = now_s
+        self.heard_at_s = now_s
+        self.progress = 0.0
+        self.locality = locality
+        self.is_backup = is_backup
+        self.is_dying = False
+        self.is_shuffled = False
+        self.wants_commit = False
+
+
+NO_ATTEMPTS: tuple[Attempt, ...] = ()
+NO_WORKERS: tuple[WorkerId, ...] = ()
+
+
+class Task:
+    """One map or reduce task: its state, its running attempts, its winner."""
+
+    __slots__ = (
+        "failed_on",
+        "fetch_failures",
+        "granted",
+        "needs_segments",
+        "next_number",
+        "pending_key",
+        "running",
+        "spec",
+        "state",
+        "task_id",
+        "winner_number",
+        "winner_worker",
+    )
+
+    def __init__(self, task_id: TaskId, spec: MapTaskSpec | None, first_number: int) -> None:
+        self.task_id = task_id
+        self.spec = spec
+        self.state = TaskState.IDLE
+        self.running: tuple[Attempt, ...] = NO_ATTEMPTS
+        self.next_number = first_number
+        self.failed_on: tuple[WorkerId, ...] = NO_WORKERS
+        """The worker of each failure, in order; its length is the count of failures."""
+        self.granted: Attempt | None = None
+        """The one attempt that may make its output visible."""
+        self.needs_segments = task_id.kind is TaskKind.REDUCE
+        self.fetch_failures = 0
+        self.pending_key = -1
+        self.winner_worker: WorkerId | None = None
+        self.winner_number = -1
+
+    def change(self, change: Change) -> None:
+        """Move to the next state of the table."""
+        self.state = TRANSITIONS[self.state, change]
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more is expected of it for now."""
+        return self.state >= TaskState.COMMITTED
+
+    def winner(self) -> AttemptId:
+        """The attempt that committed it."""
+        assert self.state is TaskState.COMMITTED
+        return AttemptId(self.task_id, self.winner_number)
