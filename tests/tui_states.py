@@ -1,0 +1,277 @@
+"""Recorded states of a cluster for the monitor's tests: empty, busy, failing, huge, lost."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from cluster.errors import Unavailable
+from mapreduce.snapshot import (
+    BACKUP,
+    COMMITTED,
+    FAILED,
+    IDLE,
+    RUNNING,
+    AttemptRow,
+    Board,
+    ClusterSnapshot,
+    DiskRow,
+    EventRow,
+    HostRow,
+    JobBoard,
+    JobRow,
+    JobSeen,
+    JobSnapshot,
+    RatePoint,
+    TaskRow,
+)
+from tui.snapshot import ChunkCounts, ChunkPlace, FileEntry, Storage, StorageRow
+
+NOW_S = 1_700_000_000.0
+GIB = 1 << 30
+JOB = "job_1700000000_0007"
+
+
+@dataclass
+class Recorded:
+    """A source that answers from memory and notes what it was asked to do."""
+
+    cluster: str = "demo"
+    hosts: Board[HostRow] = field(default_factory=Board)
+    jobs: Board[JobRow] = field(default_factory=Board)
+    boards: dict[str, JobBoard] = field(default_factory=dict)
+    store: Storage = field(default_factory=Storage)
+    files: dict[str, list[FileEntry]] = field(default_factory=dict)
+    deleted: list[FileEntry] = field(default_factory=list)
+    places: list[ChunkPlace] = field(default_factory=list)
+    logs: dict[str, bytes] = field(default_factory=dict)
+    lost: str = ""
+    done: list[str] = field(default_factory=list)
+    closed: bool = False
+
+    def now_s(self) -> float:
+        return NOW_S
+
+    def _answer(self) -> None:
+        if self.lost:
+            raise Unavailable(self.lost)
+
+    def snapshot(self, hosts_version: int, jobs_version: int) -> ClusterSnapshot:
+        self._answer()
+        return ClusterSnapshot(
+            NOW_S, self.hosts.since(hosts_version), self.jobs.since(jobs_version)
+        )
+
+    def storage(self) -> Storage:
+        self._answer()
+        return self.store
+
+    def job(self, job_id: str, seen: JobSeen) -> JobSnapshot:
+        self._answer()
+        return self.boards[job_id].since(seen, NOW_S)
+
+    def log(self, attempt_id: str, stream: str, offset: int) -> bytes:
+        self._answer()
+        return self.logs.get(f"{attempt_id} {stream}", b"")[offset:]
+
+    def failure_report(self, job_id: str) -> str:
+        return f"{job_id}: map 3 failed four times\nexit code 1 [not markup]\n"
+
+    def list_directory(self, path: str) -> list[FileEntry]:
+        return self.files.get(path, [])
+
+    def usage(self, path: str) -> list[tuple[str, int]]:
+        return [("/logs", 3 * GIB), ("/in", GIB)]
+
+    def preview(self, path: str) -> str:
+        return f"first line of {path}\nsecond line\n"
+
+    def chunks(self, path: str) -> list[ChunkPlace]:
+        return self.places
+
+    def trash(self) -> list[FileEntry]:
+        return self.deleted
+
+    def kill_job(self, job_id: str) -> str:
+        return self._did(f"killed {job_id}")
+
+    def kill_attempt(self, attempt_id: str, *, fail: bool) -> str:
+        return self._did(f"{'failed' if fail else 'killed'} {attempt_id}")
+
+    def set_priority(self, job_id: str, priority: str) -> str:
+        return self._did(f"{job_id} is now {priority}")
+
+    def set_replication(self, path: str, replication: int) -> str:
+        return self._did(f"{path} has {replication} copies")
+
+    def undelete(self, path: str) -> str:
+        return self._did(f"{path} is back")
+
+    def _did(self, what: str) -> str:
+        self._answer()
+        self.done.append(what)
+        return what
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def empty() -> Recorded:
+    """A cluster that nobody uses yet."""
+    state = Recorded()
+    for i in (1, 2, 3):
+        state.hosts.put(_host(i, 0))
+    state.store = Storage(NOW_S, tuple(_server(i, 0) for i in (1, 2, 3)))
+    return state
+
+
+def busy() -> Recorded:
+    """Ten hosts, a sort that runs, jobs that wait and jobs that ended."""
+    state = Recorded()
+    for i in range(1, 11):
+        state.hosts.put(_host(i, i % 3, quarantined=i == 7))
+    state.store = Storage(
+        NOW_S,
+        tuple(_server(i, i * 7 * GIB) for i in range(1, 11)),
+        ChunkCounts(total=4812, under_replicated=3, repairing=2, files=1200),
+    )
+    sort = _job(JOB, "sort of the web log", "running", 0.62, 0.41, 0.05)
+    state.jobs.put(sort)
+    state.jobs.put(_job("job_1700000000_0006", "word count", "succeeded", 1.0, 1.0, 1.0))
+    state.jobs.put(_job("job_1700000000_0008", "inverted index", "waiting", 0.0, 0.0, 0.0))
+    state.boards[JOB] = _board(sort, maps=200, reduces=40)
+    state.files = _files()
+    state.deleted = [FileEntry("/in/old.txt", False, 12345, 3, "ann", "lab", 0o644, NOW_S - 9000)]
+    state.places = [
+        ChunkPlace(0, 0x1001, 2, 64 << 20, ("h1", "h4", "h9"), "good"),
+        ChunkPlace(1, 0x1002, 2, 64 << 20, ("h2", "h3"), "under-replicated"),
+        ChunkPlace(2, 0x1003, 1, 5 << 20, ("h5", "h6", "h10"), "good"),
+    ]
+    attempt = f"attempt_{JOB[4:]}_m_000003_0"
+    state.logs[f"{attempt} stderr"] = b"reading\nwarning: odd line 17\nstill reading\n"
+    state.logs[f"{attempt} stdout"] = b"key\t1\n"
+    return state
+
+
+def failing() -> Recorded:
+    """A job whose map 3 fails again and again, and another that has failed."""
+    state = busy()
+    bad = "job_1700000000_0005"
+    state.jobs.put(
+        _job(bad, "parse", "failed", 0.3, 0.0, 0.0, failed=5, diagnosis="map 3 failed four times")
+    )
+    state.boards[bad] = _board(_found(state, bad), maps=10, reduces=2, failing=True)
+    state.store = Storage(
+        NOW_S,
+        state.store.servers,
+        ChunkCounts(total=4812, under_replicated=120, missing=2, corrupt=1, repairing=8),
+    )
+    return state
+
+
+def huge() -> Recorded:
+    """The paper's sort: 15,000 maps and 4,000 reduces, 200 hosts."""
+    state = busy()
+    for i in range(11, 201):
+        state.hosts.put(_host(i, 2))
+    sort = _job(JOB, "sort, 10^10 records", "running", 0.71, 0.3, 0.0, maps=15_000, reduces=4_000)
+    state.jobs.put(sort)
+    state.boards[JOB] = _board(sort, maps=15_000, reduces=4_000)
+    return state
+
+
+def lost() -> Recorded:
+    """A master that does not answer."""
+    return Recorded(lost="mapreduce.master at h1:7703 refuses the connection")
+
+
+def _found(state: Recorded, key: str) -> JobRow:
+    row = state.jobs.get(key)
+    assert row is not None
+    return row
+
+
+def _host(i: int, used: int, *, quarantined: bool = False) -> HostRow:
+    return HostRow(
+        f"h{i}", f"10.0.0.{i}", f"r{i % 3}", "quarantined" if quarantined else "up",
+        2, min(used, 2),
+        0.3 * i, i * GIB // 2, 8 * GIB, (DiskRow("/data1", i * 7 * GIB, 100 * GIB),),
+        NOW_S - (8.0 if quarantined else 0.4),
+        tuple(f"attempt_{JOB[4:]}_m_{n:06}_0" for n in range(min(used, 2))),
+        "6 attempts failed here in a row" if quarantined else "",
+    )  # fmt: skip
+
+
+def _server(i: int, used_bytes: int) -> StorageRow:
+    return StorageRow(
+        f"h{i}", f"r{i % 3}", "up", used_bytes, 100 * GIB, used_bytes >> 26, NOW_S - 0.5
+    )
+
+
+def _job(
+    key: str, name: str, state: str, done: float, shuffled: float, reduced: float, *,
+    maps: int = 200, reduces: int = 40, failed: int = 0, diagnosis: str = "",
+) -> JobRow:  # fmt: skip
+    return JobRow(
+        key, name, "ann", state, "NORMAL", NOW_S - 300,
+        0.0 if state in ("running", "waiting") else NOW_S - 60,
+        maps, int(maps * done), 8 if state == "running" else 0,
+        reduces, int(reduces * reduced), 4 if state == "running" else 0,
+        done, shuffled, reduced,
+        int(9 * GIB * done), int(9 * GIB * shuffled), int(9 * GIB * reduced),
+        10**8, 10**7, failed, 187.0 if state == "running" else -1.0, "/out/" + key[-4:], diagnosis,
+    )  # fmt: skip
+
+
+def _board(job: JobRow, *, maps: int, reduces: int, failing: bool = False) -> JobBoard:
+    board = JobBoard(job)
+    for kind, total, fraction in (
+        ("m", maps, job.map_fraction),
+        ("r", reduces, job.reduce_fraction),
+    ):
+        for n in range(total):
+            state = (
+                COMMITTED if n < total * fraction else RUNNING if n < total * fraction + 8 else IDLE
+            )
+            if n == 3 and kind == "m":
+                state = FAILED if failing else BACKUP
+            board.tasks.put(TaskRow(f"{kind}{n:06}", state, f"h{1 + n % 10}", NOW_S - 200 + n, 0.5))
+    for n in range(min(maps, 600)):
+        running = n >= maps * job.map_fraction or n == 3
+        board.attempts.put(
+            AttemptRow(
+                f"attempt_{job.key[4:]}_m_{n:06}_0", f"m{n:06}", f"h{1 + n % 10}",
+                "failed" if failing and n == 3 else "running" if running else "succeeded",
+                ("host", "rack", "far")[n % 3], NOW_S - 200, 0.0 if running else NOW_S - 150,
+                0.5 if running else 1.0, "map", 1000 + n, 64 << 20, 60 << 20,
+                "reading line 17" if running else "",
+                "exit code 1: the program says it failed" if failing and n == 3 else "",
+            )
+        )  # fmt: skip
+    board.events = [EventRow(NOW_S - 290 + i, f"map {i} done on h{1 + i % 10}") for i in range(30)]
+    board.rates = [
+        RatePoint(
+            NOW_S - 300 + 3 * i,
+            2e8 * min(1, i / 20) * (1.2 if i < 60 else 0.3),
+            1e8 * max(0.0, min(1.0, (i - 15) / 30)),
+            5e7 * max(0.0, (i - 70) / 30),
+        )
+        for i in range(100)
+    ]
+    board.counters = {
+        "Map-Reduce Framework": {"Map input records": 123456789, "Map output records": 99},
+        "words": {"odd": 3},
+    }
+    return board
+
+
+def _files() -> dict[str, list[FileEntry]]:
+    def directory(path: str) -> FileEntry:
+        return FileEntry(path, True, 0, 0, "ann", "lab", 0o755, NOW_S - 5000)
+
+    def file(path: str, length: int) -> FileEntry:
+        return FileEntry(path, False, length, 3, "ann", "lab", 0o644, NOW_S - 4000)
+
+    return {
+        "/": [directory("/in"), directory("/out"), file("/readme.txt", 912)],
+        "/in": [file("/in/web.log", 133 << 20), file("/in/words.gz", 5 << 20)],
+    }

@@ -1,0 +1,332 @@
+"""The monitor over recorded states: every page as a picture, every key as a deed."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from textual.pilot import Pilot
+from textual.widgets import Input, RichLog, TabbedContent
+
+from mapreduce.snapshot import TaskRow
+from tests import tui_states
+from tests.tui_states import JOB, Recorded
+from tui.app import Monitor
+from tui.screens.attempt import AttemptScreen
+from tui.screens.confirm import Confirm, Help
+from tui.screens.files import FilesScreen
+from tui.screens.hosts import HostsScreen
+from tui.screens.job import JobScreen
+from tui.screens.jobs import JobsScreen
+from tui.screens.report import ReportScreen
+from tui.widgets.summary import Summary
+from tui.widgets.table import RowTable
+
+SIZES = [(80, 24), (160, 48)]
+STATES: dict[str, Callable[[], Recorded]] = {
+    "empty": tui_states.empty,
+    "busy": tui_states.busy,
+    "failing": tui_states.failing,
+    "huge": tui_states.huge,
+    "lost": tui_states.lost,
+}
+
+
+@pytest.fixture(autouse=True)
+def _one_time_zone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+
+
+async def until(pilot: Pilot[None], holds: Callable[[], bool]) -> None:
+    """Let the application run until something holds; the deadline is the test's own."""
+    async with asyncio.timeout(30):
+        while not holds():
+            await pilot.pause(0.02)
+    await pilot.pause()
+
+
+async def first_picture(pilot: Pilot[None]) -> None:
+    monitor = pilot.app
+    assert isinstance(monitor, Monitor)
+    await until(pilot, lambda: bool(monitor.picture.at_s or monitor.picture.lost_reason))
+    await until(pilot, lambda: monitor.picture.lost_reason != "" or monitor.screen.is_mounted)
+
+
+def keys(*names: str) -> Callable[[Pilot[None]], Awaitable[None]]:
+    """Press keys one after the other once the first picture is there."""
+
+    async def run(pilot: Pilot[None]) -> None:
+        await first_picture(pilot)
+        for name in names:
+            await pilot.press(name)
+            await pilot.pause()
+        screen = pilot.app.screen
+        if isinstance(screen, JobScreen):
+            await until(pilot, lambda: screen.picture.job is not None)
+            await pilot.pause()
+        if isinstance(screen, FilesScreen):
+            await until(pilot, lambda: bool(screen._entries) or not screen.monitor.source.now_s())
+        await pilot.pause()
+
+    return run
+
+
+@pytest.mark.parametrize("size", SIZES, ids=str)
+@pytest.mark.parametrize("state", STATES)
+def test_the_jobs_page_looks_as_it_did(
+    snap_compare: Any, state: str, size: tuple[int, int]
+) -> None:
+    assert snap_compare(Monitor(STATES[state]()), terminal_size=size, run_before=keys())
+
+
+@pytest.mark.parametrize("size", SIZES, ids=str)
+@pytest.mark.parametrize("state", ["busy", "failing", "huge"])
+def test_the_job_page_looks_as_it_did(snap_compare: Any, state: str, size: tuple[int, int]) -> None:
+    source = STATES[state]()
+    job = "job_1700000000_0005" if state == "failing" else JOB
+    assert snap_compare(Monitor(source, job_id=job), terminal_size=size, run_before=keys())
+
+
+@pytest.mark.parametrize("size", SIZES, ids=str)
+@pytest.mark.parametrize("tab", ["tasks", "attempts", "counters", "events"])
+def test_the_tabs_of_the_job_page_look_as_they_did(
+    snap_compare: Any, tab: str, size: tuple[int, int]
+) -> None:
+    async def go(pilot: Pilot[None]) -> None:
+        await keys()(pilot)
+        pilot.app.screen.query_one(TabbedContent).active = tab
+        await pilot.pause(0.1)
+
+    assert snap_compare(Monitor(tui_states.huge(), job_id=JOB), terminal_size=size, run_before=go)
+
+
+@pytest.mark.parametrize("size", SIZES, ids=str)
+@pytest.mark.parametrize("state", ["busy", "huge"])
+def test_the_hosts_page_looks_as_it_did(
+    snap_compare: Any, state: str, size: tuple[int, int]
+) -> None:
+    assert snap_compare(Monitor(STATES[state]()), terminal_size=size, run_before=keys("2"))
+
+
+@pytest.mark.parametrize("size", SIZES, ids=str)
+def test_the_files_page_looks_as_it_did(snap_compare: Any, size: tuple[int, int]) -> None:
+    async def go(pilot: Pilot[None]) -> None:
+        await keys("3")(pilot)
+        await pilot.press("down", "down", "enter")
+        screen = pilot.app.screen
+        await until(pilot, lambda: bool(screen.query_one("#detail").display))
+
+    assert snap_compare(Monitor(tui_states.busy()), terminal_size=size, run_before=go)
+
+
+def test_the_help_page_looks_as_it_did(snap_compare: Any) -> None:
+    monitor = Monitor(tui_states.busy())
+    assert snap_compare(monitor, terminal_size=(80, 24), run_before=keys("question_mark"))
+
+
+async def test_a_number_key_opens_its_page_from_anywhere() -> None:
+    async with Monitor(tui_states.busy()).run_test() as pilot:
+        await first_picture(pilot)
+        seen = []
+        for key in ("2", "3", "1"):
+            await pilot.press(key)
+            await pilot.pause()
+            seen.append(type(pilot.app.screen))
+
+        assert seen == [HostsScreen, FilesScreen, JobsScreen]
+
+
+async def test_kill_asks_first_and_no_means_no() -> None:
+    source = tui_states.busy()
+    async with Monitor(source).run_test() as pilot:
+        await first_picture(pilot)
+        await pilot.press("k")
+        await pilot.pause()
+        assert isinstance(pilot.app.screen, Confirm)
+        await pilot.press("n")
+        await pilot.pause()
+        assert source.done == []
+
+        await pilot.press("k")
+        await pilot.pause()
+        await pilot.press("y")
+        await until(pilot, lambda: bool(source.done))
+
+        assert source.done == [f"killed {JOB}"]
+
+
+async def test_read_only_has_no_actions() -> None:
+    source = tui_states.busy()
+    async with Monitor(source, read_only=True).run_test() as pilot:
+        await first_picture(pilot)
+        await pilot.press("k")
+        await pilot.pause()
+
+        assert isinstance(pilot.app.screen, JobsScreen)
+
+
+async def test_a_priority_is_checked_before_it_is_sent() -> None:
+    source = tui_states.busy()
+    async with Monitor(source).run_test() as pilot:
+        await first_picture(pilot)
+        for wrong in ("urgent", "high"):
+            await pilot.press("p")
+            await pilot.pause()
+            pilot.app.screen.query_one(Input).value = wrong
+            await pilot.press("enter")
+            await pilot.pause()
+        await until(pilot, lambda: bool(source.done))
+
+        assert source.done == [f"{JOB} is now HIGH"]
+
+
+async def test_the_way_from_a_job_to_an_attempts_log_and_back() -> None:
+    source = tui_states.busy()
+    async with Monitor(source).run_test(size=(160, 48)) as pilot:
+        await first_picture(pilot)
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(pilot.app.screen, JobScreen))
+        job_page = pilot.app.screen
+        assert isinstance(job_page, JobScreen)
+        await until(pilot, lambda: job_page.picture.job is not None)
+        await pilot.press("enter")
+        await until(pilot, lambda: job_page.query_one("#attempt-table", RowTable).row_count > 0)
+        await pilot.press("slash")
+        await pilot.press(*"m_000003")
+        await pilot.press("enter")
+        await pilot.pause()
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(pilot.app.screen, AttemptScreen))
+        page = pilot.app.screen
+        log = page.query_one(RichLog)
+        await until(pilot, lambda: len(log.lines) == 3)
+        await pilot.press("o")
+        await until(pilot, lambda: len(log.lines) == 1)
+        await pilot.press("c")
+        await pilot.pause()
+
+        assert pilot.app.clipboard == f"mrstream -repeat attempt_{JOB[4:]}_m_000003_0"
+        await pilot.press("escape")
+        await pilot.pause()
+        assert isinstance(pilot.app.screen, JobScreen)
+
+
+async def test_an_attempt_can_be_failed_from_its_page() -> None:
+    source = tui_states.busy()
+    attempt = f"attempt_{JOB[4:]}_m_000003_0"
+    async with Monitor(source).run_test() as pilot:
+        await first_picture(pilot)
+        pilot.app.push_screen(AttemptScreen(attempt))
+        await pilot.pause()
+        await pilot.press("f")
+        await pilot.pause()
+        await pilot.press("y")
+        await until(pilot, lambda: bool(source.done))
+
+        assert source.done == [f"failed {attempt}"]
+
+
+async def test_the_failure_report_is_one_key_away() -> None:
+    async with Monitor(tui_states.failing(), job_id="job_1700000000_0005").run_test() as pilot:
+        await first_picture(pilot)
+        await pilot.press("e")
+        await until(pilot, lambda: isinstance(pilot.app.screen, ReportScreen))
+
+
+async def test_a_lost_master_keeps_the_last_picture_and_its_return_is_noticed() -> None:
+    source = tui_states.busy()
+    monitor = Monitor(source)
+    async with monitor.run_test(size=(160, 24)) as pilot:
+        await first_picture(pilot)
+        source.lost = "mapreduce.master at h1:7703 does not answer"
+        await until(pilot, lambda: bool(monitor.picture.lost_reason))
+        shown = monitor.screen.query_one(RowTable).row_count
+        line = str(monitor.screen.query_one(Summary).render())
+        source.lost = ""
+        await until(pilot, lambda: not monitor.picture.lost_reason)
+
+        assert shown == 3
+        assert "NO ANSWER" in line
+
+
+async def test_files_are_browsed_previewed_and_brought_back() -> None:
+    source = tui_states.busy()
+    async with Monitor(source).run_test(size=(120, 40)) as pilot:
+        await keys("3")(pilot)
+        page = pilot.app.screen
+        assert isinstance(page, FilesScreen)
+        await pilot.press("enter")
+        await until(pilot, lambda: page.path == "/in" and len(page._entries) == 2)
+        await pilot.press("down", "v")
+        await until(pilot, lambda: isinstance(pilot.app.screen, ReportScreen))
+        await pilot.press("escape")
+        await pilot.press("r")
+        await pilot.pause()
+        pilot.app.screen.query_one(Input).value = "5"
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(pilot.app.screen, Confirm))
+        await pilot.press("y")
+        await until(pilot, lambda: bool(source.done))
+        await pilot.press("t")
+        await until(pilot, lambda: page.in_trash and len(page._entries) == 1)
+        await pilot.press("down", "u")
+        await pilot.pause()
+        await pilot.press("y")
+        await until(pilot, lambda: len(source.done) == 2)
+
+        assert source.done == ["/in/web.log has 5 copies", "/in/old.txt is back"]
+
+
+async def test_the_filter_narrows_and_escape_clears_it() -> None:
+    async with Monitor(tui_states.busy()).run_test(size=(160, 24)) as pilot:
+        await first_picture(pilot)
+        table = pilot.app.screen.query_one(RowTable)
+        await pilot.press("slash", *"word")
+        await until(pilot, lambda: table.row_count == 1)
+        await pilot.press("escape")
+        await until(pilot, lambda: table.row_count == 3)
+
+
+async def test_sorting_and_help_and_quit() -> None:
+    source = tui_states.busy()
+    monitor = Monitor(source)
+    async with monitor.run_test() as pilot:
+        await first_picture(pilot)
+        table = pilot.app.screen.query_one(RowTable)
+        await pilot.press("s")
+        await pilot.pause()
+        assert [str(table.get_row_at(i)[2]) for i in range(3)] == [
+            "inverted index",
+            "sort of the web log",
+            "word count",
+        ]
+        await pilot.press("S")
+        await pilot.pause()
+        assert str(table.get_row_at(0)[2]) == "word count"
+        await pilot.press("question_mark")
+        await pilot.pause()
+        assert isinstance(pilot.app.screen, Help)
+        await pilot.press("escape", "q")
+
+    assert source.closed
+
+
+async def test_a_change_is_drawn_without_building_the_table_again() -> None:
+    source = tui_states.busy()
+    monitor = Monitor(source, job_id=JOB)
+    async with monitor.run_test() as pilot:
+        await first_picture(pilot)
+        await until(pilot, lambda: monitor.picture.job is not None)
+        board = source.boards[JOB]
+        before = monitor.picture.job_seen.tasks
+
+        board.tasks.put(TaskRow("m000199", 2, "h1"))
+        await until(pilot, lambda: monitor.picture.job_seen.tasks > before)
+
+        assert monitor.picture.job is not None
+        found = monitor.picture.job.tasks.get("m000199")
+        assert found is not None and found.state == 2

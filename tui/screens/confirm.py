@@ -1,0 +1,91 @@
+"""Small windows: a question before an action, a value to type, the help."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, Vertical
+from textual.screen import ModalScreen
+from textual.widgets import Button, Input, Label, Markdown
+
+
+class Confirm(ModalScreen[bool]):
+    """Ask before something is done that cannot be undone by a key."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("y", "answer(True)", "Yes"),
+        Binding("n,escape", "answer(False)", "No"),
+    ]
+
+    def __init__(self, question: str) -> None:
+        super().__init__()
+        self._question = question
+
+    def compose(self) -> ComposeResult:
+        with Vertical(classes="window"):
+            yield Label(self._question)
+            with Horizontal(classes="buttons"):
+                yield Button("No (n)", id="no", variant="primary")
+                yield Button("Yes (y)", id="yes", variant="error")
+
+    def on_button_pressed(self, event: Button.Pressed) -> None:
+        self.dismiss(event.button.id == "yes")
+
+    def action_answer(self, answer: bool) -> None:
+        self.dismiss(answer)
+
+
+class Ask(ModalScreen[str | None]):
+    """Ask for one value."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "give_up", "Cancel")]
+
+    def __init__(self, question: str, value: str = "") -> None:
+        super().__init__()
+        self._question, self._value = question, value
+
+    def compose(self) -> ComposeResult:
+        with Vertical(classes="window"):
+            yield Label(self._question)
+            yield Input(self._value, id="answer")
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        self.dismiss(event.value.strip() or None)
+
+    def action_give_up(self) -> None:
+        self.dismiss(None)
+
+
+class Help(ModalScreen[None]):
+    """What the keys do and what the signs mean."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,question_mark,q", "dismiss", "Close")]
+
+    TEXT = """\
+| key | does |
+|---|---|
+| 1 2 3 | jobs, hosts, files |
+| Enter | open what the cursor is on |
+| Esc | back |
+| / | show only rows with some text |
+| s S | sort by the next column; turn the order round |
+| k | kill the job or the attempt (asks first) |
+| f | fail the attempt, so that it counts as a failed one (asks first) |
+| p | change a job's priority |
+| e | why the job failed |
+| c | copy the command that repeats an attempt |
+| o | switch between stderr and stdout of an attempt |
+| r | set a file's replication |
+| v m d | preview, map of chunks, space by directory |
+| t u | trash; bring a deleted file back |
+| q | quit |
+
+`·` idle  `▸` running  `■` done  `✗` failed  `◆` has a backup attempt.
+A cell that stands for several tasks is shaded by how many are done.
+"""
+
+    def compose(self) -> ComposeResult:
+        with Vertical(classes="window help"):
+            yield Markdown(self.TEXT)

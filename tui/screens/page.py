@@ -1,0 +1,117 @@
+"""What all pages share: the summary above, the keys below, a filter line on request."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar, cast
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.screen import Screen
+from textual.widgets import Footer, Input
+
+from tui.snapshot import Picture
+from tui.widgets.summary import Summary
+
+if TYPE_CHECKING:
+    from tui.app import Monitor
+
+
+class Page(Screen[None]):
+    """A full page. Subclasses compose their body and draw it from the picture."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("slash", "filter", "Filter"),
+        Binding("escape", "leave", "Back", show=False),
+    ]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.filter_text = ""
+        self._mounted_once = False
+
+    @property
+    def monitor(self) -> Monitor:
+        """The application, by its own type."""
+        return cast("Monitor", self.app)
+
+    @property
+    def picture(self) -> Picture:
+        """What is known now."""
+        return self.monitor.picture
+
+    @property
+    def _composed(self) -> bool:
+        """Whether the widgets are there: news may come before they are and after they went."""
+        return self._mounted_once and bool(self.children)
+
+    def compose(self) -> ComposeResult:
+        yield Summary()
+        yield from self.body()
+        yield Input(
+            placeholder="show only rows with this text; Enter keeps, Esc clears", id="filter"
+        )
+        yield Footer(compact=True)
+
+    def body(self) -> ComposeResult:
+        """Give the widgets between summary and keys."""
+        raise NotImplementedError
+
+    def draw(self) -> None:
+        """Bring the body up to date with the picture."""
+        raise NotImplementedError
+
+    def on_mount(self) -> None:
+        self._mounted_once = True
+        self.query_one("#filter", Input).display = False
+        self.redraw()
+
+    def on_screen_resume(self) -> None:
+        self.redraw()
+
+    def redraw(self) -> None:
+        """Bring everything up to date with the picture."""
+        if self._composed:
+            self.tick()
+            self.draw()
+
+    def tick(self) -> None:
+        """Time went by and nothing else: only the summary can differ."""
+        if not self._composed:
+            return
+        now_s = self.monitor.source.now_s()
+        self.query_one(Summary).show(self.picture, now_s, read_only=self.monitor.read_only)
+
+    def passes(self, *words: str) -> bool:
+        """Tell whether a row with these words passes the filter."""
+        wanted = self.filter_text.lower()
+        return not wanted or any(wanted in word.lower() for word in words)
+
+    def action_filter(self) -> None:
+        line = self.query_one("#filter", Input)
+        line.display = True
+        line.focus()
+
+    def action_leave(self) -> None:
+        line = self.query_one("#filter", Input)
+        if line.display:
+            line.value = ""
+            line.display = False
+            self.filter_text = ""
+            self.redraw()
+            self.focus_body()
+        elif len(self.app.screen_stack) > 2:
+            self.app.pop_screen()
+
+    def focus_body(self) -> None:
+        """Give the keyboard back to what the page shows."""
+        self.focus_next()
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        if event.input.id == "filter":
+            self.filter_text = event.value
+            self.redraw()
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        if event.input.id == "filter":
+            event.input.display = bool(event.value)
+            self.focus_body()

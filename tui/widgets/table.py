@@ -1,0 +1,79 @@
+"""A table that writes only the cells that differ, and keeps its cursor on the same row."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rich.text import Text
+from textual.widgets import DataTable
+
+Cell = str | Text
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column: its title, and whether its cells stand at the right."""
+
+    title: str
+    width: int | None = None
+    right: bool = False
+
+
+class RowTable(DataTable[Cell]):
+    """Rows by key. `show` is called with the whole wanted content as often as one likes."""
+
+    DEFAULT_CSS = "RowTable { height: 1fr; }"
+
+    def __init__(self, columns: Sequence[Column], *, id: str | None = None) -> None:
+        super().__init__(id=id, cursor_type="row", zebra_stripes=True)
+        self._wanted_columns = list(columns)
+        self._keys: list[str] = []
+        self._cells: dict[str, tuple[Cell, ...]] = {}
+
+    def on_mount(self) -> None:
+        for index, column in enumerate(self._wanted_columns):
+            title = Text(column.title, justify="right" if column.right else "left")
+            self.add_column(title, key=str(index), width=column.width)
+
+    @property
+    def selected_key(self) -> str | None:
+        """The key of the row under the cursor."""
+        if 0 <= self.cursor_row < len(self._keys):
+            return self._keys[self.cursor_row]
+        return None
+
+    def show(self, rows: Sequence[tuple[str, tuple[Cell, ...]]]) -> None:
+        """Make these the rows, in this order."""
+        keys = [key for key, _ in rows]
+        if keys != self._keys:
+            self._rebuild(rows, keys)
+            return
+        for key, cells in rows:
+            old = self._cells[key]
+            for index, cell in enumerate(cells):
+                if old[index] != cell:
+                    self.update_cell(key, str(index), self._placed(index, cell))
+            self._cells[key] = cells
+
+    def _rebuild(self, rows: Sequence[tuple[str, tuple[Cell, ...]]], keys: list[str]) -> None:
+        selected, row_before, scroll = self.selected_key, self.cursor_row, self.scroll_y
+        self.clear()
+        for key, cells in rows:
+            self.add_row(*(self._placed(i, cell) for i, cell in enumerate(cells)), key=key)
+        self._keys = keys
+        self._cells = dict(rows)
+        if selected in self._cells:
+            self.move_cursor(row=keys.index(selected), scroll=False)
+        elif keys:
+            self.move_cursor(row=min(row_before, len(keys) - 1), scroll=False)
+        self.scroll_to(y=scroll, animate=False)
+
+    def _placed(self, index: int, cell: Cell) -> Cell:
+        if not self._wanted_columns[index].right:
+            return cell
+        if isinstance(cell, Text):
+            placed = cell.copy()
+            placed.justify = "right"
+            return placed
+        return Text(cell, justify="right")

@@ -1,0 +1,65 @@
+"""Numbers as people read them in a narrow column."""
+
+from __future__ import annotations
+
+import re
+
+_UNITS = ("B", "K", "M", "G", "T", "P")
+
+
+def size(count_bytes: float) -> str:
+    """Give bytes in at most five characters: `999B`, `1.5K`, `64M`."""
+    value = float(count_bytes)
+    for unit in _UNITS:
+        if value < 999.5 or unit == _UNITS[-1]:
+            if unit == "B" or value >= 9.95:
+                return f"{value:.0f}{unit}"
+            return f"{value:.1f}{unit}"
+        value /= 1024
+    raise AssertionError("the last unit takes any value")
+
+
+def rate(bytes_a_second: float) -> str:
+    """Give a rate: `12M/s`."""
+    return f"{size(bytes_a_second)}/s"
+
+
+def span(seconds: float) -> str:
+    """Give a duration: `45s`, `3:07`, `2:15:00`; a dash if it is not known."""
+    if seconds < 0:
+        return "–"
+    whole = int(seconds)
+    if whole < 60:
+        return f"{whole}s"
+    minutes, second = divmod(whole, 60)
+    hours, minute = divmod(minutes, 60)
+    return f"{hours}:{minute:02}:{second:02}" if hours else f"{minute}:{second:02}"
+
+
+def count(number: float) -> str:
+    """Give a count: `999`, `15.0k`, `1.2M`."""
+    for limit, divisor, unit in ((1e4, 1, ""), (1e6, 1e3, "k"), (1e9, 1e6, "M"), (1e12, 1e9, "G")):
+        if number < limit:
+            return f"{number:.0f}" if divisor == 1 else f"{number / divisor:.1f}{unit}"
+    return f"{number / 1e12:.1f}T"
+
+
+def percent(fraction: float) -> str:
+    """Give a share; a hundred only when all is done."""
+    return f"{min(int(fraction * 100), 99) if fraction < 1 else 100:3d}%"
+
+
+def bar(fraction: float, width: int) -> str:
+    """Give a bar of `width` cells in eighths."""
+    eighths = round(max(0.0, min(1.0, fraction)) * width * 8)
+    full, rest = divmod(eighths, 8)
+    tail = " ▏▎▍▌▋▊▉"[rest] if full < width else ""
+    return ("█" * full + tail).ljust(width)[:width]
+
+
+def natural(name: str) -> list[tuple[int, str]]:
+    """Give a sort key by which h2 comes before h10."""
+    return [
+        (int(part), "") if part.isdigit() else (-1, part)
+        for part in re.findall(r"[0-9]+|[^0-9]+", name)
+    ]
