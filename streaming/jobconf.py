@@ -8,9 +8,8 @@ separators and the specs of partitioner and comparator. Cheap to build, and as
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Generic, TypeVar, overload
 
-from streaming import classes
+from streaming import classes, setting
 from streaming.comparator import BYTE_ORDER, ComparatorSpec, LongOrder, key_field_order
 from streaming.key_value import KeyValueRule, rule
 from streaming.partitioner import (
@@ -21,133 +20,11 @@ from streaming.partitioner import (
     TotalOrderPartition,
     key_field_partition,
 )
-from streaming.properties import (
-    BadProperty,
-    Properties,
-    current_name,
-    from_wire,
-    to_wire,
-)
+from streaming.properties import Properties, current_name, from_wire, to_wire
+from streaming.setting import Setting
 
-T = TypeVar("T")
-
-UNSET = ""  # a setting whose default is not text: absent means what its reader makes of this
 LINE_BYTES_MAX = 2**31 - 1
 COUNT_MAX = 2**63 - 1
-SORT_BUFFER_MEBIBYTES_MAX = 2047
-IO_IDENTIFIERS = ("text", "rawbytes", "typedbytes", "keyonlytext")
-
-
-class Setting(Generic[T]):
-    """One property with its type; reading it from a JobConf gives the value in force.
-
-    `default` stands for a property that neither the job nor Hadoop's defaults have;
-    `ours` replaces Hadoop's default where mrstream differs on purpose.
-    """
-
-    def __init__(
-        self,
-        name: str,
-        read: Callable[[str, str], T],
-        default: str = UNSET,
-        *,
-        ours: str | None = None,
-    ) -> None:
-        self.name = name
-        self._read = read
-        self._default = default
-        self._ours = ours
-
-    @overload
-    def __get__(self, conf: None, owner: type[JobConf]) -> Setting[T]: ...
-    @overload
-    def __get__(self, conf: JobConf, owner: type[JobConf]) -> T: ...
-    def __get__(self, conf: JobConf | None, owner: type[JobConf]) -> T | Setting[T]:
-        if conf is None:
-            return self
-        if self._ours is not None and not conf.is_given(self.name):
-            return self._read(self._ours, self.name)
-        value = conf.get(self.name)
-        return self._read(self._default if value is None else value, self.name)
-
-
-def _text(value: str, name: str) -> str:
-    return value
-
-
-def _trimmed(value: str, name: str) -> str:
-    return value.strip()
-
-
-def _optional_text(value: str, name: str) -> str | None:
-    return value or None
-
-
-def _bytes(value: str, name: str) -> bytes:
-    return value.encode("utf-8", "surrogateescape")
-
-
-def _separator(value: str, name: str) -> bytes:
-    return value.encode("utf-8", "surrogateescape") or b"\t"
-
-
-def _optional_bytes(value: str, name: str) -> bytes | None:
-    return value.encode("utf-8", "surrogateescape") or None
-
-
-def _whole(value: str, name: str) -> int:
-    try:
-        text = value.strip()
-        return int(text, 16) if text[:2].lower() == "0x" else int(text)
-    except ValueError:
-        raise BadProperty(f"{name} is {value!r}; it must be a whole number") from None
-
-
-def _optional_whole(value: str, name: str) -> int | None:
-    return _whole(value, name) if value.strip() else None
-
-
-def _optional_count(value: str, name: str) -> int | None:
-    count = _optional_whole(value, name)
-    return None if count is None or count < 0 else count
-
-
-def _decimal(value: str, name: str) -> float:
-    try:
-        return float(value.strip().rstrip("fFdD"))
-    except ValueError:
-        raise BadProperty(f"{name} is {value!r}; it must be a number") from None
-
-
-def _milliseconds(value: str, name: str) -> float:
-    return _whole(value, name) / 1000
-
-
-def _true_or(default: bool) -> Callable[[str, str], bool]:
-    """Read a boolean; as with Hadoop, a word that is neither true nor false means the default."""
-
-    def read(value: str, name: str) -> bool:
-        return {"true": True, "false": False}.get(value.strip().lower(), default)
-
-    return read
-
-
-def _optional_bool(value: str, name: str) -> bool | None:
-    return {"true": True, "false": False}.get(value.strip().lower())
-
-
-def _identifier(value: str, name: str) -> str:
-    word = value.strip().lower()
-    return word if word in IO_IDENTIFIERS else "text"
-
-
-def _sort_buffer_bytes(value: str, name: str) -> int:
-    mebibytes = _whole(value, name)
-    if not 0 < mebibytes <= SORT_BUFFER_MEBIBYTES_MAX:
-        raise BadProperty(
-            f'Invalid "{name}": {mebibytes}; it must be 1 to {SORT_BUFFER_MEBIBYTES_MAX}'
-        )
-    return mebibytes << 20
 
 
 def _class_of(role: str) -> Callable[[str, str], str]:
@@ -165,119 +42,124 @@ class JobConf(Properties):
     __slots__ = ()
 
     # ---- the job
-    job_name = Setting("mapreduce.job.name", _text)
-    reduces = Setting("mapreduce.job.reduces", _whole)
+    job_name = Setting("mapreduce.job.name", setting.text)
+    reduces = Setting("mapreduce.job.reduces", setting.whole)
     # Hadoop's hint is 2; of 1 a tiny file becomes one task, and that is what people expect.
-    maps_hint = Setting("mapreduce.job.maps", _whole, ours="1")
-    maps_max = Setting("mapreduce.job.max.map", _whole, "-1")
-    framework = Setting("mapreduce.framework.name", _trimmed)
-    default_filesystem = Setting("fs.defaultFS", _trimmed)
-    priority = Setting("mapreduce.job.priority", _trimmed, "NORMAL")
-    queue = Setting("mapreduce.job.queuename", _trimmed)
-    user_name = Setting("mapreduce.job.user.name", _text)
-    working_directory = Setting("mapreduce.job.working.dir", _optional_text)
-    local_dir = Setting("mapreduce.cluster.local.dir", _optional_text, ours="")
+    maps_hint = Setting("mapreduce.job.maps", setting.whole, ours="1")
+    maps_max = Setting("mapreduce.job.max.map", setting.whole, "-1")
+    framework = Setting("mapreduce.framework.name", setting.trimmed)
+    default_filesystem = Setting("fs.defaultFS", setting.trimmed)
+    priority = Setting("mapreduce.job.priority", setting.trimmed, "NORMAL")
+    queue = Setting("mapreduce.job.queuename", setting.trimmed)
+    user_name = Setting("mapreduce.job.user.name", setting.text)
+    working_directory = Setting("mapreduce.job.working.dir", setting.optional_text)
+    local_dir = Setting("mapreduce.cluster.local.dir", setting.optional_text, ours="")
 
     # ---- input
     input_format_class = Setting(
         "mapred.input.format.class", _class_of("inputformat"), classes.TEXT_INPUT
     )
     input_recursive = Setting(
-        "mapreduce.input.fileinputformat.input.dir.recursive", _true_or(False)
+        "mapreduce.input.fileinputformat.input.dir.recursive", setting.true_or(False)
     )
     input_ignore_subdirs = Setting(
-        "mapreduce.input.fileinputformat.input.dir.nonrecursive.ignore.subdirs", _true_or(False)
+        "mapreduce.input.fileinputformat.input.dir.nonrecursive.ignore.subdirs",
+        setting.true_or(False),
     )
-    split_bytes_min = Setting("mapreduce.input.fileinputformat.split.minsize", _whole, "0")
-    split_bytes_max = Setting("mapreduce.input.fileinputformat.split.maxsize", _whole, "0")
-    local_block_bytes = Setting("fs.local.block.size", _optional_whole)
-    lines_per_map = Setting("mapreduce.input.lineinputformat.linespermap", _whole, "1")
+    split_bytes_min = Setting("mapreduce.input.fileinputformat.split.minsize", setting.whole, "0")
+    split_bytes_max = Setting("mapreduce.input.fileinputformat.split.maxsize", setting.whole, "0")
+    local_block_bytes = Setting("fs.local.block.size", setting.optional_whole)
+    lines_per_map = Setting("mapreduce.input.lineinputformat.linespermap", setting.whole, "1")
     line_bytes_max = Setting(
-        "mapreduce.input.linerecordreader.line.maxlength", _whole, str(LINE_BYTES_MAX)
+        "mapreduce.input.linerecordreader.line.maxlength", setting.whole, str(LINE_BYTES_MAX)
     )
-    record_delimiter = Setting("textinputformat.record.delimiter", _optional_bytes)
+    record_delimiter = Setting("textinputformat.record.delimiter", setting.optional_bytes)
     key_value_input_separator = Setting(
-        "mapreduce.input.keyvaluelinerecordreader.key.value.separator", _separator
+        "mapreduce.input.keyvaluelinerecordreader.key.value.separator", setting.separator
     )
-    record_reader_class = Setting("stream.recordreader.class", _optional_text)
+    record_reader_class = Setting("stream.recordreader.class", setting.optional_text)
 
     # ---- what goes to and comes from commands
-    map_input_identifier = Setting("stream.map.input", _identifier)
-    map_output_identifier = Setting("stream.map.output", _identifier)
-    reduce_input_identifier = Setting("stream.reduce.input", _identifier)
-    reduce_output_identifier = Setting("stream.reduce.output", _identifier)
-    map_input_ignore_key = Setting("stream.map.input.ignoreKey", _optional_bool)
-    map_input_separator = Setting("stream.map.input.field.separator", _separator)
-    map_output_separator = Setting("stream.map.output.field.separator", _separator)
-    map_output_key_fields = Setting("stream.num.map.output.key.fields", _whole, "1")
-    reduce_input_separator = Setting("stream.reduce.input.field.separator", _separator)
-    reduce_output_separator = Setting("stream.reduce.output.field.separator", _separator)
-    reduce_output_key_fields = Setting("stream.num.reduce.output.key.fields", _whole, "1")
+    map_input_identifier = Setting("stream.map.input", setting.identifier)
+    map_output_identifier = Setting("stream.map.output", setting.identifier)
+    reduce_input_identifier = Setting("stream.reduce.input", setting.identifier)
+    reduce_output_identifier = Setting("stream.reduce.output", setting.identifier)
+    map_input_ignore_key = Setting("stream.map.input.ignoreKey", setting.optional_bool)
+    map_input_separator = Setting("stream.map.input.field.separator", setting.separator)
+    map_output_separator = Setting("stream.map.output.field.separator", setting.separator)
+    map_output_key_fields = Setting("stream.num.map.output.key.fields", setting.whole, "1")
+    reduce_input_separator = Setting("stream.reduce.input.field.separator", setting.separator)
+    reduce_output_separator = Setting("stream.reduce.output.field.separator", setting.separator)
+    reduce_output_key_fields = Setting("stream.num.reduce.output.key.fields", setting.whole, "1")
 
     # ---- commands
-    map_command = Setting("stream.map.streamprocessor", _optional_text)
-    combine_command = Setting("stream.combine.streamprocessor", _optional_text)
-    reduce_command = Setting("stream.reduce.streamprocessor", _optional_text)
-    added_environment = Setting("stream.addenvironment", _text)
-    nonzero_exit_is_failure = Setting("stream.non.zero.exit.is.failure", _true_or(True))
-    skip_after_records = Setting("stream.minRecWrittenToEnableSkip_", _optional_count)
-    environment_value_length_max = Setting("stream.jobconf.truncate.limit", _whole, "-1")
-    join_delay_s = Setting("stream.joindelay.milli", _milliseconds, "0")
-    reporter_prefix = Setting("stream.stderr.reporter.prefix", _bytes, "reporter:")
-    tmp_dir = Setting("stream.tmpdir", _optional_text)
+    map_command = Setting("stream.map.streamprocessor", setting.optional_text)
+    combine_command = Setting("stream.combine.streamprocessor", setting.optional_text)
+    reduce_command = Setting("stream.reduce.streamprocessor", setting.optional_text)
+    added_environment = Setting("stream.addenvironment", setting.text)
+    nonzero_exit_is_failure = Setting("stream.non.zero.exit.is.failure", setting.true_or(True))
+    skip_after_records = Setting("stream.minRecWrittenToEnableSkip_", setting.optional_count)
+    environment_value_length_max = Setting("stream.jobconf.truncate.limit", setting.whole, "-1")
+    join_delay_s = Setting("stream.joindelay.milli", setting.milliseconds, "0")
+    reporter_prefix = Setting("stream.stderr.reporter.prefix", setting.byte_string, "reporter:")
+    tmp_dir = Setting("stream.tmpdir", setting.optional_text)
 
     # ---- partition and sort
     partitioner_class = Setting(
         "mapred.partitioner.class", _class_of("partitioner"), classes.HASH_PARTITIONER
     )
-    partitioner_options = Setting("mapreduce.partition.keypartitioner.options", _text)
-    partitioner_fields_count = Setting("num.key.fields.for.partition", _optional_whole)
+    partitioner_options = Setting("mapreduce.partition.keypartitioner.options", setting.text)
+    partitioner_fields_count = Setting("num.key.fields.for.partition", setting.optional_whole)
     binary_partition_left = Setting(
-        "mapreduce.partition.binarypartitioner.left.offset", _whole, "0"
+        "mapreduce.partition.binarypartitioner.left.offset", setting.whole, "0"
     )
     binary_partition_right = Setting(
-        "mapreduce.partition.binarypartitioner.right.offset", _whole, "-1"
+        "mapreduce.partition.binarypartitioner.right.offset", setting.whole, "-1"
     )
-    total_order_path = Setting("mapreduce.totalorderpartitioner.path", _text, "_partition.lst")
-    total_order_by_bytes = Setting("mapreduce.totalorderpartitioner.naturalorder", _true_or(True))
+    total_order_path = Setting(
+        "mapreduce.totalorderpartitioner.path", setting.text, "_partition.lst"
+    )
+    total_order_by_bytes = Setting(
+        "mapreduce.totalorderpartitioner.naturalorder", setting.true_or(True)
+    )
     comparator_class = Setting("mapreduce.job.output.key.comparator.class", _class_of("comparator"))
-    comparator_options = Setting("mapreduce.partition.keycomparator.options", _text)
+    comparator_options = Setting("mapreduce.partition.keycomparator.options", setting.text)
     group_comparator_class = Setting(
         "mapreduce.job.output.group.comparator.class", _class_of("comparator")
     )
-    key_field_separator = Setting("mapreduce.map.output.key.field.separator", _separator)
+    key_field_separator = Setting("mapreduce.map.output.key.field.separator", setting.separator)
 
     # ---- memory and intermediate data
-    io_sort_bytes = Setting("mapreduce.task.io.sort.mb", _sort_buffer_bytes)
-    io_sort_factor = Setting("mapreduce.task.io.sort.factor", _whole)
-    io_sort_spill_fraction = Setting("mapreduce.map.sort.spill.percent", _decimal)
-    combine_spills_min = Setting("mapreduce.map.combine.minspills", _whole, "3")
-    map_output_compress = Setting("mapreduce.map.output.compress", _true_or(False))
+    io_sort_bytes = Setting("mapreduce.task.io.sort.mb", setting.mebibytes)
+    io_sort_factor = Setting("mapreduce.task.io.sort.factor", setting.whole)
+    io_sort_spill_fraction = Setting("mapreduce.map.sort.spill.percent", setting.decimal)
+    combine_spills_min = Setting("mapreduce.map.combine.minspills", setting.whole, "3")
+    map_output_compress = Setting("mapreduce.map.output.compress", setting.true_or(False))
     map_output_codec_class = Setting("mapreduce.map.output.compress.codec", _class_of("codec"))
-    shuffle_parallel_copies = Setting("mapreduce.reduce.shuffle.parallelcopies", _whole)
+    shuffle_parallel_copies = Setting("mapreduce.reduce.shuffle.parallelcopies", setting.whole)
 
     # ---- attempts
-    local_maps_max = Setting("mapreduce.local.map.tasks.maximum", _optional_whole)
-    local_reduces_max = Setting("mapreduce.local.reduce.tasks.maximum", _optional_whole)
-    running_maps_max = Setting("mapreduce.job.running.map.limit", _whole, "0")
-    running_reduces_max = Setting("mapreduce.job.running.reduce.limit", _whole, "0")
+    local_maps_max = Setting("mapreduce.local.map.tasks.maximum", setting.optional_whole)
+    local_reduces_max = Setting("mapreduce.local.reduce.tasks.maximum", setting.optional_whole)
+    running_maps_max = Setting("mapreduce.job.running.map.limit", setting.whole, "0")
+    running_reduces_max = Setting("mapreduce.job.running.reduce.limit", setting.whole, "0")
     # Unless given, as many as fit the mode: one on one machine, Hadoop's four on a cluster.
-    map_attempts_max = Setting("mapreduce.map.maxattempts", _optional_whole, ours="")
-    reduce_attempts_max = Setting("mapreduce.reduce.maxattempts", _optional_whole, ours="")
-    map_failures_percent = Setting("mapreduce.map.failures.maxpercent", _whole, "0")
-    reduce_failures_percent = Setting("mapreduce.reduce.failures.maxpercent", _whole, "0")
-    task_timeout_s = Setting("mapreduce.task.timeout", _milliseconds)
-    map_speculative = Setting("mapreduce.map.speculative", _true_or(True))
-    reduce_speculative = Setting("mapreduce.reduce.speculative", _true_or(True))
-    slowstart = Setting("mapreduce.job.reduce.slowstart.completedmaps", _decimal)
-    map_skip_records_max = Setting("mapreduce.map.skip.maxrecords", _whole)
-    reduce_skip_groups_max = Setting("mapreduce.reduce.skip.maxgroups", _whole)
-    skip_start_attempts = Setting("mapreduce.task.skip.start.attempts", _whole)
-    skip_output = Setting("mapreduce.job.skip.outdir", _optional_text)
-    counters_max = Setting("mapreduce.job.counters.max", _whole)
-    counter_groups_max = Setting("mapreduce.job.counters.groups.max", _whole, "50")
-    counter_name_chars_max = Setting("mapreduce.job.counters.counter.name.max", _whole, "64")
-    counter_group_chars_max = Setting("mapreduce.job.counters.group.name.max", _whole, "128")
+    map_attempts_max = Setting("mapreduce.map.maxattempts", setting.optional_whole, ours="")
+    reduce_attempts_max = Setting("mapreduce.reduce.maxattempts", setting.optional_whole, ours="")
+    map_failures_percent = Setting("mapreduce.map.failures.maxpercent", setting.whole, "0")
+    reduce_failures_percent = Setting("mapreduce.reduce.failures.maxpercent", setting.whole, "0")
+    task_timeout_s = Setting("mapreduce.task.timeout", setting.milliseconds)
+    map_speculative = Setting("mapreduce.map.speculative", setting.true_or(True))
+    reduce_speculative = Setting("mapreduce.reduce.speculative", setting.true_or(True))
+    slowstart = Setting("mapreduce.job.reduce.slowstart.completedmaps", setting.decimal)
+    map_skip_records_max = Setting("mapreduce.map.skip.maxrecords", setting.whole)
+    reduce_skip_groups_max = Setting("mapreduce.reduce.skip.maxgroups", setting.whole)
+    skip_start_attempts = Setting("mapreduce.task.skip.start.attempts", setting.whole)
+    skip_output = Setting("mapreduce.job.skip.outdir", setting.optional_text)
+    counters_max = Setting("mapreduce.job.counters.max", setting.whole)
+    counter_groups_max = Setting("mapreduce.job.counters.groups.max", setting.whole, "50")
+    counter_name_chars_max = Setting("mapreduce.job.counters.counter.name.max", setting.whole, "64")
+    counter_group_chars_max = Setting("mapreduce.job.counters.group.name.max", setting.whole, "128")
 
     # ---- output
     declared_output_format_class = Setting(
@@ -288,32 +170,40 @@ class JobConf(Properties):
         _class_of("outputformat"),
         classes.TEXT_OUTPUT,
     )
-    output_dir = Setting("mapreduce.output.fileoutputformat.outputdir", _optional_text)
-    output_separator = Setting("mapreduce.output.textoutputformat.separator", _separator)
-    output_compress = Setting("mapreduce.output.fileoutputformat.compress", _true_or(False))
+    output_dir = Setting("mapreduce.output.fileoutputformat.outputdir", setting.optional_text)
+    output_separator = Setting("mapreduce.output.textoutputformat.separator", setting.separator)
+    output_compress = Setting("mapreduce.output.fileoutputformat.compress", setting.true_or(False))
     output_codec_class = Setting(
         "mapreduce.output.fileoutputformat.compress.codec", _class_of("codec")
     )
-    output_compression_type = Setting("mapreduce.output.fileoutputformat.compress.type", _trimmed)
-    output_key_class = Setting("mapreduce.job.output.key.class", _trimmed, classes.LONG_WRITABLE)
-    output_value_class = Setting("mapreduce.job.output.value.class", _trimmed, classes.TEXT)
-    trailing_legs = Setting("mapred.outputformat.numOfTrailingLegs", _whole, "0")
-    committer_version = Setting("mapreduce.fileoutputcommitter.algorithm.version", _whole)
-    mark_success = Setting("mapreduce.fileoutputcommitter.marksuccessfuljobs", _true_or(True))
+    output_compression_type = Setting(
+        "mapreduce.output.fileoutputformat.compress.type", setting.trimmed
+    )
+    output_key_class = Setting(
+        "mapreduce.job.output.key.class", setting.trimmed, classes.LONG_WRITABLE
+    )
+    output_value_class = Setting("mapreduce.job.output.value.class", setting.trimmed, classes.TEXT)
+    trailing_legs = Setting("mapred.outputformat.numOfTrailingLegs", setting.whole, "0")
+    committer_version = Setting("mapreduce.fileoutputcommitter.algorithm.version", setting.whole)
+    mark_success = Setting(
+        "mapreduce.fileoutputcommitter.marksuccessfuljobs", setting.true_or(True)
+    )
 
     # ---- built-ins
-    regex = Setting("mapreduce.mapper.regex", _text)
-    regex_group = Setting("mapreduce.mapper.regexmapper..group", _whole, "0")
-    field_separator = Setting("mapreduce.fieldsel.data.field.separator", _text, "\t")
-    map_fields_spec = Setting("mapreduce.fieldsel.map.output.key.value.fields.spec", _text, "0-:")
-    reduce_fields_spec = Setting(
-        "mapreduce.fieldsel.reduce.output.key.value.fields.spec", _text, "0-:"
+    regex = Setting("mapreduce.mapper.regex", setting.text)
+    regex_group = Setting("mapreduce.mapper.regexmapper..group", setting.whole, "0")
+    field_separator = Setting("mapreduce.fieldsel.data.field.separator", setting.text, "\t")
+    map_fields_spec = Setting(
+        "mapreduce.fieldsel.map.output.key.value.fields.spec", setting.text, "0-:"
     )
-    unique_values_max = Setting("aggregate.max.num.unique.values", _whole, str(COUNT_MAX))
+    reduce_fields_spec = Setting(
+        "mapreduce.fieldsel.reduce.output.key.value.fields.spec", setting.text, "0-:"
+    )
+    unique_values_max = Setting("aggregate.max.num.unique.values", setting.whole, str(COUNT_MAX))
 
     # ---- the console
-    client_output_filter = Setting("mapreduce.client.output.filter", _trimmed)
-    poll_interval_s = Setting("mapreduce.client.progressmonitor.pollinterval", _milliseconds)
+    client_output_filter = Setting("mapreduce.client.output.filter", setting.trimmed)
+    poll_interval_s = Setting("mapreduce.client.progressmonitor.pollinterval", setting.milliseconds)
 
     @classmethod
     def from_dict(cls, properties: Mapping[str, str]) -> JobConf:
@@ -404,6 +294,106 @@ class JobConf(Properties):
     def is_total_order(self) -> bool:
         """Whether `partitioner_spec` wants the cut points of `total_order_path`."""
         return self.partitioner_class == classes.TOTAL_ORDER_PARTITIONER
+
+
+class OptionProperties:
+    """Writes what options say as the properties that Hadoop keeps it in.
+
+    These values beat any that the job was given by name.
+    """
+
+    def __init__(self, conf: JobConf) -> None:
+        self.conf = conf
+
+    def set_reduces(self, reduces: int) -> None:
+        """`-numReduceTasks N`, and 0 for `-reducer NONE`."""
+        self.conf.set("mapreduce.job.reduces", str(reduces))
+
+    def set_input_format(self, name: str) -> None:
+        """`-inputformat CLASS`."""
+        self.conf.set("mapred.input.format.class", name)
+
+    def set_record_reader(self, name: str, options: Mapping[str, str]) -> None:
+        """`-inputreader CLASS,k=v`."""
+        self.conf.set("stream.recordreader.class", name)
+        for key, value in options.items():
+            self.conf.set(f"stream.recordreader.{key}", value)
+
+    def set_output_format(self, name: str) -> None:
+        """`-outputformat CLASS`."""
+        self.conf.set("mapred.output.format.class", name)
+
+    def make_output_lazy(self) -> None:
+        """`-lazyOutput`: the lazy format around the one that the job has."""
+        inner = self.conf.output_format_class
+        self.conf.set("mapreduce.output.lazyoutputformat.outputformat", inner)
+        self.conf.set("mapred.output.format.class", classes.LAZY_OUTPUT)
+
+    def set_partitioner(self, name: str) -> None:
+        """`-partitioner CLASS`."""
+        self.conf.set("mapred.partitioner.class", name)
+
+    def set_io(self, identifier: str) -> None:
+        """`-io NAME`: all four directions."""
+        for side in ("map.input", "map.output", "reduce.input", "reduce.output"):
+            self.conf.set(f"stream.{side}", identifier)
+
+    def set_output_dir(self, path: str) -> None:
+        """`-output PATH`."""
+        self.conf.set("mapreduce.output.fileoutputformat.outputdir", path)
+
+    def set_debug_scripts(self, mapper: str | None, reducer: str | None) -> None:
+        """`-mapdebug` and `-reducedebug`, which nothing runs."""
+        self.conf.set("mapreduce.map.debug.script", mapper or "")
+        self.conf.set("mapreduce.reduce.debug.script", reducer or "")
+
+    def set_environment(self, cmdenv: Sequence[str]) -> None:
+        """`-cmdenv NAME=VALUE`, all of them."""
+        self.conf.set("stream.addenvironment", " ".join(cmdenv))
+
+    def set_places(self, *, filesystem: str | None, tracker: str | None) -> None:
+        """`-fs URI` and `-jt local|HOST:PORT`."""
+        if filesystem is not None:
+            local = filesystem == "local"
+            self.conf.set("fs.defaultFS", "file:///" if local else filesystem)
+        if tracker == "local":
+            self.conf.set("mapreduce.framework.name", "local")
+        if tracker is not None:
+            self.conf.set("yarn.resourcemanager.address", tracker)
+
+    def set_programs(
+        self, *, mapper: tuple[str, str], combiner: tuple[str, str], reducer: tuple[str, str]
+    ) -> None:
+        """The (command, class) of each program, and the record classes that follow from them."""
+        for kind, stage, (command, builtin) in (
+            ("map", "mapper", mapper),
+            ("combine", "combiner", combiner),
+            ("reduce", "reducer", reducer),
+        ):
+            self.conf.set(f"stream.{kind}.streamprocessor", command)
+            self.conf.set(f"mapred.{stage}.class", builtin)
+        conf = self.conf
+        if mapper[0] or conf.is_given("stream.map.output"):
+            key, value = _RECORD_CLASSES[conf.map_output_identifier]
+            conf.set("mapreduce.map.output.key.class", key)
+            conf.set("mapreduce.map.output.value.class", value)
+            if conf.reduces == 0:
+                self._set_output_classes(conf.map_output_identifier)
+        if conf.reduces and (reducer[0] or conf.is_given("stream.reduce.output")):
+            self._set_output_classes(conf.reduce_output_identifier)
+
+    def _set_output_classes(self, identifier: str) -> None:
+        key, value = _RECORD_CLASSES[identifier]
+        self.conf.set("mapreduce.job.output.key.class", key)
+        self.conf.set("mapreduce.job.output.value.class", value)
+
+
+_RECORD_CLASSES = {
+    "text": (classes.TEXT, classes.TEXT),
+    "rawbytes": (classes.BYTES_WRITABLE, classes.BYTES_WRITABLE),
+    "typedbytes": (classes.TYPED_BYTES_WRITABLE, classes.TYPED_BYTES_WRITABLE),
+    "keyonlytext": (classes.TEXT, classes.NULL_WRITABLE),
+}
 
 
 def settings() -> Iterator[tuple[str, Setting[object]]]:

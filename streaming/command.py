@@ -1,0 +1,330 @@
+"""A job as the command line states it, checked: settings, programs, files to ship.
+
+Takes the `Options` that `streaming.options` cut out of the words; gives a
+`StreamingCommand`. Reads configuration files and looks whether shipped files are
+there; never opens an input, never makes anything, prints nothing.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from cluster.errors import UserError
+from streaming import classes, options
+from streaming.child import parse_command
+from streaming.jobconf import JobConf, OptionProperties
+from streaming.options import BadCommandLine, Options
+from streaming.shipment import Shipment
+from streaming.shipping import Shipped
+
+NO_REDUCER = "NONE"
+AGGREGATE = "aggregate"
+_UNRESERVED = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-*_")
+
+
+class BadConfigurationFile(UserError):
+    """A `-conf` file that is not there or not XML."""
+
+
+class RunsNoJava(UserError):
+    """The job needs a Java class or jar that mrstream does not have."""
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """What a stage runs: a command line, or the built-in for a Java class name."""
+
+    command: str = ""
+    builtin: str = ""
+
+    def __str__(self) -> str:
+        return self.command or self.builtin
+
+
+@dataclass(frozen=True, slots=True)
+class StreamingCommand:
+    """One job, as it was asked for.
+
+    `inputs` are cut at commas, with globs in place. `reducer` is None for a job of
+    maps only. `force_local` says that the user asked for this machine, `cluster` names a
+    cluster.yaml. `warnings` are lines for the log.
+    """
+
+    conf: JobConf
+    inputs: tuple[str, ...]
+    output: str | None
+    mapper: Program
+    combiner: Program | None
+    reducer: Program | None
+    reduces: int
+    shipped: tuple[Shipped, ...] = ()
+    cmdenv: tuple[str, ...] = ()
+    background: bool = False
+    verbose: bool = False
+    debug: bool = False
+    tasks: str | None = None
+    cluster: str | None = None
+    force_local: bool = False
+    warnings: tuple[str, ...] = ()
+
+
+def command_of(said: Options) -> StreamingCommand:
+    """Return the job that the options ask for, or raise a UserError with Hadoop's message."""
+    if said.left_over:
+        words = ", ".join(said.left_over)
+        raise BadCommandLine(
+            f"Found {len(said.left_over)} unexpected arguments on the command line [{words}]"
+        )
+    if jars := said.first("libjars"):
+        raise RunsNoJava(f"-libjars {jars}: mrstream runs no Java; write the classes as programs")
+    shipment = Shipment()
+    shipment.add_option_files(said)
+    inputs = [path for value in said.all("input") for path in options.split_paths(value)]
+    if not inputs:
+        raise BadCommandLine("Required argument: -input <name>")
+    conf = _configured(said)
+    told = OptionProperties(conf)
+    _set_formats(said, told)
+    _set_plain_options(said, told)
+    command = _with_programs(said, told, shipment)
+    return replace(
+        command,
+        inputs=tuple(inputs),
+        warnings=(*options.warnings(said), *shipment.warnings, *_deprecated(conf)),
+    )
+
+
+def _deprecated(conf: JobConf) -> list[str]:
+    return [f"{old} is deprecated. Instead, use {new}" for old, new in conf.old_names_used()]
+
+
+# ---- properties, weakest first -------------------------------------------------------------
+
+
+def _configured(said: Options) -> JobConf:
+    conf = JobConf()
+    for path in (*said.all("conf"), *said.all("additionalconfspec")):
+        for name, value in read_configuration(path):
+            conf.set(name, value)
+    for pair in said.all("D"):
+        name, equals, value = pair.partition("=")
+        if equals:  # a word without one is ignored, as on Hadoop
+            conf.set(name, value)
+    for pair in said.all("jobconf"):
+        name, equals, value = pair.partition("=")
+        if not equals:
+            raise BadCommandLine(f"-jobconf {pair} sets nothing; it must be NAME=VALUE")
+        conf.set(name, value)
+    return conf
+
+
+def read_configuration(path: str) -> list[tuple[str, str]]:
+    """Return the properties of a Hadoop configuration file, in order."""
+    from xml.etree import ElementTree  # not every job has such a file
+
+    try:
+        root = ElementTree.parse(path).getroot()
+    except FileNotFoundError:
+        raise BadConfigurationFile(f"-conf {path}: no such file") from None
+    except (OSError, ElementTree.ParseError) as e:
+        raise BadConfigurationFile(f"-conf {path} cannot be read: {e}") from e
+    if root.tag != "configuration":
+        raise BadConfigurationFile(f"-conf {path}: the top element is not <configuration>")
+    found = []
+    for element in root.iter("property"):
+        name = element.get("name") or (element.findtext("name") or "").strip()
+        value = element.get("value")
+        if name:
+            found.append((name, element.findtext("value") or "" if value is None else value))
+    return found
+
+
+# ---- options that are properties in disguise -----------------------------------------------
+
+
+def _set_formats(said: Options, told: OptionProperties) -> None:
+    reader = said.first("inputreader")
+    given = said.first("inputformat")
+    if given is not None:
+        input_format = _known_class(given, "inputformat", "-inputformat : class not found : ")
+        takes_reader = (classes.KEY_VALUE_INPUT, classes.SEQUENCE_FILE_INPUT)
+        if reader is not None and input_format in takes_reader:
+            input_format = classes.STREAM_INPUT
+        told.set_input_format(input_format)
+    elif reader is not None:
+        told.set_input_format(classes.STREAM_INPUT)
+    if reader is not None:
+        name, *settings = reader.split(",")
+        told.set_record_reader(
+            _known_class(name, "inputreader", "-inputreader: class not found: "),
+            dict(setting.partition("=")[::2] for setting in settings),
+        )
+    if (given := said.first("outputformat")) is not None:
+        told.set_output_format(
+            _known_class(given, "outputformat", "-outputformat : class not found : ")
+        )
+    if "lazyOutput" in said.flags:
+        told.make_output_lazy()
+    if (given := said.first("partitioner")) is not None:
+        told.set_partitioner(
+            _known_class(given, "partitioner", "-partitioner : class not found : ")
+        )
+
+
+def _known_class(name: str, role: str, not_found: str) -> str:
+    full = classes.canonical(name, role)
+    if full is not None:
+        return full
+    hint = f" ({classes.INSTEAD[role]})" if classes.looks_like_java(name) else ""
+    raise BadCommandLine(f"{not_found}{name}{hint}")
+
+
+def _set_plain_options(said: Options, told: OptionProperties) -> None:
+    if (number := said.first("numReduceTasks")) is not None:
+        told.set_reduces(_reduces(number))
+    if (identifier := said.first("io")) is not None:
+        told.set_io(identifier)
+    if (output := said.first("output")) is not None:
+        told.set_output_dir(output)
+    told.set_debug_scripts(said.first("mapdebug"), said.first("reducedebug"))
+    told.set_environment(said.all("cmdenv"))
+    told.set_places(
+        filesystem=said.first("fs") or _old_filesystem(said.first("dfs")),
+        tracker=said.first("jt"),
+    )
+
+
+def _reduces(number: str) -> int:
+    try:
+        reduces = int(number)
+    except ValueError:
+        reduces = -1
+    if reduces < 0:
+        raise BadCommandLine(f"-numReduceTasks is {number!r}; it must be a whole number, 0 or more")
+    return reduces
+
+
+def _old_filesystem(name: str | None) -> str | None:
+    if name is None or name == "local" or "://" in name:
+        return name
+    return f"dfs://{name}"
+
+
+# ---- programs ------------------------------------------------------------------------------
+
+
+def _with_programs(said: Options, told: OptionProperties, shipment: Shipment) -> StreamingCommand:
+    conf = told.conf
+    reducer_word = said.first("reducer")
+    if reducer_word == NO_REDUCER:
+        told.set_reduces(0)
+    if conf.reduces < 0:
+        raise BadCommandLine(f"the number of reducers is {conf.reduces}; it must be 0 or more")
+    reducer = _program(reducer_word, "reducer", classes.IDENTITY_REDUCER)
+    combiner = _combiner(said, reducer)
+    mapper = _mapper(said, conf, reducer)
+    mapper, reducer = _shipped(mapper, shipment), _shipped(reducer, shipment)
+    combiner = _shipped(combiner, shipment) if combiner else None
+    told.set_programs(
+        mapper=_encoded(mapper), combiner=_encoded(combiner), reducer=_encoded(reducer)
+    )
+    return StreamingCommand(
+        conf=conf,
+        inputs=(),
+        output=said.first("output"),
+        mapper=mapper,
+        combiner=combiner if conf.reduces else None,
+        reducer=reducer if conf.reduces else None,
+        reduces=conf.reduces,
+        shipped=tuple(shipment.items),
+        cmdenv=tuple(said.all("cmdenv")),
+        background="background" in said.flags,
+        verbose="verbose" in said.flags,
+        debug="debug" in said.flags,
+        tasks=said.first("tasks"),
+        cluster=said.first("cluster"),
+        force_local=_forces_local(said),
+    )
+
+
+def _shipped(program: Program, shipment: Shipment) -> Program:
+    """Return the program as tasks name it; the files that its words name are shipped."""
+    if program.builtin:
+        return program
+    command = shipment.rewritten(program.command)
+    shipment.add_words(parse_command(command))
+    return Program(command=command)
+
+
+def _mapper(said: Options, conf: JobConf, reducer: Program) -> Program:
+    mapper = _program(said.first("mapper"), "mapper", classes.IDENTITY_MAPPER)
+    offset_keys = conf.input_format_class in classes.OFFSET_KEYED_INPUTS
+    if (
+        mapper.builtin == classes.IDENTITY_MAPPER
+        and offset_keys
+        and reducer.command
+        and conf.reduces
+    ):
+        # Hadoop fails here: offsets are no text. The reducer gets lines, as from cat.
+        return Program(command="cat")
+    return mapper
+
+
+def _combiner(said: Options, reducer: Program) -> Program | None:
+    if reducer.builtin == classes.AGGREGATE_REDUCER:
+        return Program(builtin=classes.AGGREGATE_COMBINER)
+    word = said.first("combiner")
+    return None if word is None else _program(word, "combiner", "")
+
+
+def _program(word: str | None, role: str, default: str) -> Program:
+    """Return a built-in if the word is the name of a class that we know, else a command."""
+    if word is None:
+        return Program(builtin=default)
+    if role == "reducer" and word == NO_REDUCER:
+        return Program(builtin=default)
+    if role == "reducer" and word.lower() == AGGREGATE:
+        return Program(builtin=classes.AGGREGATE_REDUCER)
+    full = classes.canonical(word, role)
+    if full is not None and not os.path.isfile(word):
+        return Program(builtin=full)
+    if classes.looks_like_java(word) and not os.path.isfile(word):
+        raise RunsNoJava(classes.java_message(f"-{role}", word, role))
+    return Program(command=word)
+
+
+def _encoded(program: Program | None) -> tuple[str, str]:
+    """Return (command as it stands in a property, built-in)."""
+    return (url_encoded(program.command), program.builtin) if program else ("", "")
+
+
+def url_encoded(text: str) -> str:
+    """Return text as Java's URLEncoder writes it."""
+    return "".join(
+        "+" if byte == 32 else chr(byte) if byte in _UNRESERVED else f"%{byte:02X}"
+        for byte in text.encode("utf-8", "surrogateescape")
+    )
+
+
+def _forces_local(said: Options) -> bool:
+    filesystem = said.first("fs") or said.first("dfs") or ""
+    return (
+        said.first("jt") == "local"
+        or filesystem == "local"
+        or (filesystem.startswith("file:") and not filesystem.removeprefix("file:").strip("/"))
+    )
+
+
+def described(command: StreamingCommand) -> Sequence[str]:
+    """Return the lines of `-verbose`."""
+    lines = [f"addTaskEnvironment={' '.join(command.cmdenv)}"]
+    lines.append(f"shippedCanonFiles_={[item.source for item in command.shipped]}")
+    for program in (command.mapper, command.combiner, command.reducer):
+        if program is not None and program.command:
+            lines.append(f"cmd={program.command}")
+    lines.append("==== JobConf properties:")
+    lines += sorted(f"{name}={value}" for name, value in command.conf.items())
+    lines.append("====")
+    return [f"STREAM: {line}" for line in lines]
