@@ -1,0 +1,338 @@
+"""The journal: what was durable comes back, what was not may, and nothing else ever does."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from cluster.checkpoint import checkpoint_path, list_checkpoints
+from cluster.disk import OsDisk
+from cluster.errors import DiskFailed, JournalCorrupt, NewerFormat, WrongCluster
+from cluster.journal import Journal
+from cluster.journal_format import FILE_HEADER, RECORD_HEADER
+from cluster.network import new_event_loop
+from cluster.recovery import list_logs, log_path
+from tests.forgetful_disk import ForgetfulDisk
+
+DIRECTORY = "/j"
+
+
+def opened(disk: ForgetfulDisk | None = None, directory: str = DIRECTORY) -> Journal:
+    journal = Journal(directory, "c1", disk=disk)
+    journal.recover()
+    return journal
+
+
+def contents(disk: ForgetfulDisk | OsDisk, directory: str = DIRECTORY) -> list[bytes]:
+    """Recover and return checkpoint and records, as the state is rebuilt."""
+    journal = Journal(directory, "c1", disk=disk)
+    found = journal.recover()
+    state = b"".join(found.checkpoint).split(b"\n")[:-1]
+    state += [payload for _, payload in found.records]
+    journal.close()
+    return state
+
+
+def with_records(disk: ForgetfulDisk, count: int, commit_every: int = 1) -> None:
+    journal = opened(disk)
+    for n in range(1, count + 1):
+        journal.append(b"r%d" % n)
+        if n % commit_every == 0:
+            journal.commit()
+    journal.close()
+
+
+def test_records_come_back_in_order(tmp_path: Path) -> None:
+    journal = opened(None, str(tmp_path))
+    journal.start()
+    for n in range(1, 1001):
+        assert journal.append(b"r%d" % n) == n
+    assert journal.wait_durable(1000, 10)
+    assert journal.durable == 1000
+    journal.close()
+
+    assert contents(OsDisk(), str(tmp_path)) == [b"r%d" % n for n in range(1, 1001)]
+
+
+def test_a_loop_waits_for_durability_and_batches_share_one_sync(tmp_path: Path) -> None:
+    """Decision 5: group commit."""
+    loop = new_event_loop()
+    disk = ForgetfulDisk()
+    journal = opened(disk)
+
+    async def main() -> None:
+        journal.start(loop)
+        before = disk.syncs
+        futures = [journal.when_durable(journal.append(b"x")) for _ in range(500)]
+        await asyncio.wait_for(asyncio.gather(*futures), 10)
+        assert disk.syncs - before < 100
+        await journal.when_durable(3)
+
+    loop.run_until_complete(main())
+    journal.close()
+    loop.close()
+
+
+@pytest.mark.parametrize("cut", range(1, 40))
+def test_a_torn_tail_is_cut_off_and_reported(cut: int) -> None:
+    """Fault gate 5: truncated anywhere within the last record."""
+    disk = ForgetfulDisk()
+    with_records(disk, 3)
+    path = log_path(DIRECTORY, 1)
+    record_bytes = RECORD_HEADER.size + 2
+    disk.open_append(path).truncate(disk.size_bytes(path) - min(cut, record_bytes))
+
+    journal = Journal(DIRECTORY, "c1", disk=disk)
+    found = journal.recover()
+
+    assert [p for _, p in found.records] == [b"r1", b"r2"]
+    assert bool(found.torn) == (cut < record_bytes)
+    assert journal.append(b"again") == 3
+    journal.commit()
+    assert contents(disk) == [b"r1", b"r2", b"again"]
+
+
+def test_a_zero_filled_tail_is_torn_not_corrupt() -> None:
+    """Fault gate 5: a file system may leave zeros where the data never came."""
+    disk = ForgetfulDisk()
+    with_records(disk, 3)
+    disk.open_append(log_path(DIRECTORY, 1)).write(bytes(10_000))
+
+    assert contents(disk) == [b"r1", b"r2", b"r3"]
+
+
+def test_a_bad_record_that_a_later_one_knew_to_be_durable_is_corruption() -> None:
+    """Fault gate 8: every single bit of an acknowledged record matters."""
+    disk = ForgetfulDisk()
+    with_records(disk, 4)
+    path = log_path(DIRECTORY, 1)
+    record_bytes = RECORD_HEADER.size + 2
+    first_bit = FILE_HEADER.size * 8
+
+    for bit in range(first_bit, first_bit + 3 * record_bytes * 8, 7):
+        damaged = disk.copy()
+        damaged.flip(path, bit)
+        with pytest.raises(JournalCorrupt, match="damaged"):
+            contents(damaged)
+
+
+def test_sectors_missing_inside_one_unsynced_batch_are_torn_not_corrupt() -> None:
+    """A power cut may keep the end of a batch and lose its middle; none of it was acknowledged."""
+    disk = ForgetfulDisk()
+    journal = opened(disk)
+    journal.append(b"kept")
+    journal.commit()
+    for _ in range(20):
+        journal.append(b"x" * 600)
+    journal.commit()
+    path = log_path(DIRECTORY, 1)
+    for bit in range((FILE_HEADER.size + 700) * 8, (FILE_HEADER.size + 1200) * 8):
+        disk.flip(path, bit)
+
+    assert contents(disk)[0] == b"kept"
+
+
+def test_a_flipped_bit_in_a_file_header_is_refused_or_named() -> None:
+    disk = ForgetfulDisk()
+    with_records(disk, 2)
+    for bit in range(0, FILE_HEADER.size * 8, 11):
+        damaged = disk.copy()
+        damaged.flip(log_path(DIRECTORY, 1), bit)
+        with pytest.raises(JournalCorrupt):
+            contents(damaged)
+
+
+def test_another_clusters_directory_is_refused_before_it_is_touched() -> None:
+    """Fault gate 26 (hadoop#6387) and 27."""
+    disk = ForgetfulDisk()
+    with_records(disk, 2)
+    disk.open_append(log_path(DIRECTORY, 1)).write(b"torn")
+    before = disk.read(log_path(DIRECTORY, 1), 0, 1 << 20)
+
+    with pytest.raises(WrongCluster, match="belongs to cluster c1"):
+        Journal(DIRECTORY, "c2", disk=disk).recover()
+
+    assert disk.read(log_path(DIRECTORY, 1), 0, 1 << 20) == before
+
+
+def test_a_newer_format_is_refused_before_it_is_touched(monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = ForgetfulDisk()
+    monkeypatch.setattr("cluster.journal_format.FORMAT_VERSION", 9)
+    with_records(disk, 2)
+    monkeypatch.undo()
+
+    with pytest.raises(NewerFormat, match="format 9"):
+        contents(disk)
+
+
+def test_a_failed_sync_ends_the_journal_and_acknowledges_nothing_more() -> None:
+    """Fault gate 6: after EIO nobody knows what is on the disk."""
+    disk = ForgetfulDisk()
+    told: list[DiskFailed] = []
+    journal = Journal(DIRECTORY, "c1", disk=disk, on_failure=told.append)
+    journal.recover()
+    journal.append(b"good")
+    journal.commit()
+    disk.fail_sync = True
+    journal.append(b"bad")
+
+    with pytest.raises(DiskFailed, match="cannot make the journal durable"):
+        journal.commit()
+
+    disk.fail_sync = False
+    assert journal.durable == 1 and len(told) == 1
+    with pytest.raises(DiskFailed):
+        journal.append(b"later")
+
+
+def test_a_full_disk_is_waited_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fault gate 7: nothing is acknowledged while there is no space; then all of it is."""
+    monkeypatch.setattr("cluster.journal.NO_SPACE_RETRY_S", 0.01)
+    disk = ForgetfulDisk()
+    journal = opened(disk)
+    journal.start()
+    disk.room_bytes = 5
+
+    sequence = journal.append(b"x" * 100)
+    assert not journal.wait_durable(sequence, 0.1)
+    assert "no space" in journal.blocked
+    disk.room_bytes = None
+
+    assert journal.wait_durable(sequence, 5)
+    assert journal.blocked == ""
+    journal.close()
+    assert contents(disk) == [b"x" * 100]
+
+
+def lines(state: list[bytes]) -> list[bytes]:
+    return [line + b"\n" for line in state]
+
+
+def test_two_checkpoints_are_kept_and_a_damaged_one_costs_only_a_longer_replay() -> None:
+    """GFS §2.6.3; fault gate 8."""
+    disk = ForgetfulDisk()
+    journal = opened(disk)
+    state: list[bytes] = []
+    for round_number in range(4):
+        for n in range(3):
+            state.append(b"r%d-%d" % (round_number, n))
+            journal.append(state[-1])
+        sequence = journal.rotate()
+        journal.commit()
+        journal.write_checkpoint(sequence, lines(state))
+    state.append(b"last")
+    journal.append(b"last")
+    journal.close()
+
+    assert list_checkpoints(disk, DIRECTORY) == [12, 9]
+    assert list_logs(disk, DIRECTORY) == [10, 13]
+    assert contents(disk) == state
+    newest = checkpoint_path(DIRECTORY, 12)
+    for bit in range(0, disk.size_bytes(newest) * 8, 13):
+        damaged = disk.copy()
+        damaged.flip(newest, bit)
+        journal = Journal(DIRECTORY, "c1", disk=damaged)
+        found = journal.recover()
+        assert found.checkpoint_sequence == 9 and len(found.problems) == 1
+        assert contents(damaged) == state
+
+
+def test_a_missing_log_is_named_not_skipped() -> None:
+    disk = ForgetfulDisk()
+    journal = opened(disk)
+    for n in range(3):
+        journal.append(b"r%d" % n)
+        journal.commit()
+        journal.rotate()
+        journal.commit()
+    journal.close()
+    assert list_logs(disk, DIRECTORY) == [1, 2, 3, 4]
+    disk.remove(log_path(DIRECTORY, 2))
+
+    with pytest.raises(JournalCorrupt, match="record 2 is missing"):
+        contents(disk)
+
+
+def test_a_forked_checkpoint_holds_the_state_at_the_fork_while_the_service_goes_on(
+    tmp_path: Path,
+) -> None:
+    journal = opened(None, str(tmp_path))
+    journal.start()
+    state = [b"a", b"b"]
+    for record in state:
+        journal.append(record)
+
+    thread = journal.fork_checkpoint(lambda: lines(state))
+    state.append(b"c")
+    journal.append(b"c")
+    thread.join(20)
+    journal.close()
+
+    assert list_checkpoints(OsDisk(), str(tmp_path)) == [2]
+    assert contents(OsDisk(), str(tmp_path)) == [b"a", b"b", b"c"]
+
+
+def test_sinks_hold_the_records_before_they_are_called_durable() -> None:
+    """GFS-16: a record is flushed remotely too before the client hears of it."""
+    events: list[str] = []
+    disk = ForgetfulDisk()
+    journal = opened(disk)
+
+    class Sink:
+        def send(self, first_sequence: int, payloads: object) -> None:
+            events.append(f"send {first_sequence} {payloads}")
+
+        def wait(self) -> None:
+            events.append(f"wait, durable is {journal.durable}")
+
+    journal.sinks.append(Sink())
+    journal.append(b"a")
+    journal.append(b"b")
+    journal.commit()
+
+    assert events == ["send 1 [b'a', b'b']", "wait, durable is 0"]
+    assert list(journal.records_since(1)) == [(2, b"b")]
+
+
+def test_kill_9_loses_nothing_that_was_durable(tmp_path: Path) -> None:
+    """Fault gate 3 in small: a real process, killed while it commits."""
+    program = (
+        "import sys; from cluster.journal import Journal\n"
+        "j = Journal(sys.argv[1], 'c1'); j.recover(); j.start()\n"
+        "while True:\n"
+        "    s = j.append(b'r%d' % (j.sequence + 1)); j.wait_durable(s)\n"
+        "    print(s, flush=True)\n"
+    )
+    for _ in range(3):
+        child = subprocess.Popen(
+            [sys.executable, "-c", program, str(tmp_path)],
+            stdout=subprocess.PIPE,
+            cwd=Path(__file__).parents[3],
+        )
+        assert child.stdout is not None
+        acknowledged = 0
+        deadline_s = time.monotonic() + 20
+        killer = threading.Timer(0.6, child.kill)
+        killer.start()
+        for line in child.stdout:
+            acknowledged = int(line)
+            assert time.monotonic() < deadline_s
+        child.wait()
+        state = contents(OsDisk(), str(tmp_path))
+
+        assert len(state) >= acknowledged > 0
+        assert state == [b"r%d" % n for n in range(1, len(state) + 1)]
+
+
+def test_files_of_the_journal_are_for_their_owner_only(tmp_path: Path) -> None:
+    journal = opened(None, str(tmp_path / "deep" / "er"))
+    journal.close()
+
+    assert os.stat(log_path(str(tmp_path / "deep" / "er"), 1)).st_mode & 0o77 == 0
