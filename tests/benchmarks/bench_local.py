@@ -67,7 +67,8 @@ def _shell(place: Path, source: Path, mapper: str, reducer: str) -> Run:
 
 def _parallel(place: Path, source: Path, mapper: str, reducer: str) -> Run:
     line = (
-        f"set -o pipefail; rm -rf p; mkdir p; parallel --will-cite --pipepart -a {source} --block -1 "
+        f"set -o pipefail; rm -rf p; mkdir p; "
+        f"parallel --will-cite --pipepart -a {source} --block -1 "
         f"'{mapper} | LC_ALL=C sort > p/{{#}}' && LC_ALL=C sort -m p/* | {reducer} > out.parallel"
     )
     return run(["bash", "-c", line], place)

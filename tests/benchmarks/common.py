@@ -1,7 +1,7 @@
 """How speed is measured here: both sides in one run, interleaved, as ratios of medians.
 
-The machine is shared and noisy, so a figure alone says nothing; a ratio against a peer that ran in the
-same minutes does.
+The machine is shared and noisy, so a figure alone says nothing; a ratio against a peer that ran in
+the same minutes does.
 """
 
 from __future__ import annotations
