@@ -1,4 +1,4 @@
-"""Run all benchmarks, or those named, and print their tables: `python tests/benchmarks [local …]`."""
+"""Run all benchmarks, or those named, and print their tables: `python tests/benchmarks local`."""
 
 from __future__ import annotations
 
