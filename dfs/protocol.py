@@ -846,6 +846,16 @@ class RegisterAgain(Command, frozen=True):
 # --- Client → chunkserver, chunkserver → chunkserver ----------------------------------------------
 
 
+class Done(Message, frozen=True):
+    """On a bulk connection: it is done."""
+
+
+class Number(Message, frozen=True):
+    """On a bulk connection: an answer that is a number."""
+
+    value: int
+
+
 class PushData(Request, frozen=True):
     """Bytes for a mutation to come, held in a bounded buffer under an id (GFS §3.1 step 3, §3.2).
 
@@ -853,7 +863,7 @@ class PushData(Request, frozen=True):
     as they arrive; the answer comes when all of the chain have them.
     """
 
-    reply: ClassVar[Any] = type(None)
+    reply: ClassVar[Any] = Done
     data_id: bytes
     length_bytes: int
     chain: tuple[ServerAddress, ...]
@@ -864,7 +874,7 @@ class PushData(Request, frozen=True):
 class WriteChunk(Request, frozen=True):
     """To the primary: apply pushed data at an offset, here and at all `replicas` (steps 4–7)."""
 
-    reply: ClassVar[Any] = type(None)
+    reply: ClassVar[Any] = Done
     handle: ChunkHandle
     version: ChunkVersion
     offset: int
@@ -877,7 +887,7 @@ class AppendRecord(Request, frozen=True):
     """To the primary: append pushed data where you choose (GFS §3.3); the reply is the offset in
     the chunk. ChunkFull: it did not fit, the chunk is padded, take the next."""
 
-    reply: ClassVar[Any] = int
+    reply: ClassVar[Any] = Number
     handle: ChunkHandle
     version: ChunkVersion
     length_bytes: int
@@ -892,7 +902,7 @@ class ApplyMutation(Request, frozen=True):
     Applied strictly in serial order. An empty `data_id` pads with zeros up to the end.
     """
 
-    reply: ClassVar[Any] = type(None)
+    reply: ClassVar[Any] = Done
     handle: ChunkHandle
     version: ChunkVersion
     serial: int
@@ -901,29 +911,65 @@ class ApplyMutation(Request, frozen=True):
     data_id: bytes
 
 
-class ReadChunk(Request, frozen=True):
-    """Verified bytes of a replica whose version is at least this; `length_bytes` raw bytes follow
-    the reply, fewer where the replica ends (the reply says how many)."""
+class Piece(Message, frozen=True):
+    """Up to 1 MiB of what was asked for: `count` raw bytes follow, with this CRC32C.
 
-    reply: ClassVar[Any] = int
+    `length_bytes` is the length of the whole replica. Another piece comes unless `last`; an error may come
+    in place of any piece.
+    """
+
+    count: int
+    crc: int
+    length_bytes: int
+    last: bool
+
+
+class ReadChunk(Request, frozen=True):
+    """Verified bytes of a replica whose version is at least this, in `Piece`s; fewer than
+    `length_bytes` where the replica ends."""
+
+    reply: ClassVar[Any] = Piece
     handle: ChunkHandle
     version: ChunkVersion
     offset: int
     length_bytes: int
 
 
+class ReplicaFiles(Message, frozen=True):
+    """Two descriptors follow: the data and the checksum file (docs/formats/chunk.md)."""
+
+    version: ChunkVersion
+    length_bytes: int
+    tail_crc: int
+
+
+class OpenReplica(Request, frozen=True):
+    """Over the Unix socket: the files of a replica whose version is at least this, for reading
+    them without us (the reader verifies; what fails it reads through us, who judge)."""
+
+    reply: ClassVar[Any] = ReplicaFiles
+    handle: ChunkHandle
+    version: ChunkVersion
+
+
 class ChunkLength(Request, frozen=True):
     """How long is your replica?"""
 
-    reply: ClassVar[Any] = int
+    reply: ClassVar[Any] = Number
     handle: ChunkHandle
     version: ChunkVersion
+
+
+class Checksums(Message, frozen=True):
+    """Checksums of blocks, packed `<I`."""
+
+    packed: bytes
 
 
 class ChecksumChunk(Request, frozen=True):
     """CRC32C of each block of the first `length_bytes`, verified against the data, packed `<I`."""
 
-    reply: ClassVar[Any] = bytes
+    reply: ClassVar[Any] = Checksums
     handle: ChunkHandle
     version: ChunkVersion
     length_bytes: int

@@ -15,7 +15,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from cluster.errors import DiskFailed, NewerFormat, WrongCluster
+from cluster.errors import DiskFailed, NewerFormat, Unavailable, WrongCluster
 from dfs.chunk import ChunkHandle, ChunkReport, ChunkVersion
 from dfs.chunks.disk import Disk
 from dfs.chunks.replica import CHUNKS, INCOMING, Replica, remove_files
@@ -65,7 +65,8 @@ class ChunkStore:
         self._reserve = reserve or Reserve()
         self._lock = threading.Lock()
         self._replicas: dict[int, Replica] = {}
-        self._corrupt: dict[int, tuple[Disk, str]] = {}
+        self._corrupt: dict[int, tuple[Disk, str, int]] = {}
+        self._lost: list[int] = []
         self._failed: dict[str, str] = {}
         self._disks: list[Disk] = []
         usable = []
@@ -121,7 +122,18 @@ class ChunkStore:
     def corrupt(self) -> dict[int, str]:
         """The replicas that cannot be trusted, and why."""
         with self._lock:
-            return {handle: reason for handle, (_, reason) in sorted(self._corrupt.items())}
+            return {handle: reason for handle, (_, reason, _) in sorted(self._corrupt.items())}
+
+    def corrupt_versions(self) -> list[tuple[int, int]]:
+        """The replicas that cannot be trusted, and their versions (0: unknown)."""
+        with self._lock:
+            return [(handle, version) for handle, (_, _, version) in sorted(self._corrupt.items())]
+
+    def take_lost(self) -> list[int]:
+        """The replicas that went with a disk since the last call."""
+        with self._lock:
+            lost, self._lost = self._lost, []
+        return lost
 
     def uses(self) -> list[DiskUse]:
         """How full each disk is, and which are out."""
@@ -208,10 +220,14 @@ class ChunkStore:
         if present is not None and present.version == version:
             return present
         replica = self.receive(target, version, size)
-        for offset in range(0, size, _COPY_BYTES):
-            piece = self.read(original, offset, min(_COPY_BYTES, size - offset))
-            self.write(replica, offset, [piece])
-        self.settle(replica)
+        try:
+            for offset in range(0, size, _COPY_BYTES):
+                piece = self.read(original, offset, min(_COPY_BYTES, size - offset))
+                self.write(replica, offset, [piece])
+            self.settle(replica)
+        except (Unavailable, ChunkCorrupt):
+            replica.remove()
+            raise
         return replica
 
     def remove(self, handle: int) -> None:
@@ -232,7 +248,7 @@ class ChunkStore:
             if self._replicas.get(replica.handle) is not replica:
                 return
             del self._replicas[replica.handle]
-            self._corrupt[replica.handle] = (replica.disk, reason)
+            self._corrupt[replica.handle] = (replica.disk, reason, replica.version)
         log.error("replica_corrupt handle=%016x reason=%s", replica.handle, reason)
 
     # -- disks ----------------------------------------------------------------------------
@@ -306,8 +322,9 @@ class ChunkStore:
             lost = [handle for handle, one in self._replicas.items() if one.disk is disk]
             for handle in lost:
                 del self._replicas[handle]
-            for handle in [h for h, (other, _) in self._corrupt.items() if other is disk]:
+            for handle in [h for h, entry in self._corrupt.items() if entry[0] is disk]:
                 del self._corrupt[handle]
+            self._lost += lost
         log.error("disk_out disk=%s lost=%d reason=%s", disk.name, len(lost), reason)
 
     def _space(self, disk: Disk) -> tuple[int, int]:
@@ -327,13 +344,13 @@ class ChunkStore:
         try:
             replica = Replica.recover(disk, handle)
         except ChunkCorrupt as error:
-            self._corrupt[handle] = (disk, str(error))
+            self._corrupt[handle] = (disk, str(error), 0)
             log.error("replica_corrupt handle=%016x reason=%s", handle, error)
             return
         except OSError as error:
             if error.errno in _NO_SPACE:
                 # An overwrite waits for room to be finished; until then nobody may see it.
-                self._corrupt[handle] = (disk, f"chunk {handle:016x}: {error}")
+                self._corrupt[handle] = (disk, f"chunk {handle:016x}: {error}", 0)
                 return
             raise
         other = self._replicas.get(handle)

@@ -87,6 +87,9 @@ class Replica:
         with self._lock:
             assert self._incoming, f"chunk {self.handle:016x} has settled already"
             _make_directory(self.disk, directory_of(self.handle))
+            with self._both_files() as files:
+                for file in files:
+                    _sync(self.disk, file)
             self.disk.remove(path_of(self.handle, "redo"))
             for suffix in ("data", "sums"):
                 self.disk.rename(
@@ -407,9 +410,11 @@ class Replica:
         if entries:
             sums.write(fmt.encode_table(entries), fmt.entry_at_bytes(first_index))
         sums.write(fmt.encode_slot(slot), slot.place_bytes)
-        _sync(self.disk, data)
-        _sync(self.disk, sums)
-        self._sync_names()
+        if not self._incoming:
+            # Nobody is told of an incoming replica before it settles, and settling syncs.
+            _sync(self.disk, data)
+            _sync(self.disk, sums)
+            self._sync_names()
         self._slot = slot
 
     def _commit_slot(self, slot: Slot) -> None:

@@ -1,0 +1,380 @@
+"""What a chunkserver does for clients and other chunkservers: push, write, append, read.
+
+Takes requests from bulk connections, each in a thread of its own; gives verified bytes and
+acknowledgements. Mutations of one chunk go one after the other, under its lock: the primary
+resolves each at all replicas before it begins the next (C3). Knows nothing of the master, whose
+word comes through `MutationOrder` and `ChunkStore`.
+"""
+
+from __future__ import annotations
+
+import logging
+import struct
+import threading
+from collections.abc import Callable
+
+from crc32c import crc32c
+
+from cluster.addresses import join_address
+from cluster.clock import Clock
+from cluster.errors import ClusterError, DiskFailed, HostUnreachable, Unavailable
+from cluster.messages import union_of
+from cluster.network import BulkStream
+from dfs.bulk_pool import BulkPool
+from dfs.chunk import (
+    BLOCK_BYTES,
+    CHUNK_BYTES_MAX,
+    RECORD_FRACTION_OF_CHUNK,
+    ChunkHandle,
+    ChunkVersion,
+    ServerId,
+)
+from dfs.chunks.chunk_store import ChunkStore
+from dfs.chunks.forward import FORWARD_BYTES, Forward
+from dfs.chunks.mutation import MutationOrder
+from dfs.chunks.push_buffer import PushBuffer
+from dfs.chunks.replica import Replica
+from dfs.errors import (
+    BadRequest,
+    ChunkCorrupt,
+    ChunkFull,
+    DataNotPushed,
+    RecordTooLarge,
+    ReplicaFailed,
+    StaleReplica,
+)
+from dfs.protocol import (
+    AppendRecord,
+    ApplyMutation,
+    ChecksumChunk,
+    Checksums,
+    ChunkLength,
+    Done,
+    Number,
+    OpenReplica,
+    Piece,
+    PushData,
+    ReadChunk,
+    ReplicaFiles,
+    ServerAddress,
+    WriteChunk,
+)
+
+log = logging.getLogger(__name__)
+
+PIECE_BYTES = 1 << 20
+REQUESTS = union_of(
+    [PushData, WriteChunk, AppendRecord, ApplyMutation, ReadChunk, ChunkLength, ChecksumChunk,
+     OpenReplica]
+)  # fmt: skip
+
+
+class ChunkService:
+    """Serves one store. `serve` is run by a thread for each connection."""
+
+    def __init__(
+        self,
+        me: ServerId,
+        store: ChunkStore,
+        order: MutationOrder,
+        buffer: PushBuffer,
+        pool: BulkPool,
+        clock: Clock,
+        on_disk_failed: Callable[[DiskFailed], None],
+    ) -> None:
+        self._me = me
+        self.store = store
+        self.order = order
+        self._buffer = buffer
+        self._pool = pool
+        self._clock = clock
+        self._on_disk_failed = on_disk_failed
+        self._guard = threading.Lock()
+        self._locks: dict[int, threading.Lock] = {}
+        self._changed: dict[int, None] = {}
+        self.served_at_s = float("-inf")
+        self.counters: dict[str, float] = {}
+
+    def lock_of(self, handle: int) -> threading.Lock:
+        """The lock under which a chunk's order, version and bytes change."""
+        with self._guard:
+            return self._locks.setdefault(handle, threading.Lock())
+
+    def forget(self, handle: int) -> None:
+        """The chunk is not here any more."""
+        with self._guard:
+            self._locks.pop(handle, None)
+            self._changed.pop(handle, None)
+
+    def take_changed(self) -> list[int]:
+        """The chunks that were mutated since the last call."""
+        with self._guard:
+            changed, self._changed = list(self._changed), {}
+        return changed
+
+    def serve(self, stream: BulkStream) -> None:
+        """Answer requests until the other side closes."""
+        buffer = bytearray(0)
+        while True:
+            request = stream.receive(REQUESTS)
+            self.served_at_s = self._clock.now_s()
+            self._count(type(request).__name__, 1)
+            try:
+                match request:
+                    case PushData():
+                        self._push(stream, request)
+                    case ReadChunk():
+                        buffer = buffer or bytearray(PIECE_BYTES + 2 * BLOCK_BYTES)
+                        self._read(stream, request, buffer)
+                    case OpenReplica():
+                        self._open(stream, request)
+                    case WriteChunk():
+                        self.write(request)
+                        stream.send(Done())
+                    case AppendRecord():
+                        stream.send(Number(self.append(request)))
+                    case ApplyMutation():
+                        self.apply(request)
+                        stream.send(Done())
+                    case ChunkLength():
+                        stream.send(Number(self._current(request.handle, request.version).length))
+                    case ChecksumChunk():
+                        stream.send(Checksums(self._checksums(request)))
+            except DiskFailed as error:
+                # Nothing is acknowledged from here on, this request neither.
+                self._on_disk_failed(error)
+                raise
+            except HostUnreachable:
+                raise
+            except ClusterError as error:
+                stream.send_error(error)
+
+    # -- reading --------------------------------------------------------------------------
+
+    def _current(self, handle: int, version: int) -> Replica:
+        """The replica, if its version is at least the one asked for."""
+        replica = self.store.get(handle)
+        if replica.version < version:
+            raise StaleReplica(
+                f"chunk {handle:016x}: the replica here has version {replica.version}, "
+                f"the request wants {version}"
+            )
+        return replica
+
+    def _read(self, stream: BulkStream, request: ReadChunk, buffer: bytearray) -> None:
+        replica = self._current(request.handle, request.version)
+        if request.offset < 0 or request.length_bytes < 0:
+            raise BadRequest(f"read of {request.length_bytes} bytes at {request.offset}")
+        offset, left = request.offset, request.length_bytes
+        while True:
+            # Pieces after the first begin at block borders, so that no block is read twice.
+            size = min(left, PIECE_BYTES - offset % BLOCK_BYTES)
+            view = self.store.read(replica, offset, size, buffer)
+            left -= len(view)
+            offset += len(view)
+            is_last = left == 0 or len(view) < size or offset >= replica.length
+            stream.send(Piece(len(view), crc32c(view), replica.length, is_last), view)
+            self._count("bytes_read", len(view))
+            if is_last:
+                return
+
+    def _open(self, stream: BulkStream, request: OpenReplica) -> None:
+        if not stream.address.startswith("unix"):
+            raise BadRequest("descriptors can be passed over the Unix socket only")
+        replica = self._current(request.handle, request.version)
+        slot = replica.slot
+        try:
+            data, sums = replica.open_files()
+        except OSError as error:
+            self.store.distrust(replica, f"chunk {request.handle:016x}: {error}")
+            raise ChunkCorrupt(f"chunk {request.handle:016x}: {error}") from error
+        try:
+            files = ReplicaFiles(ChunkVersion(slot.version), slot.length, slot.tail_crc)
+            stream.send(files)
+            stream.send_descriptors([data.fileno(), sums.fileno()])
+        finally:
+            data.close()
+            sums.close()
+
+    def _checksums(self, request: ChecksumChunk) -> bytes:
+        replica = self._current(request.handle, request.version)
+        packed = bytearray()
+        for offset in range(0, request.length_bytes, PIECE_BYTES):
+            size = min(PIECE_BYTES, request.length_bytes - offset)
+            view = self.store.read(replica, offset, size)
+            for start in range(0, len(view), BLOCK_BYTES):
+                packed += struct.pack("<I", crc32c(view[start : start + BLOCK_BYTES]))
+        return bytes(packed)
+
+    # -- pushing --------------------------------------------------------------------------
+
+    def _push(self, stream: BulkStream, request: PushData) -> None:
+        """Take the bytes and pass them on as they arrive (GFS §3.2)."""
+        try:
+            data = self._buffer.begin(request.length_bytes)
+        except ClusterError:
+            _skip(stream, request.length_bytes)
+            raise
+        kept = False
+        chain = Forward(self._pool, request, memoryview(data)) if request.chain else None
+        try:
+            view = memoryview(data)
+            for start in range(0, len(view), FORWARD_BYTES):
+                end = min(start + FORWARD_BYTES, len(view))
+                stream.receive_into(view[start:end])
+                if chain is not None:
+                    chain.pass_on(end)
+            if crc32c(data) != request.crc:
+                raise BadRequest(
+                    f"push {request.data_id.hex()} arrived with crc {crc32c(data):#010x}, "
+                    f"expected {request.crc:#010x}"
+                )
+            self._buffer.keep(request.data_id, data)
+            kept = True
+        finally:
+            if not kept:
+                self._buffer.drop(data)
+            if chain is not None and not kept:
+                chain.close()
+        if chain is not None:
+            chain.finish()
+        self._count("bytes_pushed", request.length_bytes)
+        stream.send(Done())
+
+    # -- mutations ------------------------------------------------------------------------
+
+    def write(self, request: WriteChunk) -> None:
+        """As primary: apply pushed data here and at all replicas (GFS §3.1 steps 4 to 7)."""
+        if not 0 <= request.offset <= CHUNK_BYTES_MAX - request.length_bytes:
+            raise BadRequest(
+                f"write of {request.length_bytes} bytes at {request.offset} of a chunk"
+            )
+        with self.lock_of(request.handle):
+            self._mutate(
+                request.handle,
+                request.version,
+                request.offset,
+                request.length_bytes,
+                request.data_id,
+                request.replicas,
+            )
+        self._buffer.forget(request.data_id)
+
+    def append(self, request: AppendRecord) -> int:
+        """As primary: append pushed data at an offset of our choice (GFS §3.3); return it."""
+        size_max = request.chunk_bytes // RECORD_FRACTION_OF_CHUNK
+        if request.length_bytes > size_max:
+            raise RecordTooLarge(
+                f"a record of {request.length_bytes} bytes; a fourth of a chunk, {size_max}, is "
+                "the limit"
+            )
+        with self.lock_of(request.handle):
+            offset = self.store.get(request.handle, request.version).length
+            room = request.chunk_bytes - offset
+            handle, version, replicas = request.handle, request.version, request.replicas
+            if request.length_bytes > room:
+                if room:
+                    self._mutate(handle, version, offset, room, b"", replicas)
+                raise ChunkFull(f"chunk {handle:016x} has {room} bytes left; it is padded now")
+            self._mutate(handle, version, offset, request.length_bytes, request.data_id, replicas)
+        self._buffer.forget(request.data_id)
+        return offset
+
+    def apply(self, request: ApplyMutation) -> None:
+        """As secondary: apply a mutation that the primary has numbered."""
+        with self.lock_of(request.handle):
+            replica = self.store.get(request.handle, request.version)
+            if self.order.accept(request.handle, request.version, request.serial):
+                self._apply(replica, request)
+                self.order.applied(request.handle, request.version, request.serial)
+        if request.data_id:
+            self._buffer.forget(request.data_id)
+
+    def _apply(self, replica: Replica, mutation: ApplyMutation) -> None:
+        if mutation.data_id:
+            data = self._buffer.get(mutation.data_id, mutation.length_bytes)
+            self.store.write(replica, mutation.offset, [memoryview(data)])
+        else:
+            with self.store.guarded(replica.disk):
+                replica.pad(mutation.offset + mutation.length_bytes)
+        with self._guard:
+            self._changed[replica.handle] = None
+        self._count("bytes_written", mutation.length_bytes)
+
+    def _mutate(
+        self,
+        handle: int,
+        version: int,
+        offset: int,
+        length_bytes: int,
+        data_id: bytes,
+        replicas: tuple[ServerAddress, ...],
+    ) -> None:
+        replica = self.store.get(handle, version)
+        if data_id:
+            self._buffer.get(data_id, length_bytes)
+        serial = self.order.assign(handle, version, self._clock.now_s())
+        mutation = ApplyMutation(
+            ChunkHandle(handle), ChunkVersion(version), serial, offset, length_bytes, data_id
+        )
+        others = [one for one in replicas if one.server != self._me]
+        calls = [_Call(self._pool, one, mutation) for one in others]
+        for call in calls:
+            call.start()
+        failures: dict[str, ClusterError] = {}
+        try:
+            self._apply(replica, mutation)
+            self.order.applied(handle, version, serial)
+        except DiskFailed:
+            raise
+        except ClusterError as error:
+            failures[self._me] = error
+        finally:
+            for call in calls:
+                call.join()
+        for call in calls:
+            if call.error is not None:
+                failures[call.server] = call.error
+        if failures:
+            raise _mutation_error(handle, failures)
+
+    def _count(self, name: str, amount: float) -> None:
+        with self._guard:
+            self.counters[name] = self.counters.get(name, 0) + amount
+
+
+class _Call(threading.Thread):
+    """One secondary being asked to apply a mutation, beside the primary's own work."""
+
+    def __init__(self, pool: BulkPool, secondary: ServerAddress, mutation: ApplyMutation) -> None:
+        super().__init__(name=f"apply-{secondary.server}", daemon=True)
+        self.server = secondary.server
+        self.error: ClusterError | None = None
+        self._pool = pool
+        self._address = join_address(secondary.host, secondary.bulk_port)
+        self._mutation = mutation
+
+    def run(self) -> None:
+        try:
+            self._pool.call(self._address, self._mutation)
+        except ClusterError as error:
+            self.error = error
+
+
+def _mutation_error(handle: int, failures: dict[str, ClusterError]) -> Unavailable:
+    reasons = "; ".join(f"{server}: {error}" for server, error in sorted(failures.items()))
+    if all(isinstance(error, DataNotPushed) for error in failures.values()):
+        return DataNotPushed(f"chunk {handle:016x}: {reasons}")
+    return ReplicaFailed(
+        f"chunk {handle:016x}: mutation failed at {reasons}",
+        servers=sorted(s for s, e in failures.items() if not isinstance(e, DataNotPushed)),
+    )
+
+
+def _skip(stream: BulkStream, count: int) -> None:
+    """Read over bytes that there is no room for, so that the answer is in step."""
+    scratch = bytearray(min(count, PIECE_BYTES))
+    while count > 0:
+        piece = memoryview(scratch)[: min(count, len(scratch))]
+        stream.receive_into(piece)
+        count -= len(piece)

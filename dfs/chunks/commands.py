@@ -1,0 +1,223 @@
+"""What the master tells a chunkserver to do: versions, leases, copies, clones, deletions.
+
+Takes one command; gives the replica as it is afterwards (version, length), or raises why not.
+Blocking; called from worker threads. Its owner sees to it that commands of one chunk come one after
+the other.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from crc32c import crc32c
+
+from cluster.addresses import join_address
+from cluster.clock import Clock
+from cluster.errors import ClusterError, Corrupt, HostUnreachable, Unavailable
+from dfs.bulk_pool import BulkPool
+from dfs.chunks import scrub
+from dfs.chunks.chunk_service import ChunkService
+from dfs.chunks.replica import Replica
+from dfs.errors import ChunkCorrupt, NoReplica, NoSuchChunk, StaleReplica
+from dfs.protocol import (
+    CloneChunk,
+    Command,
+    CopyChunk,
+    CreateChunk,
+    DeleteChunk,
+    GrantLease,
+    Piece,
+    ReadChunk,
+    ServerAddress,
+    SetVersion,
+    TruncateChunk,
+    VerifyChunk,
+)
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Throttle:
+    """How fast clones may be while clients use the disks; `wait` returns when it may go on."""
+
+    bytes_per_s: int
+    is_busy: Callable[[], bool]
+    wait: Callable[[float], None]
+
+    def took(self, size: int, seconds: float) -> None:
+        """Wait until `size` bytes, which took that long, are within the pace."""
+        if self.bytes_per_s > 0 and self.is_busy():
+            self.wait(max(0.0, size / self.bytes_per_s - seconds))
+
+
+class CommandRunner:
+    """Carries out commands on a service's chunks."""
+
+    def __init__(
+        self, service: ChunkService, pool: BulkPool, clock: Clock, throttle: Throttle
+    ) -> None:
+        self._service = service
+        self._store = service.store
+        self._order = service.order
+        self._pool = pool
+        self._clock = clock
+        self.throttle = throttle
+
+    def run(self, command: Command, read_at_s: float) -> tuple[int, int]:
+        """Do it; return version and length of the replica, (0, 0) where there is none now.
+
+        `read_at_s` is when the command arrived: a lease counts from then at the latest.
+        """
+        match command:
+            case CreateChunk():
+                return self._create(command, read_at_s)
+            case SetVersion():
+                return self._set_version(command)
+            case GrantLease():
+                return self._grant(command, read_at_s)
+            case TruncateChunk():
+                return self._truncate(command)
+            case CopyChunk():
+                with self._service.lock_of(command.source):
+                    self._store.get(command.source, command.source_version)
+                    replica = self._store.copy(
+                        command.source, command.handle, command.version, command.length_bytes
+                    )
+                return replica.version, replica.length
+            case CloneChunk():
+                return self._clone(command)
+            case DeleteChunk():
+                return self.delete(command.handle, command.version)
+            case VerifyChunk():
+                scrub.verify(self._store, command.handle)
+                return self._state(command.handle)
+        raise AssertionError(f"not a command of ours: {command!r}")
+
+    def delete(self, handle: int, version: int) -> tuple[int, int]:
+        """Delete a replica unless it is newer than the master thinks."""
+        with self._service.lock_of(handle):
+            try:
+                replica = self._store.get(handle)
+            except (NoSuchChunk, ChunkCorrupt):
+                replica = None
+            if replica is not None and replica.version > version:
+                raise StaleReplica(
+                    f"chunk {handle:016x}: the replica here has version {replica.version}, "
+                    f"deletion was for {version} at most"
+                )
+            self._store.remove(handle)
+            self._order.given_up(handle)
+        self._service.forget(handle)
+        log.info("deleted handle=%016x version_max=%d", handle, version)
+        return 0, 0
+
+    def _state(self, handle: int) -> tuple[int, int]:
+        replica = self._store.get(handle)
+        return replica.version, replica.length
+
+    def _create(self, command: CreateChunk, read_at_s: float) -> tuple[int, int]:
+        with self._service.lock_of(command.handle):
+            replica = self._store.create(command.handle, command.version)
+            if command.lease_s > 0:
+                self._order.granted(
+                    command.handle, command.version, read_at_s + command.lease_s, read_at_s
+                )
+        return replica.version, replica.length
+
+    def _set_version(self, command: SetVersion) -> tuple[int, int]:
+        # Whoever holds the lock is in a mutation; after it no mutation of before can begin.
+        with self._service.lock_of(command.handle):
+            replica = self._store.get(command.handle)
+            if not command.from_version <= replica.version <= command.version:
+                raise StaleReplica(
+                    f"chunk {command.handle:016x}: the replica here has version {replica.version}, "
+                    f"expected {command.from_version} to {command.version}"
+                )
+            self._order.given_up(command.handle)
+            if replica.version != command.version:
+                with self._store.guarded(replica.disk):
+                    replica.set_version(command.version)
+            return replica.version, replica.length
+
+    def _grant(self, command: GrantLease, read_at_s: float) -> tuple[int, int]:
+        with self._service.lock_of(command.handle):
+            replica = self._store.get(command.handle, command.version)
+            self._order.granted(
+                command.handle, command.version, read_at_s + command.lease_s, read_at_s
+            )
+            return replica.version, replica.length
+
+    def _truncate(self, command: TruncateChunk) -> tuple[int, int]:
+        with self._service.lock_of(command.handle):
+            replica = self._store.get(command.handle, command.version)
+            with self._store.guarded(replica.disk):
+                replica.truncate(command.length_bytes)
+            return replica.version, replica.length
+
+    # -- clones ---------------------------------------------------------------------------
+
+    def _clone(self, command: CloneChunk) -> tuple[int, int]:
+        """Pull the chunk from the first source that can give it whole (GFS-62)."""
+        replica = self._here(command)
+        if replica is not None:
+            return replica.version, replica.length
+        reasons = []
+        for source in command.sources:
+            incoming = self._store.receive(command.handle, command.version, command.length_bytes)
+            try:
+                self._pull(command, source, incoming)
+            except (Unavailable, Corrupt) as error:
+                incoming.remove()
+                reasons.append(f"{source.server}: {error}")
+                continue
+            with self._service.lock_of(command.handle):
+                self._order.given_up(command.handle)
+                self._store.settle(incoming)
+            log.info("cloned handle=%016x from=%s", command.handle, source.server)
+            return incoming.version, incoming.length
+        raise NoReplica(f"chunk {command.handle:016x} could not be cloned: {'; '.join(reasons)}")
+
+    def _here(self, command: CloneChunk) -> Replica | None:
+        """A good replica that is here already, if this command is a repeat."""
+        try:
+            replica = self._store.get(command.handle)
+        except (NoSuchChunk, ChunkCorrupt):
+            return None
+        is_same = replica.version == command.version
+        return replica if is_same and replica.length >= command.length_bytes else None
+
+    def _pull(self, command: CloneChunk, source: ServerAddress, incoming: Replica) -> None:
+        stream = self._pool.connect(join_address(source.host, source.bulk_port))
+        with stream:
+            stream.send(ReadChunk(command.handle, command.version, 0, command.length_bytes))
+            offset, is_last = 0, command.length_bytes == 0
+            while not is_last:
+                began_s = self._clock.now_s()
+                try:
+                    piece = stream.receive(Piece)
+                except EOFError as error:
+                    raise HostUnreachable(f"{source.server} closed in mid-clone") from error
+                data = stream.receive_bytes(piece.count)
+                if crc32c(data) != piece.crc:
+                    raise ChunkCorrupt(
+                        f"chunk {command.handle:016x}: bytes at {offset} were damaged on their way "
+                        f"from {source.server}"
+                    )
+                self._store.write(incoming, offset, [memoryview(data)])
+                offset += piece.count
+                is_last = piece.last
+                if not command.urgent:
+                    self.throttle.took(piece.count, self._clock.now_s() - began_s)
+        if offset != command.length_bytes:
+            raise NoReplica(
+                f"{source.server} has {offset} bytes of chunk {command.handle:016x}, "
+                f"{command.length_bytes} are wanted"
+            )
+
+
+def describe(error: ClusterError) -> str:
+    """An error as `CommandDone` carries it."""
+    return f"{type(error).__name__}: {error}"

@@ -1,0 +1,125 @@
+"""Who may order a chunk's mutations, and in which order a replica applies them (GFS §3.1).
+
+Takes what the master said (versions, leases, answered heartbeats), requests and the time; gives
+serial numbers, or the reason for a refusal. Never does any IO, never reads a clock, takes no locks:
+its owner calls it for one chunk from one thread at a time.
+
+C3: a replica applies mutations of one version in the order of their serial numbers. The primary
+resolves one mutation (applied, or failed and said so) before it gives out the next number, so a
+number that arrives after a higher one was given up by its primary, and is refused.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dfs.chunk import ChunkHandle, ChunkVersion
+from dfs.errors import LeaseExpired, NotPrimary, StaleReplica
+from dfs.protocol import HeldLease
+
+
+@dataclass(slots=True)
+class _Lease:
+    version: int
+    ends_at_s: float
+    used_at_s: float
+
+
+class MutationOrder:
+    """The leases that this server holds, and the last serial number applied to each chunk."""
+
+    def __init__(self) -> None:
+        self._leases: dict[int, _Lease] = {}
+        self._serials: dict[int, tuple[int, int, bool]] = {}
+        self._contact_s = 0.0
+        self._heard_at_s = float("-inf")
+
+    # -- what the master said -------------------------------------------------------------
+
+    def contact(self, heard_at_s: float, contact_s: float) -> None:
+        """The master answered a message that was sent at that time."""
+        self._heard_at_s = max(self._heard_at_s, heard_at_s)
+        self._contact_s = contact_s
+
+    def granted(self, handle: int, version: int, ends_at_s: float, now_s: float) -> None:
+        """This server is primary of the chunk at that version until then."""
+        self._leases[handle] = _Lease(version, ends_at_s, now_s)
+
+    def extended(self, handle: int, version: int, ends_at_s: float) -> None:
+        """A lease was prolonged; one that is gone or of another version is not revived."""
+        lease = self._leases.get(handle)
+        if lease is not None and lease.version == version:
+            lease.ends_at_s = max(lease.ends_at_s, ends_at_s)
+
+    def given_up(self, handle: int) -> None:
+        """The chunk's version was raised, or it is gone: no lease of before counts."""
+        self._leases.pop(handle, None)
+        self._serials.pop(handle, None)
+
+    def held(self, now_s: float) -> tuple[HeldLease, ...]:
+        """Every lease that is not over, to be told to a master that asks anew."""
+        return tuple(
+            HeldLease(ChunkHandle(handle), ChunkVersion(lease.version), lease.ends_at_s - now_s)
+            for handle, lease in sorted(self._leases.items())
+            if lease.ends_at_s > now_s
+        )
+
+    def to_extend(self, now_s: float, used_within_s: float) -> tuple[HeldLease, ...]:
+        """The leases of chunks that are being changed (GFS §3.1: they ride on heartbeats)."""
+        recent = []
+        for handle, lease in sorted(self._leases.items()):
+            if lease.ends_at_s <= now_s:
+                del self._leases[handle]
+            elif now_s - lease.used_at_s <= used_within_s:
+                left_s = lease.ends_at_s - now_s
+                recent.append(HeldLease(ChunkHandle(handle), ChunkVersion(lease.version), left_s))
+        return tuple(recent)
+
+    # -- mutations ------------------------------------------------------------------------
+
+    def assign(self, handle: int, version: int, now_s: float) -> int:
+        """As primary: return the serial number of the next mutation of the chunk."""
+        lease = self._leases.get(handle)
+        if lease is None:
+            raise NotPrimary(f"chunk {handle:016x}: this server holds no lease of it")
+        if lease.version != version:
+            raise NotPrimary(
+                f"chunk {handle:016x}: the lease here is of version {lease.version}, "
+                f"the request of {version}"
+            )
+        if now_s >= lease.ends_at_s:
+            raise LeaseExpired(
+                f"chunk {handle:016x}: the lease ended {now_s - lease.ends_at_s:.1f} s ago"
+            )
+        silence_s = now_s - self._heard_at_s
+        if silence_s >= self._contact_s:
+            # The master may have given us up by now, and our leases with us.
+            raise LeaseExpired(
+                f"chunk {handle:016x}: the master has not answered for {silence_s:.1f} s, a lease "
+                f"counts for {self._contact_s:.1f} s without it"
+            )
+        lease.used_at_s = now_s
+        serial = self._last(handle, version)[0] + 1
+        self._serials[handle] = (version, serial, False)
+        return serial
+
+    def accept(self, handle: int, version: int, serial: int) -> bool:
+        """As secondary: should this mutation be applied now? False if it has been, and this is a
+        repeat of its request; StaleReplica if its turn is over."""
+        last, is_applied = self._last(handle, version)
+        if serial < last:
+            raise StaleReplica(
+                f"chunk {handle:016x}: mutation {serial} of version {version} comes after {last}"
+            )
+        if serial == last and is_applied:
+            return False
+        self._serials[handle] = (version, serial, False)
+        return True
+
+    def applied(self, handle: int, version: int, serial: int) -> None:
+        """The mutation that was accepted last is on disk."""
+        self._serials[handle] = (version, serial, True)
+
+    def _last(self, handle: int, version: int) -> tuple[int, bool]:
+        known, serial, is_applied = self._serials.get(handle, (version, 0, True))
+        return (serial, is_applied) if known == version else (0, True)
