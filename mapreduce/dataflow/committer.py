@@ -1,0 +1,127 @@
+"""Stage 10: the output of attempts becomes files of the output directory, each visible only when
+complete.
+
+Attempts write to `OUT/_temporary/0/_temporary/ATTEMPT/`; a committed task's files are renamed,
+never copied, to where readers look (D3). Algorithm 2 moves them into OUT at the task's commit,
+algorithm 1 into `_temporary/0/TASK` and all of them at the job's. Knows nothing of formats or
+schedules: who may commit is decided by the scheduler.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import BinaryIO, ClassVar
+
+from cluster.errors import UserError
+from mapreduce.dataflow.files import Files, FileStatus, join
+from streaming.jobconf import JobConf
+
+TEMPORARY = "_temporary"
+SUCCESS = "_SUCCESS"
+
+
+class OutputExists(UserError, FileExistsError):
+    """The output directory is there already; nothing is ever written into an existing one."""
+
+    exit_status: ClassVar[int] = 5
+
+
+class BadCommitter(UserError):
+    """The job asks for a commit algorithm that does not exist."""
+
+
+class Committer:
+    """The output directory of one job, from `setup_job` to `commit_job` or `abort_job`.
+
+    D3: a file has its final name if and only if its task committed and the file is complete.
+    Every method may be repeated: a master that lost the answer asks again.
+    """
+
+    def __init__(self, conf: JobConf, output_url: str, files: Files) -> None:
+        self._files = files
+        self.output_url = files.qualify(output_url)
+        self._algorithm = conf.committer_version
+        if self._algorithm not in (1, 2):
+            raise BadCommitter("Only 1 or 2 algorithm version is supported")
+        self._mark_success = conf.mark_success
+        self._job_temporary = join(self.output_url, TEMPORARY, "0")
+
+    def check_output(self) -> None:
+        """Refuse an output directory that exists, in Hadoop's words."""
+        if self._files.exists(self.output_url):
+            raise OutputExists(f"Output directory {self.output_url} already exists")
+
+    def setup_job(self) -> None:
+        """Make the output directory and the room for attempts."""
+        self._files.mkdirs(self._job_temporary)
+
+    def attempt_dir(self, attempt_id: str) -> str:
+        """Where an attempt writes: its part file and any side files of the user's program."""
+        return join(self._job_temporary, TEMPORARY, attempt_id)
+
+    def setup_task(self, attempt_id: str) -> str:
+        """Make the attempt's directory and give its URL."""
+        directory = self.attempt_dir(attempt_id)
+        self._files.mkdirs(directory)
+        return directory
+
+    def commit_task(self, attempt_id: str) -> None:
+        """Publish everything that the attempt wrote; the caller makes sure that only one attempt
+        of a task does."""
+        directory = self.attempt_dir(attempt_id)
+        if self._files.status(directory) is None:
+            return
+        if self._algorithm == 1:
+            committed = join(self._job_temporary, task_of(attempt_id))
+            self._files.delete(committed)
+            self._files.rename(directory, committed)
+        else:
+            self._merge(directory, self.output_url)
+            self._files.delete(directory)
+
+    def abort_task(self, attempt_id: str) -> None:
+        """Throw away what the attempt wrote."""
+        self._files.delete(self.attempt_dir(attempt_id))
+
+    def commit_job(self) -> None:
+        """Publish what is not yet published, clear up, and say that all is there."""
+        if self._algorithm == 1 and self._files.status(self._job_temporary) is not None:
+            for committed in self._files.list(self._job_temporary):
+                if committed.name != TEMPORARY:
+                    self._merge(committed.url, self.output_url)
+        self._files.delete(join(self.output_url, TEMPORARY))
+        if self._mark_success:
+            self._files.create(join(self.output_url, SUCCESS)).close()
+
+    def abort_job(self) -> None:
+        """Clear up after a failed job; the directory stays, and with algorithm 2 the committed
+        parts in it."""
+        self._files.delete(join(self.output_url, TEMPORARY))
+
+    def _merge(self, source: str, target: str) -> None:
+        """Move the tree below `source` over the tree below `target`, file by file."""
+        for entry in self._files.list(source):
+            self._merge_entry(entry, join(target, entry.name))
+
+    def _merge_entry(self, entry: FileStatus, target: str) -> None:
+        there = self._files.status(target)
+        if not entry.is_directory:
+            if there is not None and there.is_directory:
+                self._files.delete(target)
+            self._files.rename(entry.url, target)
+        elif there is not None and there.is_directory:
+            self._merge(entry.url, target)
+        else:
+            if there is not None:
+                self._files.delete(target)
+            self._files.rename(entry.url, target)
+
+
+def task_of(attempt_id: str) -> str:
+    """`attempt_1_0001_m_000000_0` is an attempt of `task_1_0001_m_000000`."""
+    return "task" + attempt_id.removeprefix("attempt").rpartition("_")[0]
+
+
+def create_in(files: Files, directory: str) -> Callable[[str], BinaryIO]:
+    """Give a function that makes a file by its name in `directory`: what `open_output` wants."""
+    return lambda name: files.create(join(directory, name))

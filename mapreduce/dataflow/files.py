@@ -1,0 +1,375 @@
+"""Where jobs read and write: one small set of file operations over the local disk and any fsspec
+URL.
+
+A file is named by its URL as Hadoop prints it: `file:/data/a`, `dfs://demo/in/a`, `memory://a`.
+`Files` is the seam, `LocalFiles` the disk through plain `os`, `FsspecFiles` everything else
+(`dfs://` included) and `RoutedFiles` the one a job is given: it picks by scheme and makes
+relative paths absolute. fsspec is imported only when a URL needs it. Nothing here knows of
+splits, records or jobs.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, BinaryIO, Protocol, cast
+
+BLOCK_BYTES_DEFAULT = 64 * 1024 * 1024
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]*)(?=://)|(file)(?=:)")
+
+
+@dataclass(frozen=True, slots=True)
+class FileStatus:
+    """One file or directory: its URL, its length, and the unit in which it is best cut."""
+
+    url: str
+    length: int
+    is_directory: bool
+    block_bytes: int = BLOCK_BYTES_DEFAULT
+
+    @property
+    def name(self) -> str:
+        """The last component of the path."""
+        return self.url.rstrip("/").rsplit("/", 1)[-1]
+
+
+class Files(Protocol):
+    """The file operations that a job needs; every argument is a URL that `qualify` returned."""
+
+    def qualify(self, path: str) -> str:
+        """Give the absolute URL of a path as a user wrote it."""
+        ...
+
+    def status(self, url: str) -> FileStatus | None:
+        """Say what is at `url`, or None if nothing is."""
+        ...
+
+    def list(self, url: str) -> list[FileStatus]:
+        """Give the entries of a directory, sorted by name."""
+        ...
+
+    def open(self, url: str, offset: int = 0) -> BinaryIO:
+        """Open a file for reading at `offset`; `read(n)` may return fewer bytes, b'' only at the
+        end."""
+        ...
+
+    def create(self, url: str) -> BinaryIO:
+        """Make a new file (and its parents) for writing; its bytes are durable once `close`
+        returns."""
+        ...
+
+    def rename(self, source: str, target: str) -> None:
+        """Give a file or directory its new name, replacing a file of that name; parents are
+        made."""
+        ...
+
+    def delete(self, url: str) -> None:
+        """Remove a file or a whole directory; nothing there is fine."""
+        ...
+
+    def mkdirs(self, url: str) -> None:
+        """Make a directory and its parents; one that exists is fine."""
+        ...
+
+    def exists(self, url: str) -> bool:
+        """Say whether anything is at `url`."""
+        ...
+
+    def hosts_of(self, url: str, start: int, length: int) -> tuple[str, ...]:
+        """Name the hosts that hold most of a range, best first; empty where that means nothing."""
+        ...
+
+
+def scheme_of(path: str) -> str | None:
+    """Give the scheme of a URL (`file` for `file:/x` too), None for a plain path."""
+    match = _SCHEME.match(path)
+    return match.group(0) if match else None
+
+
+def join(url: str, *names: str) -> str:
+    """Append path components to a URL."""
+    return "/".join([url.rstrip("/") if url != "file:/" else "file:", *names])
+
+
+def parent(url: str) -> str:
+    """Drop the last component of a URL."""
+    return url.rstrip("/").rsplit("/", 1)[0] or "/"
+
+
+def local_path(url: str) -> str:
+    """Give the path on this disk that a `file:` URL (or a plain path) names."""
+    if not url.startswith("file:"):
+        return url
+    path = url[len("file:") :]
+    if path.startswith("//"):
+        # file://host/x is not a thing that we serve; file:///x is /x.
+        path = path[2:]
+    return path or "/"
+
+
+class _DurableFile:
+    """A file being written whose `close` returns only after the bytes are on the disk."""
+
+    def __init__(self, path: str) -> None:
+        self._file = open(path, "wb", buffering=0)  # noqa: SIM115 - closed by close()
+        self.name = path
+
+    def write(self, data: bytes | memoryview) -> int:
+        view = memoryview(data)
+        total = len(view)
+        while len(view):
+            view = view[self._file.write(view) :]
+        return total
+
+    def flush(self) -> None:
+        """Do nothing: every write already went to the system."""
+
+    def fileno(self) -> int:
+        return self._file.fileno()
+
+    def tell(self) -> int:
+        return self._file.tell()
+
+    @property
+    def closed(self) -> bool:
+        return self._file.closed
+
+    def close(self) -> None:
+        if not self._file.closed:
+            try:
+                os.fsync(self._file.fileno())
+            finally:
+                self._file.close()
+
+    def __enter__(self) -> _DurableFile:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class LocalFiles:
+    """The local disk, through plain `os`; paths relative to `working_directory`."""
+
+    def __init__(self, working_directory: str | None = None) -> None:
+        self._working_directory = working_directory or os.getcwd()
+
+    def qualify(self, path: str) -> str:
+        joined = os.path.join(self._working_directory, local_path(path))
+        # normpath keeps exactly two leading slashes (POSIX lets them mean something); here they
+        # mean nothing.
+        return "file:/" + os.path.normpath(joined).lstrip("/")
+
+    def status(self, url: str) -> FileStatus | None:
+        try:
+            return _local_status(url, os.stat(local_path(url)))
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+
+    def list(self, url: str) -> list[FileStatus]:
+        found = []
+        with os.scandir(local_path(url)) as entries:
+            for entry in sorted(entries, key=lambda e: os.fsencode(e.name)):
+                try:
+                    found.append(_local_status(join(url, entry.name), entry.stat()))
+                except FileNotFoundError:
+                    # Gone since the listing, or a dangling link: not an input file (as Hadoop has
+                    # it).
+                    continue
+        return found
+
+    def open(self, url: str, offset: int = 0) -> BinaryIO:
+        file = open(local_path(url), "rb", buffering=0)  # noqa: SIM115 - the caller closes it
+        if offset:
+            file.seek(offset)
+        return cast(BinaryIO, file)
+
+    def create(self, url: str) -> BinaryIO:
+        path = local_path(url)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        return cast(BinaryIO, _DurableFile(path))
+
+    def rename(self, source: str, target: str) -> None:
+        path = local_path(target)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        os.replace(local_path(source), path)
+        _sync_directory(os.path.dirname(path))
+
+    def delete(self, url: str) -> None:
+        path = local_path(url)
+        try:
+            if os.path.isdir(path) and not os.path.islink(path):
+                shutil.rmtree(path)
+            else:
+                os.unlink(path)
+        except FileNotFoundError:
+            return
+
+    def mkdirs(self, url: str) -> None:
+        os.makedirs(local_path(url), exist_ok=True)
+
+    def exists(self, url: str) -> bool:
+        return os.path.lexists(local_path(url))
+
+    def hosts_of(self, url: str, start: int, length: int) -> tuple[str, ...]:
+        return ()
+
+
+def _local_status(url: str, stat: os.stat_result) -> FileStatus:
+    is_directory = (stat.st_mode & 0o170000) == 0o040000
+    return FileStatus(url, 0 if is_directory else stat.st_size, is_directory)
+
+
+def _sync_directory(path: str) -> None:
+    """Make a rename in `path` survive a power cut."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+class FsspecFiles:
+    """One file system of fsspec (`dfs`, `memory`, `s3`, …), given by any URL on it."""
+
+    def __init__(self, url: str) -> None:
+        import fsspec  # 100 ms that a local job need not pay
+
+        self._scheme = scheme_of(url) or "file"
+        self._fs: Any = fsspec.core.url_to_fs(url)[0]
+        authority = re.match(r"[^:]+://([^/]*)", url)
+        # dfs://NAME/path: NAME is the cluster; elsewhere (s3://bucket/key) it is part of the path.
+        self._authority = authority.group(1) if authority and self._scheme == "dfs" else ""
+
+    def qualify(self, path: str) -> str:
+        return self._url(self._path(path))
+
+    def status(self, url: str) -> FileStatus | None:
+        try:
+            return self._status(self._fs.info(self._path(url)))
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+
+    def list(self, url: str) -> list[FileStatus]:
+        entries = self._fs.ls(self._path(url), detail=True)
+        found = [self._status(entry) for entry in entries]
+        return sorted(found, key=lambda status: status.name.encode("utf-8", "surrogateescape"))
+
+    def open(self, url: str, offset: int = 0) -> BinaryIO:
+        file = self._fs.open(self._path(url), "rb")
+        if offset:
+            file.seek(offset)
+        return cast(BinaryIO, file)
+
+    def create(self, url: str) -> BinaryIO:
+        path = self._path(url)
+        self._fs.makedirs(self._fs._parent(path), exist_ok=True)
+        return cast(BinaryIO, self._fs.open(path, "wb"))
+
+    def rename(self, source: str, target: str) -> None:
+        path = self._path(target)
+        self._fs.makedirs(self._fs._parent(path), exist_ok=True)
+        if self._fs.isfile(path):
+            self._fs.rm(path)
+        self._fs.mv(self._path(source), path, recursive=self._fs.isdir(self._path(source)))
+
+    def delete(self, url: str) -> None:
+        try:
+            self._fs.rm(self._path(url), recursive=True)
+        except FileNotFoundError:
+            return
+
+    def mkdirs(self, url: str) -> None:
+        self._fs.makedirs(self._path(url), exist_ok=True)
+
+    def exists(self, url: str) -> bool:
+        return bool(self._fs.exists(self._path(url)))
+
+    def hosts_of(self, url: str, start: int, length: int) -> tuple[str, ...]:
+        # Not part of fsspec: a file system that knows where its bytes lie offers it under this
+        # name.
+        locate: Callable[..., Any] | None = getattr(self._fs, "hosts_of", None)
+        return tuple(locate(self._path(url), start, length)) if locate else ()
+
+    def _path(self, url: str) -> str:
+        return str(self._fs._strip_protocol(url))
+
+    def _url(self, path: str) -> str:
+        if self._scheme == "dfs":
+            return f"dfs://{self._authority}/{path.lstrip('/')}"
+        return str(self._fs.unstrip_protocol(path))
+
+    def _status(self, info: dict[str, Any]) -> FileStatus:
+        is_directory = info["type"] == "directory"
+        block_bytes = int(info.get("block_size") or info.get("chunk_size") or BLOCK_BYTES_DEFAULT)
+        length = 0 if is_directory else int(info.get("size") or 0)
+        return FileStatus(self._url(info["name"]), length, is_directory, block_bytes)
+
+
+class RoutedFiles:
+    """All file systems at once: the scheme of each URL picks one; a path without one is on
+    `default`.
+
+    `default` is a URL such as `file:///` or `dfs://demo/`; `working_directory` is the path on it
+    that relative paths start from.
+    """
+
+    def __init__(self, default: str = "file:///", working_directory: str | None = None) -> None:
+        self._default = default
+        self._local = scheme_of(default) in (None, "file")
+        self._working_directory = working_directory
+        self._by_root: dict[str, Files] = {}
+
+    def qualify(self, path: str) -> str:
+        if scheme_of(path) is None and not self._local:
+            authority = self._default.split("://", 1)[1].split("/", 1)[0]
+            absolute = os.path.normpath(os.path.join(self._working_directory or "/", path))
+            path = f"{scheme_of(self._default)}://{authority}/{absolute.lstrip('/')}"
+        return self._of(path).qualify(path)
+
+    def status(self, url: str) -> FileStatus | None:
+        return self._of(url).status(url)
+
+    def list(self, url: str) -> list[FileStatus]:
+        return self._of(url).list(url)
+
+    def open(self, url: str, offset: int = 0) -> BinaryIO:
+        return self._of(url).open(url, offset)
+
+    def create(self, url: str) -> BinaryIO:
+        return self._of(url).create(url)
+
+    def rename(self, source: str, target: str) -> None:
+        self._of(source).rename(source, target)
+
+    def delete(self, url: str) -> None:
+        self._of(url).delete(url)
+
+    def mkdirs(self, url: str) -> None:
+        self._of(url).mkdirs(url)
+
+    def exists(self, url: str) -> bool:
+        return self._of(url).exists(url)
+
+    def hosts_of(self, url: str, start: int, length: int) -> tuple[str, ...]:
+        return self._of(url).hosts_of(url, start, length)
+
+    def _of(self, url: str) -> Files:
+        scheme = scheme_of(url)
+        local = scheme in (None, "file")
+        root = "file:" if local else url[: (url + "/").index("/", len(scheme or "") + 3)]
+        files = self._by_root.get(root)
+        if files is None:
+            here = self._working_directory if self._local else None
+            files = LocalFiles(here) if local else FsspecFiles(url)
+            self._by_root[root] = files
+        return files
+
+
+def files_for(url: str, working_directory: str | None = None) -> Files:
+    """Give the files of one default file system (`file:///`, `dfs://demo/`), other URLs reached
+    by scheme."""
+    return RoutedFiles(url, working_directory)

@@ -1,0 +1,452 @@
+"""Stage 2: a split becomes the bytes that a map command reads, or the records that a built-in
+mapper takes.
+
+Opens the pieces of the split one after the other through `Files`, decompresses them by suffix,
+and gives blobs of about 1 MiB in the form that the command expects. Plain text is never touched
+record by record in Python: whole blobs are scanned, and where a line needs its offset or its key
+the kernel writes it. Never runs a command, never sorts.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from typing import BinaryIO, Protocol
+
+from mapreduce.dataflow import kernel
+from mapreduce.dataflow.files import Files
+from mapreduce.dataflow.record_form import LineForm, LineInput
+from mapreduce.dataflow.split_plan import READ_BYTES, Piece, Split
+from streaming.bzip2_blocks import blocks as bzip2_blocks
+from streaming.codec import Codec, CodecCorrupt, codec_by_suffix
+from streaming.input_format import InputFormat, XmlMarks, stream_reader_is_lines
+from streaming.jobconf import LINE_BYTES_MAX, JobConf
+from streaming.record_io import record_writer
+from streaming.sequence_file import MAGIC, SequenceFileReader
+from streaming.text_lines import BYTE_ORDER_MARK, LineCounter, RecordBytes, records, to_lines
+from streaming.writable import LONG, TEXT, WritableType
+from streaming.xml_records import XmlRecords
+
+Record = tuple[bytes, bytes]
+# A record that begins in a split may end behind it: how much is read at a time to find its end.
+TAIL_BYTES = 64 * 1024
+
+
+class PieceReader(Protocol):
+    """One piece of a split, read in one of two ways."""
+
+    key_type: WritableType
+    value_type: WritableType
+
+    @property
+    def records(self) -> int:
+        """Records given so far."""
+        ...
+
+    def blobs(self) -> Iterator[bytes]:
+        """Give the bytes for a command's stdin."""
+        ...
+
+    def pairs(self) -> Iterator[Record]:
+        """Give the records as payloads."""
+        ...
+
+    def position(self) -> int:
+        """The byte of the file up to which records were given out."""
+        ...
+
+
+class SplitReader:
+    """One split. Iterate it for blobs in the map command's wire form, or use `records_iter`;
+    once, not both.
+
+    While that goes on, `records` counts what was given, `bytes_read` what was taken from files,
+    and `position` names the file and the byte reached, for failure reports and progress.
+    """
+
+    def __init__(self, split: Split, conf: JobConf, files: Files) -> None:
+        self._split = split
+        self._conf = conf
+        self._files = files
+        self._done_records = 0
+        self._piece_index = 0
+        self._position = (split.pieces[0].url, split.pieces[0].start) if split.pieces else ("", 0)
+        self._piece: PieceReader | None = None
+        self._file: _CountedFile | None = None
+        self._done_bytes = 0
+        self.key_type, self.value_type = record_types_of(split, conf, files)
+
+    @property
+    def records(self) -> int:
+        """Records given so far."""
+        return self._done_records + (self._piece.records if self._piece else 0)
+
+    @property
+    def bytes_read(self) -> int:
+        """Bytes taken from the files so far, compressed ones as they lie there."""
+        return self._done_bytes + (self._file.count if self._file else 0)
+
+    def position(self) -> tuple[str, int]:
+        """(file, byte): up to where records were given out; for compressed files a byte of the
+        plain text."""
+        if self._piece is not None:
+            self._position = self._split.pieces[self._piece_index].url, self._piece.position()
+        return self._position
+
+    def progress(self) -> float:
+        """The share of the split that was read, 0 to 1."""
+        return min(1.0, self.bytes_read / self._split.length) if self._split.length else 1.0
+
+    def __iter__(self) -> Iterator[bytes]:
+        for reader in self._pieces():
+            yield from reader.blobs()
+
+    def records_iter(self) -> Iterator[Record]:
+        """Give (key, value) payloads; their types are `key_type` and `value_type`."""
+        for reader in self._pieces():
+            yield from reader.pairs()
+
+    def close(self) -> None:
+        """Close the file that is open, if any."""
+        if self._file is not None:
+            self._done_bytes += self._file.count
+            self._file.close()
+            self._file = None
+
+    def _pieces(self) -> Iterator[PieceReader]:
+        for index, piece in enumerate(self._split.pieces):
+            self._piece_index = index
+            self._file = _CountedFile(self._files, piece.url)
+            self._piece = _open_piece(self._split.input_format, piece, self._conf, self._file)
+            yield self._piece
+            self.position()
+            self._done_records += self._piece.records
+            self._piece = None
+            self.close()
+
+
+def open_split(split: Split, conf: JobConf, files: Files) -> SplitReader:
+    """Open a split for reading."""
+    return SplitReader(split, conf, files)
+
+
+def record_types_of(split: Split, conf: JobConf, files: Files) -> tuple[WritableType, WritableType]:
+    """The types of the keys and values that `records_iter` gives; a sequence file's are in its
+    header."""
+    kind = split.input_format
+    if kind is InputFormat.KEY_VALUE_TEXT or kind is InputFormat.STREAM:
+        return TEXT, TEXT
+    may_be_sequence_file = kind.is_sequence_file or kind is InputFormat.AUTO
+    if not may_be_sequence_file or not split.pieces:
+        return LONG, TEXT
+    piece = split.pieces[0]
+    with _CountedFile(files, piece.url) as file:
+        reader = _open_piece(kind, piece, conf, file)
+        return reader.key_type, reader.value_type
+
+
+class _CountedFile:
+    """A file that counts what is read of it; seekable if the file below is."""
+
+    def __init__(self, files: Files, url: str) -> None:
+        self.url = url
+        self._file: BinaryIO = files.open(url)
+        self.count = 0
+
+    def read(self, count: int = -1) -> bytes:
+        data = self._file.read(count)
+        self.count += len(data)
+        return data
+
+    def seek(self, position: int, whence: int = 0) -> int:
+        return self._file.seek(position, whence)
+
+    def blobs_from(self, start: int, end: int | None = None) -> Iterator[bytes]:
+        """Give the file from `start` on, in blobs; behind `end` in small ones, for the last record."""
+        self.seek(start)
+        position = start
+        while True:
+            beyond = end is not None and position >= end
+            wanted = TAIL_BYTES if beyond else min(READ_BYTES, (end or sys.maxsize) - position)
+            blob = self.read(wanted)
+            if not blob:
+                return
+            position += len(blob)
+            yield blob
+
+    def close(self) -> None:
+        self._file.close()
+
+    def __enter__(self) -> _CountedFile:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _open_piece(kind: InputFormat, piece: Piece, conf: JobConf, file: _CountedFile) -> PieceReader:
+    if kind is InputFormat.AUTO:
+        is_sequence_file = file.read(len(MAGIC)) == MAGIC
+        file.seek(0)
+        kind = InputFormat.SEQUENCE_FILE if is_sequence_file else InputFormat.AUTO
+    if kind.is_sequence_file:
+        return _SequenceFilePiece(kind, piece, conf, file)
+    if kind is InputFormat.STREAM:
+        if not stream_reader_is_lines(conf.record_reader_class):
+            return _XmlPiece(piece, conf, file)
+        kind = InputFormat.KEY_VALUE_TEXT
+    return _TextPiece(kind, piece, conf, file)
+
+
+class _TextPiece:
+    """Lines, or records with a delimiter of the job's own."""
+
+    def __init__(self, kind: InputFormat, piece: Piece, conf: JobConf, file: _CountedFile) -> None:
+        self._conf = conf
+        self._kind = kind
+        self._is_key_value = kind is InputFormat.KEY_VALUE_TEXT
+        self.key_type = TEXT if self._is_key_value else LONG
+        self.value_type = TEXT
+        self._delimiter = conf.record_delimiter
+        self._counter = LineCounter()
+        self._bytes = _record_bytes(piece, file, self._delimiter)
+        self._key_end = conf.key_value_input_separator.decode("utf-8", "surrogateescape")[:1]
+        self._at_file_start = piece.start == 0
+
+    @property
+    def records(self) -> int:
+        return self._counter.records
+
+    def position(self) -> int:
+        return self._bytes.position
+
+    def blobs(self) -> Iterator[bytes]:
+        form = self._line_form()
+        limited = self._conf.line_bytes_max < LINE_BYTES_MAX
+        if form is LineForm.LINE and not limited:
+            return to_lines(
+                self._bytes, self._counter, self._delimiter, strip_mark=self._at_file_start
+            )
+        # The kernel writes offsets and keys, but it knows line ends only, and one byte as
+        # separator.
+        if form is not None and self._delimiter is None and len(self._key_end.encode()) == 1:
+            return self._kernel_blobs(form)
+        return self._written_pairs()
+
+    def pairs(self) -> Iterator[Record]:
+        if self._is_key_value:
+            return self._key_value_pairs()
+        return ((offset.to_bytes(8, "big"), line) for offset, line in self._lines())
+
+    def _line_form(self) -> LineForm | None:
+        """How each line is written for the command; None: not as a line of text."""
+        match self._conf.map_input_identifier:
+            case "keyonlytext":
+                return LineForm.KEY if self._is_key_value else LineForm.OFFSET
+            case "text":
+                if self._kind.ignores_key(self._conf.map_input_ignore_key):
+                    return LineForm.VALUE if self._is_key_value else LineForm.LINE
+                return LineForm.KEY_VALUE if self._is_key_value else LineForm.OFFSET_LINE
+        return None
+
+    def _kernel_blobs(self, form: LineForm) -> Iterator[bytes]:
+        blobs = iter(self._bytes)
+        first = next(blobs, b"")
+        limit = self._conf.line_bytes_max
+        feeder = kernel.line_feeder(
+            LineInput(
+                form=form,
+                start=self._bytes.first,
+                separator=self._conf.map_input_separator,
+                key_end=ord(self._key_end),
+                line_bytes_max=limit if limit < LINE_BYTES_MAX else 0,
+                strip_bom=self._at_file_start,
+            )
+        )
+        blob = first
+        while blob:
+            written = feeder.feed(blob)
+            self._counter.records = feeder.records
+            if written:
+                yield written
+            blob = next(blobs, b"")
+        written = feeder.finish()
+        self._counter.records = feeder.records
+        if written:
+            yield written
+
+    def _written_pairs(self) -> Iterator[bytes]:
+        write = record_writer(
+            self._conf.map_input_identifier,
+            self.key_type,
+            self.value_type,
+            self._conf.map_input_separator,
+            ignore_key=self._kind.ignores_key(self._conf.map_input_ignore_key),
+        )
+        return _gathered(write(key, value) for key, value in self.pairs())
+
+    def _lines(self) -> Iterator[tuple[int, bytes]]:
+        """Give (offset, line), without lines that are too long and without a byte order mark."""
+        limit = self._conf.line_bytes_max
+        blobs = iter(self._bytes)
+        first = next(blobs, b"")
+        for offset, line, length in records(
+            _chain(first, blobs), self._bytes.first, self._delimiter
+        ):
+            if length >= limit:
+                continue
+            if offset == 0 and line.startswith(BYTE_ORDER_MARK):
+                line = line[len(BYTE_ORDER_MARK) :]
+            self._counter.records += 1
+            yield offset, line
+
+    def _key_value_pairs(self) -> Iterator[Record]:
+        # Hadoop compares single bytes with the separator's first character.
+        separator = self._key_end.encode("utf-8", "surrogateescape")
+        for _, line in self._lines():
+            key, _, value = line.partition(separator)
+            yield key, value
+
+
+def _chain(first: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:
+    """Put back a blob that was taken to learn where the records begin."""
+    if first:
+        yield first
+    yield from rest
+
+
+def _gathered(parts: Iterator[bytes]) -> Iterator[bytes]:
+    """Join small pieces into blobs of about 1 MiB."""
+    held: list[bytes] = []
+    held_bytes = 0
+    for part in parts:
+        held.append(part)
+        held_bytes += len(part)
+        if held_bytes >= READ_BYTES:
+            yield b"".join(held)
+            held, held_bytes = [], 0
+    if held:
+        yield b"".join(held)
+
+
+def _record_bytes(piece: Piece, file: _CountedFile, delimiter: bytes | None) -> RecordBytes:
+    """The bytes of a piece's records: plain, decompressed whole, or of the bzip2 blocks that lie
+    in it."""
+    codec = codec_by_suffix(piece.url)
+    end = piece.start + piece.length
+    if codec is None:
+        return RecordBytes(file.blobs_from(piece.start, end), piece.start, end, delimiter)
+    if not codec.is_splittable or _is_whole(piece, file):
+        return RecordBytes(_decompressed(codec, file), 0, None, delimiter)
+    return _Bzip2RecordBytes(file, piece.start, end, delimiter)
+
+
+def _is_whole(piece: Piece, file: _CountedFile) -> bool:
+    if piece.start > 0:
+        return False
+    length = file.seek(0, 2)
+    file.seek(0)
+    return piece.length >= length
+
+
+def _decompressed(codec: Codec, file: _CountedFile) -> Iterator[bytes]:
+    return codec.decompressed(file.blobs_from(0), file.url)
+
+
+class _Bzip2RecordBytes(RecordBytes):
+    """The records of the bzip2 blocks that begin in a piece.
+
+    Positions are those of Hadoop: the piece's start plus the plain bytes since. The border lies
+    between two blocks, and is known only when the first block behind it is met.
+    """
+
+    def __init__(self, file: _CountedFile, start: int, end: int, delimiter: bytes | None) -> None:
+        self._compressed_end = end
+        self._url = file.url
+        super().__init__(self._plain(file, start), start, None, delimiter)
+
+    def _plain(self, file: _CountedFile, start: int) -> Iterator[bytes]:
+        plain_end = start
+        try:
+            for block_at, plain in bzip2_blocks(file.blobs_from(start), start):
+                if block_at >= self._compressed_end and self._end is None:
+                    if plain_end == start:
+                        return  # no block begins in the piece: it owns no record
+                    self._end = plain_end
+                plain_end += len(plain)
+                yield plain
+        except CodecCorrupt as error:
+            raise CodecCorrupt(f"{self._url}: {error}") from None
+
+
+class _RecordPiece:
+    """A reader whose records come one by one anyway."""
+
+    key_type: WritableType
+    value_type: WritableType
+    records = 0
+
+    def __init__(self, conf: JobConf, ignore_key: bool) -> None:
+        self._conf = conf
+        self._ignore_key = ignore_key
+
+    def blobs(self) -> Iterator[bytes]:
+        write = record_writer(
+            self._conf.map_input_identifier,
+            self.key_type,
+            self.value_type,
+            self._conf.map_input_separator,
+            ignore_key=self._ignore_key,
+        )
+        return _gathered(write(key, value) for key, value in self.pairs())
+
+    def pairs(self) -> Iterator[Record]:
+        raise NotImplementedError
+
+
+class _SequenceFilePiece(_RecordPiece):
+    """Sequence files, their records as they are, as text or as raw bytes."""
+
+    def __init__(self, kind: InputFormat, piece: Piece, conf: JobConf, file: _CountedFile) -> None:
+        super().__init__(conf, kind.ignores_key(conf.map_input_ignore_key))
+        self._reader = SequenceFileReader(
+            file,  # type: ignore[arg-type]  # it reads and seeks, which is all that is asked
+            piece.start,
+            piece.start + piece.length,
+            raw=kind is InputFormat.SEQUENCE_FILE_AS_BINARY,
+            as_text=kind is InputFormat.SEQUENCE_FILE_AS_TEXT,
+        )
+        self.key_type, self.value_type = self._reader.key_type, self._reader.value_type
+
+    def pairs(self) -> Iterator[Record]:
+        for record in self._reader:
+            self.records += 1
+            yield record
+
+    def position(self) -> int:
+        return self._reader.position
+
+
+class _XmlPiece(_RecordPiece):
+    """StreamXmlRecordReader: the record is the key, the value is empty."""
+
+    key_type = TEXT
+    value_type = TEXT
+
+    def __init__(self, piece: Piece, conf: JobConf, file: _CountedFile) -> None:
+        super().__init__(conf, InputFormat.STREAM.ignores_key(conf.map_input_ignore_key))
+        file.seek(piece.start)
+        self._reader = XmlRecords(
+            file,  # type: ignore[arg-type]  # it reads, which is all that is asked
+            piece.start,
+            piece.start + piece.length,
+            XmlMarks(conf.record_reader_options),
+        )
+
+    def pairs(self) -> Iterator[Record]:
+        for _, record in self._reader:
+            self.records += 1
+            yield record, b""
+
+    def position(self) -> int:
+        return self._reader.position
