@@ -56,13 +56,13 @@ class Shipment:
             self._add_cache_uri(uri, archive=True)
 
     def add_words(self, words: Sequence[str]) -> None:
-        """Add the local files that the words of a command name, and those that words inside
-        a quoted word name (`bash -c './a.py | ./b.py'`)."""
+        """Add the local files that the words of a command name, and those that parts of
+        a word name (`bash -c './a.py | ./b.py'`, `awk -v f=names.txt`)."""
         for word in words:
-            if self._add_word(word) or " " not in word:
+            if self._add_word(word):
                 continue
             for inner in _SHELL_WORDS.findall(word):
-                if not os.path.isabs(inner):
+                if inner != word and not os.path.isabs(inner):
                     self._add_word(inner)
 
     def rewritten(self, command: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 
 import pytest
@@ -106,7 +107,7 @@ def test_however_the_stream_is_cut_into_blobs_the_events_are_the_same() -> None:
     for _ in range(300):
         cuts = sorted(chance.sample(range(len(stream)), chance.randint(1, 12)))
         borders = [0, *cuts, len(stream)]
-        blobs = [stream[i:j] for i, j in zip(borders, borders[1:], strict=False)]
+        blobs = [stream[i:j] for i, j in itertools.pairwise(borders)]
         assert joined(events(*blobs)) == whole
 
 

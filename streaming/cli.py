@@ -1,0 +1,181 @@
+"""The `mrstream` command: choose what was asked for, run it, turn errors into lines and a status.
+
+A root: the only module of this package that knows the others. Every import of more than
+the command line needs is made where it is needed, because most of the time that a tiny job
+takes would else be spent here.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from cluster.errors import ClusterError, UserError
+from streaming import options
+from streaming.command import StreamingCommand, command_of, described
+from streaming.options import BadCommandLine, BadOptionWord, NoArguments, Options
+from streaming.shipment import NoSuchShippedFile
+
+if TYPE_CHECKING:
+    from cluster.config import ClusterConfig
+
+INTERRUPTED = 130
+LAUNCH_FAILED = 5
+EXISTS_ALREADY = 255
+
+# First words that are commands of their own; each module has main(argv) -> exit status.
+_SUBCOMMANDS = {
+    "dfs": "dfs.cli",
+    "cluster": "cluster.cli",
+    "job": "mapreduce.cli",
+    "top": "tui.cli",
+}
+# First words that look at the jobs of this machine; the module gets them too.
+_JOB_WORDS = tuple(f"-{option.name}" for option in options.OWN_COMMANDS)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run `mrstream` with these words, or with the process's own; return its exit status."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    try:
+        status = _dispatch(words)
+        sys.stdout.flush()
+        return status
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        # Who read our output has gone, and with it the place to complain.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return 1
+
+
+def _dispatch(words: list[str]) -> int:
+    if words and words[0] in _SUBCOMMANDS:
+        return _run_module(_SUBCOMMANDS[words[0]], words[1:])
+    if words and words[0].replace("--", "-", 1) in _JOB_WORDS:
+        return _run_module("mapreduce.cli", words)
+    try:
+        said = options.parse(words)
+        if said.tool != options.STREAM_JOB:
+            return _typed_bytes(said)
+        if said.flags & {"help", "info"}:
+            return _help(said)
+        return _job(said)
+    except UserError as e:
+        return _refuse(e)
+
+
+def _run_module(name: str, words: list[str]) -> int:
+    try:
+        status: int = importlib.import_module(name).main(words)
+        return status
+    except ClusterError as e:
+        print(e, file=sys.stderr)
+        return e.exit_status
+
+
+def _help(said: Options) -> int:
+    from streaming import usage
+
+    print(usage.detailed() if "info" in said.flags else usage.full())
+    return 0
+
+
+def _job(said: Options) -> int:
+    command = command_of(said)
+    for line in command.warnings:
+        _log("WARN", line)
+    if command.verbose:
+        print("\n".join(described(command)), flush=True)
+    cluster = _cluster(command)
+    if cluster is None:
+        status = _run_here(command)
+    else:
+        status = _run_on(cluster, command)
+    if status not in (0, INTERRUPTED):
+        print("Streaming Command Failed!", file=sys.stderr)
+    return status
+
+
+def _run_here(command: StreamingCommand) -> int:
+    from mapreduce import job, local
+
+    return local.run(job.spec_from(command))
+
+
+def _run_on(config: ClusterConfig, command: StreamingCommand) -> int:
+    from mapreduce import client, job
+
+    return client.run(job.spec_from(command), config, background=command.background)
+
+
+def _cluster(command: StreamingCommand) -> ClusterConfig | None:
+    """Return the cluster to run on: the one named, the environment's, the current one, or none."""
+    if command.force_local:
+        return None
+    named = command.cluster or os.environ.get("MRSTREAM_CLUSTER")
+    from cluster import state
+
+    if not named and not os.path.exists(state.current_file()):
+        return None
+    from cluster import config  # brings a YAML parser with it
+
+    return config.current(named)
+
+
+def _typed_bytes(said: Options) -> int:
+    from mapreduce.dataflow import typed_bytes_files
+
+    if len(said.left_over) != 1:
+        what = "GLOB" if said.tool == options.DUMP_TYPED_BYTES else "PATH"
+        print(f"usage: mrstream {said.tool} {what}", file=sys.stderr)
+        return 1
+    path = said.left_over[0]
+    if said.tool == options.DUMP_TYPED_BYTES:
+        return typed_bytes_files.dump(path, sys.stdout.buffer)
+    try:
+        return typed_bytes_files.load(path, sys.stdin.buffer)
+    except FileExistsError:
+        print("given path exists already!", file=sys.stderr)
+        return EXISTS_ALREADY
+
+
+def _refuse(error: UserError) -> int:
+    """Say why there is no job, with the lines that Hadoop has for it."""
+    lines = [str(error)]
+    match error:
+        case NoArguments():
+            from streaming import usage
+
+            print(usage.SHORT, flush=True)
+        case BadOptionWord():
+            from streaming import usage
+
+            _log("ERROR", str(error))
+            print(usage.full(), flush=True)
+            lines = ["", "Try -help for more information", "Streaming Command Failed!"]
+        case BadCommandLine():
+            lines += ["Try -help for more information", "Streaming Command Failed!"]
+        case NoSuchShippedFile():
+            lines = [f'Exception in thread "main" {error}']
+        case _ if error.exit_status == LAUNCH_FAILED:
+            _log("ERROR", f"Error Launching job : {error}")
+            lines = ["Streaming Command Failed!"]
+        case _:
+            lines.append("Streaming Command Failed!")
+    print("\n".join(lines), file=sys.stderr, flush=True)
+    return error.exit_status
+
+
+def _log(level: str, text: str) -> None:
+    from mapreduce.console import Console
+
+    console = Console()
+    (console.warn if level == "WARN" else console.error)(text)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

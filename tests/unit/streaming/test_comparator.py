@@ -1,0 +1,147 @@
+"""streaming/key_value.py, comparator.py and partitioner.py: rules as plain data."""
+
+from __future__ import annotations
+
+import functools
+
+import pytest
+
+from streaming.comparator import BadKeySpec, KeySpec, compare, key_field_order, parse_key_specs
+from streaming.key_value import KeyValueRule, rule, split
+from streaming.partitioner import (
+    BinaryPartition,
+    HashPartition,
+    LongHashPartition,
+    StringHashPartition,
+    TotalOrderPartition,
+    decode_text,
+    key_field_partition,
+    partition,
+)
+
+
+@pytest.mark.parametrize(
+    ("line", "by", "key", "value"),
+    [
+        (b"a\tb\tc", KeyValueRule(), b"a", b"b\tc"),
+        (b"a\tb\tc", KeyValueRule(b"\t", 2), b"a\tb", b"c"),
+        (b"a\tb", KeyValueRule(b"\t", 2), b"a\tb", b""),
+        (b"none", KeyValueRule(), b"none", b""),
+        (b"", KeyValueRule(), b"", b""),
+        (b"\tv", KeyValueRule(), b"", b"v"),
+        (b"a::::b", KeyValueRule(b"::", 2), b"a::", b"b"),
+        (b"aaaa", KeyValueRule(b"aa", 1), b"", b"aa"),
+    ],
+)
+def test_a_line_is_cut_after_its_key_fields(
+    line: bytes, by: KeyValueRule, key: bytes, value: bytes
+) -> None:
+    """Spec 4.2."""
+    assert split(line, by) == (key, value)
+
+
+def test_odd_rules_get_hadoops_answer() -> None:
+    assert rule(b"", -3) == KeyValueRule(b"\t", 1)
+
+
+@pytest.mark.parametrize(
+    ("options", "specs"),
+    [
+        ("-k1,1", [KeySpec(last_field=1)]),
+        ("-k 2.3nr,4.5", [KeySpec(2, 3, 4, 5, True, True)]),
+        ("-r -k1,1 -k2,2n", [KeySpec(last_field=1, reverse=True), KeySpec(2, 1, 2, 0, True)]),
+        ("-rn -k2 what", [KeySpec(2)]),
+        ("-nr", [KeySpec(numeric=True, reverse=True)]),
+        ("", []),
+    ],
+)
+def test_key_specs_are_read_from_options(options: str, specs: list[KeySpec]) -> None:
+    """Spec 5.2."""
+    assert parse_key_specs(options) == (tuple(specs), options == "-nr")
+
+
+@pytest.mark.parametrize("text", ["x", "1x", "1.", "1,", "1,2x", "1n2", ".1"])
+def test_a_spec_that_names_no_fields_is_refused(text: str) -> None:
+    with pytest.raises(BadKeySpec, match="Invalid -k argument"):
+        parse_key_specs(f"-k{text}")
+
+
+def ordered(options: str, keys: list[bytes]) -> list[bytes]:
+    order = key_field_order(options)
+    return sorted(keys, key=functools.cmp_to_key(lambda a, b: compare(order, a, b)))
+
+
+def test_numbers_are_compared_without_being_parsed() -> None:
+    """Spec 5.3; case kfbc_zeros."""
+    assert ordered("-n", [b"10", b"9", b"-1", b"1.5", b"1.25"]) == [
+        b"-1",
+        b"1.25",
+        b"1.5",
+        b"9",
+        b"10",
+    ]
+    assert ordered("-n", [b"7", b"007"]) == [b"007", b"7"]
+
+
+def test_keys_equal_in_all_specs_are_ties() -> None:
+    order = key_field_order("-k1,1")
+
+    assert compare(order, b"a\tx", b"a\ty") == 0
+
+
+def test_a_missing_field_is_less_whichever_key_lacks_it_first() -> None:
+    order = key_field_order("-k2,2")
+
+    assert compare(order, b"a", b"b") < 0 and compare(order, b"b", b"a") < 0
+    assert compare(order, b"a\tx", b"b") > 0
+
+
+def test_an_empty_range_is_compared_by_length_and_by_the_separator_byte() -> None:
+    assert compare(key_field_order("-k1,1"), b"\tx", b"a\tx") < 0
+    assert compare(key_field_order("-k1,1n"), b"\tx", b"\ty") == 0
+
+
+_HASH_OF_NINE_A = (31**9 + 97 * sum(31**power for power in range(9))) % 2**32
+
+
+@pytest.mark.parametrize(
+    ("key", "hashed"), [(b"", 1), (b"hello", 127791473), (b"\xff", 30), (b"a" * 9, _HASH_OF_NINE_A)]
+)
+def test_the_hash_of_text_is_javas(key: bytes, hashed: int) -> None:
+    """Spec 5.1: h = 31 * h + byte, from 1, signed bytes, 32 bits."""
+    assert partition(HashPartition(), key, 2**31) == hashed & 0x7FFFFFFF
+
+
+def test_without_options_the_key_field_partitioner_hashes_utf16() -> None:
+    assert key_field_partition("") == StringHashPartition()
+    assert partition(StringHashPartition(), b"hello", 2**31) == 99162322
+    assert partition(StringHashPartition(), "😀".encode(), 2**31) == 0xD83D * 31 + 0xDE00
+
+
+def test_bad_utf8_is_decoded_as_java_decodes_it() -> None:
+    assert decode_text(b"a\xffb") == "a\ufffdb"
+    assert decode_text(b"\xed\xa0\x80x\xed\xa0") == "\ufffdx\ufffd"
+
+
+def test_an_empty_key_goes_to_partition_0() -> None:
+    """Case kfbp_empty_key."""
+    assert partition(key_field_partition("-k1,1"), b"", 3) == 0
+
+
+def test_offsets_are_hashed_by_their_low_bits() -> None:
+    assert partition(LongHashPartition(), (2**32 + 5).to_bytes(8, "big"), 4) == 1
+
+
+def test_binary_partitions_hash_a_part_of_the_key() -> None:
+    whole = partition(HashPartition(), b"bc", 1000)
+
+    assert partition(BinaryPartition(1, 2), b"abcd", 1000) == whole
+    assert partition(BinaryPartition(-3, -2), b"abcd", 1000) == whole
+    assert partition(BinaryPartition(), b"", 1000) == 1
+
+
+def test_a_total_order_counts_the_cut_points_at_or_before_the_key() -> None:
+    """Spec 5.1; case total_order."""
+    spec = TotalOrderPartition((b"g", b"p"))
+
+    assert [partition(spec, key, 3) for key in (b"a", b"g", b"o", b"p", b"z")] == [0, 1, 1, 2, 2]

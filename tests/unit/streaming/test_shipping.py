@@ -1,0 +1,173 @@
+"""streaming/shipping.py: links and archives in a task's working directory."""
+
+from __future__ import annotations
+
+import io
+import os
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from streaming.shipping import BadArchive, BadLinkName, NotShippable, Shipped, link_shipped, unpack
+
+
+@pytest.fixture
+def places(tmp_path: Path) -> tuple[Path, Path]:
+    cwd, cache = tmp_path / "cwd", tmp_path / "cache"
+    cwd.mkdir()
+    cache.mkdir()
+    return cwd, cache
+
+
+def tar_of(path: Path, *members: tuple[tarfile.TarInfo, bytes]) -> Path:
+    with tarfile.open(path, "w") as archive:
+        for member, data in members:
+            member.size = len(data)
+            archive.addfile(member, io.BytesIO(data))
+    return path
+
+
+def link(name: str, target: str) -> tuple[tarfile.TarInfo, bytes]:
+    member = tarfile.TarInfo(name)
+    member.type, member.linkname = tarfile.SYMTYPE, target
+    return member, b""
+
+
+def file(name: str, data: bytes = b"x", mode: int = 0o644) -> tuple[tarfile.TarInfo, bytes]:
+    member = tarfile.TarInfo(name)
+    member.mode = mode
+    return member, data
+
+
+def test_files_and_directories_are_linked_under_their_names(
+    tmp_path: Path, places: tuple[Path, Path]
+) -> None:
+    """Spec 7.3."""
+    cwd, cache = places
+    (tmp_path / "a.txt").write_text("A")
+    (tmp_path / "d").mkdir()
+    (tmp_path / "d" / "f").write_text("F")
+
+    link_shipped(
+        str(cwd),
+        [
+            Shipped(str(tmp_path / "a.txt"), "alias"),
+            Shipped(f"file://{tmp_path}/d", "d"),
+            Shipped(str(tmp_path / "a.txt"), "sub/a.txt"),
+        ],
+        str(cache),
+    )
+
+    assert (cwd / "alias").read_text() == (cwd / "sub" / "a.txt").read_text() == "A"
+    assert (cwd / "d" / "f").read_text() == "F"
+
+
+def test_an_archive_is_a_directory_under_its_full_name(
+    tmp_path: Path, places: tuple[Path, Path]
+) -> None:
+    """Spec 7.3; case archives."""
+    cwd, cache = places
+    with zipfile.ZipFile(tmp_path / "b.zip", "w") as archive:
+        archive.writestr("y.txt", "Y")
+    tar_of(tmp_path / "c.tar", file("bin/run", b"#!/bin/sh\n", 0o755), link("r", "bin/run"))
+
+    shipped = [
+        Shipped(str(tmp_path / "b.zip"), "b.zip", archive=True),
+        Shipped(str(tmp_path / "c.tar"), "c", archive=True),
+    ]
+    link_shipped(str(cwd), shipped, str(cache))
+
+    assert (cwd / "b.zip" / "y.txt").read_text() == "Y"
+    assert os.access(cwd / "c" / "r", os.X_OK)
+
+
+def test_attempts_share_what_one_of_them_unpacked(
+    tmp_path: Path, places: tuple[Path, Path]
+) -> None:
+    cwd, cache = places
+    source = tar_of(tmp_path / "a.tar", file("x"))
+    shipped = [Shipped(str(source), "a", archive=True)]
+    link_shipped(str(cwd), shipped, str(cache))
+    source.unlink()
+    second = tmp_path / "second"
+    second.mkdir()
+
+    link_shipped(str(second), shipped, str(cache))
+
+    assert (second / "a" / "x").read_text() == "x"
+
+
+def test_a_plain_file_among_archives_is_linked_as_it_is(
+    tmp_path: Path, places: tuple[Path, Path]
+) -> None:
+    cwd, cache = places
+    (tmp_path / "a.txt").write_text("A")
+
+    link_shipped(str(cwd), [Shipped(str(tmp_path / "a.txt"), "a", archive=True)], str(cache))
+
+    assert (cwd / "a").read_text() == "A"
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        [file("../evil")],
+        [file("/etc/evil")],
+        [file("a/../../evil")],
+        [link("out", "/etc/passwd")],
+        [link("out", "../x")],
+        [link("here", "."), link("out", "here/here/../..")],
+        [link("out", "later/.."), link("later", ".")],
+    ],
+)
+def test_an_archive_never_reaches_out_of_its_directory(
+    tmp_path: Path, members: list[tuple[tarfile.TarInfo, bytes]]
+) -> None:
+    source = tar_of(tmp_path / "evil.tar", *members)
+
+    with pytest.raises(BadArchive, match=r"evil\.tar"):
+        unpack(str(source), str(tmp_path / "in" / "dir"))
+
+    assert not (tmp_path / "in" / "dir").exists()
+    assert not (tmp_path / "in" / "evil").exists()
+
+
+def test_nothing_is_written_through_a_link_of_the_archive(tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    source = tar_of(tmp_path / "evil.tar", link("d", str(outside)), file("d/evil"))
+
+    with pytest.raises(BadArchive):
+        unpack(str(source), str(tmp_path / "dir"))
+
+    assert list(outside.iterdir()) == []
+
+
+def test_a_broken_archive_is_named(tmp_path: Path) -> None:
+    (tmp_path / "x.zip").write_bytes(b"no zip")
+
+    with pytest.raises(BadArchive, match=r"x\.zip cannot be unpacked"):
+        unpack(str(tmp_path / "x.zip"), str(tmp_path / "dir"))
+
+
+@pytest.mark.parametrize("name", ["/abs", "../x", "", "."])
+def test_a_link_stays_in_the_working_directory(places: tuple[Path, Path], name: str) -> None:
+    cwd, cache = places
+
+    with pytest.raises(BadLinkName):
+        link_shipped(str(cwd), [Shipped("/x", name)], str(cache))
+
+
+def test_other_file_systems_are_asked_through_fetch(places: tuple[Path, Path]) -> None:
+    cwd, cache = places
+    shipped = [Shipped("dfs:///data/x", "x")]
+
+    link_shipped(
+        str(cwd), shipped, str(cache), lambda url, path: Path(path).write_text(url) and None
+    )
+
+    assert (cwd / "x").read_text() == "dfs:///data/x"
+    with pytest.raises(NotShippable):
+        link_shipped(str(cwd), [Shipped("dfs:///y", "y")], str(cache))
