@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import socket
 from typing import Final
 
@@ -112,3 +113,19 @@ def address_of(sock: socket.socket) -> str:
     if sock.family == socket.AF_UNIX:
         return f"unix:{name}"
     return join_address(name[0], name[1])
+
+
+def wait_readable(sock: socket.socket, timeout_s: float | None) -> bool:
+    """Wait until there is something to read; False: the time is over."""
+    return _poll(sock, select.POLLIN, timeout_s)
+
+
+def wait_writable(sock: socket.socket, timeout_s: float | None) -> bool:
+    """Wait until something can be sent; False: the time is over."""
+    return _poll(sock, select.POLLOUT, timeout_s)
+
+
+def _poll(sock: socket.socket, event: int, timeout_s: float | None) -> bool:
+    poller = select.poll()
+    poller.register(sock, event)
+    return bool(poller.poll(None if timeout_s is None else timeout_s * 1000))

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import select
 import socket
 import ssl
 import threading
@@ -28,6 +27,8 @@ from cluster.addresses import (
     tune,
     unix_path,
     unreachable,
+    wait_readable,
+    wait_writable,
 )
 from cluster.connection import client_handshake
 from cluster.errors import ClusterError, HostUnreachable, Overloaded, Speechless
@@ -74,6 +75,10 @@ class BulkStream:
         self._is_tls = isinstance(sock, ssl.SSLSocket)
         self._held = memoryview(b"")
         self._descriptors: list[int] = []
+        # An SSL object is not for two threads at once, though a stream is; a plain socket is.
+        self._lock: contextlib.AbstractContextManager[object] = (
+            threading.Lock() if self._is_tls else contextlib.nullcontext()
+        )
 
     def __enter__(self) -> BulkStream:
         return self
@@ -100,7 +105,8 @@ class BulkStream:
     def send_bytes(self, run: bytes | bytearray | memoryview) -> None:
         """Send raw bytes."""
         try:
-            self.sock.sendall(run)
+            with self._lock:
+                self.sock.sendall(run)
         except OSError as error:
             raise unreachable(self.address, error) from error
 
@@ -115,7 +121,7 @@ class BulkStream:
             while left > 0:
                 if self._is_tls:
                     run = os.pread(descriptor, min(left, BULK_BUFFER_BYTES), offset)
-                    self.sock.sendall(run)
+                    self.send_bytes(run)
                     sent = len(run)
                 else:
                     sent = self._sendfile_some(descriptor, offset, left)
@@ -215,7 +221,8 @@ class BulkStream:
             try:
                 return os.sendfile(self.sock.fileno(), descriptor, offset, count)
             except BlockingIOError:
-                _wait_writable(self.sock)
+                if not wait_writable(self.sock, self.sock.gettimeout()):
+                    raise TimeoutError("nothing could be sent any more") from None
 
     def _exactly(self, count: int, at_border: bool = False) -> memoryview:
         """Return `count` bytes, reading ahead where that saves a call."""
@@ -247,27 +254,29 @@ class BulkStream:
                 )
                 self._descriptors += descriptors
             else:
-                data = self.sock.recv(_BUFFERED_BYTES)
+                with self._readable():
+                    data = self.sock.recv(_BUFFERED_BYTES)
         except OSError as error:
             raise unreachable(self.address, error) from error
         return memoryview(data)
 
+    def _readable(self) -> contextlib.AbstractContextManager[object]:
+        """Wait (outside the lock) until an encrypted stream has something to read."""
+        if isinstance(self.sock, ssl.SSLSocket) and not self.sock.pending():
+            timeout_s = self.sock.gettimeout()
+            if not wait_readable(self.sock, timeout_s):
+                raise TimeoutError(f"nothing came for {timeout_s:g} s")
+        return self._lock
+
     def _receive_some(self, view: memoryview) -> int:
         try:
-            count = self.sock.recv_into(view)
+            with self._readable():
+                count = self.sock.recv_into(view)
         except OSError as error:
             raise unreachable(self.address, error) from error
         if count == 0:
             raise HostUnreachable(f"{self.address}: closed in the middle of its bytes")
         return count
-
-
-def _wait_writable(sock: socket.socket) -> None:
-    poller = select.poll()
-    poller.register(sock, select.POLLOUT)
-    timeout_s = sock.gettimeout()
-    if not poller.poll(None if timeout_s is None else timeout_s * 1000):
-        raise TimeoutError(f"nothing could be sent for {timeout_s:g} s")
 
 
 def bulk_connect(

@@ -19,7 +19,7 @@ from typing import Any
 
 import msgspec
 
-from cluster.addresses import CONNECT_S_MAX, connect_socket, unix_path, unreachable
+from cluster.addresses import CONNECT_S_MAX, connect_socket, unix_path, unreachable, wait_readable
 from cluster.errors import CallTimedOut, ClusterError, HostUnreachable, Speechless
 from cluster.frames import BODY_BYTES_MAX, FrameDecoder, Kind, encode_frame
 from cluster.handshake import (
@@ -229,8 +229,7 @@ class Connection:
     def _read_once(self, sock: socket.socket, timeout_s: float) -> None:
         """Read what has come and hand it to whoever waits for it."""
         try:
-            sock.settimeout(timeout_s)
-            data = sock.recv(_READ_BYTES)
+            data = self._receive(sock, timeout_s)
         except TimeoutError:
             return
         except OSError as error:
@@ -245,6 +244,17 @@ class Connection:
                 self._take(kind, number, body)
         except (ClusterError, msgspec.DecodeError) as error:
             self._drop(sock, Speechless(f"{self.address}: {error}"))
+
+    def _receive(self, sock: socket.socket, timeout_s: float) -> bytes:
+        if not isinstance(sock, ssl.SSLSocket):
+            sock.settimeout(timeout_s)
+            return sock.recv(_READ_BYTES)
+        # An SSL object is not for two threads at once: wait outside the lock, read within it.
+        if not sock.pending() and not wait_readable(sock, timeout_s):
+            raise TimeoutError
+        with self._send_lock:
+            sock.settimeout(timeout_s)
+            return sock.recv(_READ_BYTES)
 
     def _take(self, kind: int, number: int, body: bytes) -> None:
         if kind == Kind.PUSH:

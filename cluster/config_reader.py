@@ -1,0 +1,392 @@
+"""cluster.yaml → `ClusterConfig`: every mistake at once, with line, value and nearest right key.
+
+Works on YAML nodes rather than on loaded values, since only nodes know their lines.
+"""
+
+from __future__ import annotations
+
+import difflib
+import ipaddress
+import re
+from collections.abc import Callable
+from typing import Any, Final
+
+import yaml
+
+from cluster.config import (
+    PORTS_COUNT,
+    VIA_LOCAL,
+    VIA_SSH,
+    ClusterConfig,
+    DfsConfig,
+    HostConfig,
+)
+from cluster.errors import BadConfig
+from cluster.units import expand_range, parse_share, parse_size, parse_time
+
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+_PROPERTY: Final = re.compile(r"[A-Za-z][A-Za-z0-9._-]*")
+_CLUSTER_KEYS: Final[tuple[str, ...]] = (
+    "name",
+    "master",
+    "install",
+    "python",
+    "tls",
+    "ports",
+    "defaults",
+    "hosts",
+    "dfs",
+    "mapreduce",
+)
+INSTALLS: Final = ("wheel", "wheelhouse", "none")
+
+Parse = Callable[[str], Any]
+
+
+def read_config(text: str, path: str = "cluster.yaml") -> ClusterConfig:
+    """Return the configuration, or raise one `BadConfig` with a line for every mistake."""
+    try:
+        root = yaml.compose(text, Loader=yaml.CSafeLoader)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f"{path}:{mark.line + 1}" if mark else path
+        problem = getattr(error, "problem", None) or str(error)
+        raise BadConfig(f"{where}: this is not YAML: {problem}") from None
+    reader = _Reader(path)
+    config = reader.cluster(root)
+    if reader.mistakes or config is None:
+        raise BadConfig("\n".join(text for _, text in sorted(reader.mistakes)))
+    return config
+
+
+class _Reader:
+    """Collects mistakes while it builds."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.mistakes: list[tuple[int, str]] = []
+
+    def wrong(self, node: yaml.Node | None, text: str) -> None:
+        line = node.start_mark.line + 1 if node is not None else 1
+        self.mistakes.append((line, f"{self.path}:{line}: {text}"))
+
+    # --- the parts of the file
+
+    def cluster(self, root: yaml.Node | None) -> ClusterConfig | None:
+        keys = self.mapping(root, "", _CLUSTER_KEYS)
+        name = self.scalar(keys, "name", "", _parse_name, None)
+        defaults = self.host_fields(keys.get("defaults"), "defaults", is_default=True)
+        hosts = self.hosts(keys.get("hosts"), defaults)
+        if root is not None and "name" not in keys:
+            self.wrong(root, "name is missing: a cluster needs a name, such as `name: demo`")
+        if "hosts" not in keys:
+            self.wrong(root, "hosts is missing: name at least one host, such as `hosts: {h1: {}}`")
+        first = hosts[0].name if hosts else ""
+        master = self.scalar(keys, "master", "", _parse_name, first)
+        names = [host.name for host in hosts]
+        if hosts and master not in names:
+            self.wrong(keys.get("master"), f"master is {master!r}, {_not_among(master, names)}")
+        ports = self.mapping(keys.get("ports"), "ports", ("base",))
+        base_port = self.scalar(ports, "base", "ports", _parse_base_port, 7700)
+        install = self.scalar(keys, "install", "", _one_of(INSTALLS), "wheel")
+        python = self.scalar(keys, "python", "", str, None)
+        tls = self.scalar(keys, "tls", "", _parse_bool, False)
+        dfs = self.dfs(keys.get("dfs"))
+        properties = self.properties(keys.get("mapreduce"))
+        self.check_addresses(hosts, keys.get("hosts"))
+        if self.mistakes:
+            return None
+        return ClusterConfig(
+            name, master, tuple(hosts), install, python, tls, base_port, dfs, properties, self.path
+        )
+
+    def hosts(self, node: yaml.Node | None, defaults: dict[str, Any]) -> list[HostConfig]:
+        hosts: list[HostConfig] = []
+        seen: dict[str, yaml.Node] = {}
+        for key, value in self.pairs(node, "hosts"):
+            try:
+                names = expand_range(key.value)
+            except ValueError as error:
+                self.wrong(key, f"host {key.value!r}: {error}")
+                continue
+            fields = self.host_fields(value, f"hosts.{key.value}", is_default=False)
+            for index, name in enumerate(names):
+                if not _NAME.fullmatch(name):
+                    self.wrong(key, f"host {name!r}: {_NAME_RULE}")
+                elif name in seen:
+                    self.wrong(key, f"host {name!r} is there twice")
+                else:
+                    seen[name] = key
+                    hosts.append(self.host(name, index, len(names), {**defaults, **fields}, key))
+        if node is not None and not seen and not self.mistakes:
+            self.wrong(node, "hosts is empty: name at least one host")
+        return hosts
+
+    def host(
+        self, name: str, index: int, count: int, fields: dict[str, Any], node: yaml.Node
+    ) -> HostConfig:
+        spread = {key: self.spread(value, index, count, node) for key, value in fields.items()}
+        via = spread.get("via", VIA_SSH)
+        address = spread.pop("address", "127.0.0.1" if via == VIA_LOCAL else name)
+        return HostConfig(name=name, address=address, **spread)
+
+    def spread(self, value: Any, index: int, count: int, node: yaml.Node) -> Any:
+        """Give the n-th host of a range the n-th of a range in its values."""
+        if isinstance(value, tuple):
+            return tuple(self.spread(item, index, count, node) for item in value)
+        if not isinstance(value, str) or "[" not in value:
+            return value
+        try:
+            values = expand_range(value)
+        except ValueError as error:
+            self.wrong(node, str(error))
+            return value
+        if len(values) == 1:
+            return value
+        if len(values) != count:
+            self.wrong(
+                node, f"{value!r} stands for {len(values)} values, the range of hosts for {count}"
+            )
+            return value
+        return values[index]
+
+    def host_fields(self, node: yaml.Node | None, where: str, is_default: bool) -> dict[str, Any]:
+        parsers: dict[str, Parse] = {
+            "user": str,
+            "key": str,
+            "dir": _parse_path,
+            "slots": _whole(1, 10_000),
+            "via": _one_of((VIA_SSH, VIA_LOCAL)),
+            "port": _whole(1, 65_535),
+            "rack": str,
+            "python": str,
+        }
+        if not is_default:
+            parsers["address"] = _parse_address
+        keys = self.mapping(node, where, (*parsers, "disks"))
+        fields: dict[str, Any] = {}
+        for key, parse in parsers.items():
+            if key in keys:
+                fields[key] = self.scalar(keys, key, where, parse, None)
+        if "disks" in keys:
+            fields["disks"] = self.paths(keys["disks"], f"{where}.disks")
+        return fields
+
+    def dfs(self, node: yaml.Node | None) -> DfsConfig:
+        keys = self.mapping(node, "dfs", tuple(_DFS_KEYS))
+        fields: dict[str, Any] = {}
+        for key, (field, parse) in _DFS_KEYS.items():
+            if key not in keys:
+                continue
+            value = self.scalar(keys, key, "dfs", parse, None)
+            if key == "reserve" and isinstance(value, int):
+                fields["reserve_bytes"], fields["reserve_share"] = value, 0.0
+            elif value is not None:
+                fields[field] = value
+        config = DfsConfig(**fields)
+        if config.dead_after_s < 3 * config.heartbeat_s:
+            self.wrong(
+                keys.get("dead_after") or keys.get("heartbeat"),
+                f"dfs.dead_after is {config.dead_after_s:g}s, dfs.heartbeat "
+                f"{config.heartbeat_s:g}s: a host may miss two heartbeats before it is dead",
+            )
+        return config
+
+    def properties(self, node: yaml.Node | None) -> dict[str, str]:
+        properties: dict[str, str] = {}
+        for key, value in self.pairs(node, "mapreduce"):
+            if not _PROPERTY.fullmatch(key.value):
+                self.wrong(key, f"mapreduce: {key.value!r} is not a property name")
+            elif not isinstance(value, yaml.ScalarNode):
+                self.wrong(value, f"mapreduce.{key.value} must be a single value")
+            else:
+                properties[key.value] = value.value
+        return properties
+
+    def check_addresses(self, hosts: list[HostConfig], node: yaml.Node | None) -> None:
+        by_address: dict[str, str] = {}
+        for host in hosts:
+            other = by_address.setdefault(host.address, host.name)
+            if other != host.name:
+                self.wrong(
+                    node,
+                    f"hosts {other} and {host.name} have the same address {host.address}: each "
+                    "listens on its own (127.0.0.2, 127.0.0.3 … for local ones)",
+                )
+
+    # --- nodes
+
+    def pairs(self, node: yaml.Node | None, where: str) -> list[tuple[yaml.ScalarNode, yaml.Node]]:
+        if node is None or _is_null(node):
+            return []
+        if not isinstance(node, yaml.MappingNode):
+            what = where or "the file"
+            self.wrong(node, f"{what} must be a mapping (key: value), not {_shown(node)}")
+            return []
+        pairs: list[tuple[yaml.ScalarNode, yaml.Node]] = []
+        for key, value in node.value:
+            if isinstance(key, yaml.ScalarNode):
+                pairs.append((key, value))
+            else:
+                self.wrong(key, f"{where}: a key must be a plain word")
+        return pairs
+
+    def mapping(
+        self, node: yaml.Node | None, where: str, known: tuple[str, ...]
+    ) -> dict[str, yaml.Node]:
+        keys: dict[str, yaml.Node] = {}
+        for key, value in self.pairs(node, where):
+            place = f" in {where}" if where else ""
+            if key.value not in known:
+                self.wrong(key, f"unknown key {key.value!r}{place}; {_nearest(key.value, known)}")
+            elif key.value in keys:
+                self.wrong(key, f"key {key.value!r}{place} is there twice")
+            elif not _is_null(value):
+                keys[key.value] = value
+        return keys
+
+    def scalar(
+        self, keys: dict[str, yaml.Node], key: str, where: str, parse: Parse, default: Any
+    ) -> Any:
+        node = keys.get(key)
+        if node is None:
+            return default
+        full = f"{where}.{key}" if where else key
+        if not isinstance(node, yaml.ScalarNode):
+            self.wrong(node, f"{full} must be a single value, not {_shown(node)}")
+            return default
+        try:
+            return parse(node.value)
+        except ValueError as error:
+            self.wrong(node, f"{full} is {node.value!r}: {error}")
+            return default
+
+    def paths(self, node: yaml.Node, where: str) -> tuple[str, ...]:
+        items = node.value if isinstance(node, yaml.SequenceNode) else [node]
+        paths: list[str] = []
+        for item in items:
+            value = self.scalar({"": item}, "", where, _parse_path, None)
+            if value is not None:
+                paths.append(value)
+        if len(set(paths)) != len(paths):
+            self.wrong(node, f"{where} names a disk twice")
+        return tuple(paths)
+
+
+# --- single values
+
+_NAME_RULE: Final = "a name has letters, digits, dots, dashes and underscores, 63 at most"
+
+
+def _parse_name(text: str) -> str:
+    if not _NAME.fullmatch(text):
+        raise ValueError(_NAME_RULE)
+    return text
+
+
+def _parse_path(text: str) -> str:
+    if not text.startswith(("/", "~")) or "\0" in text:
+        raise ValueError("a path begins with / or ~")
+    return text.rstrip("/") or "/"
+
+
+def _parse_address(text: str) -> str:
+    try:
+        address = ipaddress.ip_address(text.strip("[]"))
+    except ValueError:
+        if not re.fullmatch(r"[A-Za-z0-9._\[\]-]{1,253}", text):
+            raise ValueError("an address is an IP address or a host name, without a port") from None
+        return text
+    if address.is_unspecified:
+        raise ValueError("nothing listens on all addresses: give the one that other hosts use")
+    return str(address)
+
+
+def _parse_base_port(text: str) -> int:
+    port: int = _whole(1024, 65_535 - PORTS_COUNT)(text)
+    return port
+
+
+def _parse_bool(text: str) -> bool:
+    if text.lower() not in ("true", "false", "yes", "no", "on", "off"):
+        raise ValueError("it is true or false")
+    return text.lower() in ("true", "yes", "on")
+
+
+def _parse_reserve(text: str) -> float | int:
+    return parse_share(text) if text.strip().endswith("%") else parse_size(text)
+
+
+def _parse_chunk_size(text: str) -> int:
+    size = parse_size(text)
+    if size % 65_536 or not 65_536 <= size <= 2**30:
+        raise ValueError("a chunk is a multiple of 64KiB, at least 64KiB and at most 1GiB")
+    return size
+
+
+def _positive_time(text: str) -> float:
+    seconds = parse_time(text)
+    if seconds <= 0:
+        raise ValueError("it must be more than 0")
+    return seconds
+
+
+def _whole(low: int, high: int) -> Parse:
+    def parse(text: str) -> int:
+        if not re.fullmatch(r"-?[0-9]+", text) or not low <= int(text) <= high:
+            raise ValueError(f"it must be a whole number from {low:,} to {high:,}")
+        return int(text)
+
+    return parse
+
+
+def _one_of(choices: tuple[str, ...]) -> Parse:
+    def parse(text: str) -> str:
+        if text not in choices:
+            raise ValueError(f"it must be {' or '.join(choices)}{_suggestion(text, choices)}")
+        return text
+
+    return parse
+
+
+_DFS_KEYS: Final[dict[str, tuple[str, Parse]]] = {
+    "chunk_size": ("chunk_bytes", _parse_chunk_size),
+    "replication": ("replication", _whole(1, 100)),
+    "dead_after": ("dead_after_s", _positive_time),
+    "heartbeat": ("heartbeat_s", _positive_time),
+    "lease": ("lease_s", _positive_time),
+    "trash_after": ("trash_after_s", parse_time),
+    "reserve": ("reserve_share", _parse_reserve),
+    "log_replicas": ("log_replicas", _whole(0, 10)),
+    "scrub_every": ("scrub_every_s", _positive_time),
+    "checkpoint_after": ("checkpoint_bytes", parse_size),
+    "safe_mode": ("safe_mode_s", parse_time),
+}
+
+
+# --- words
+
+
+def _nearest(word: str, known: tuple[str, ...]) -> str:
+    close = difflib.get_close_matches(word, known, n=1, cutoff=0.5)
+    return f"did you mean {close[0]!r}?" if close else f"known keys: {', '.join(known)}"
+
+
+def _suggestion(word: str, known: tuple[str, ...]) -> str:
+    close = difflib.get_close_matches(word, known, n=1, cutoff=0.5)
+    return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def _not_among(word: str, names: list[str]) -> str:
+    close = difflib.get_close_matches(word, names, n=1, cutoff=0.5)
+    return f"which is not a host{f'; did you mean {close[0]!r}?' if close else ''}"
+
+
+def _is_null(node: yaml.Node) -> bool:
+    return isinstance(node, yaml.ScalarNode) and node.tag == "tag:yaml.org,2002:null"
+
+
+def _shown(node: yaml.Node) -> str:
+    if isinstance(node, yaml.ScalarNode):
+        return repr(node.value)
+    return "a list" if isinstance(node, yaml.SequenceNode) else "a mapping"

@@ -1,0 +1,189 @@
+"""cluster.yaml: what is right is understood, what is wrong is all named at once."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from cluster import config as cluster_config
+from cluster import state
+from cluster.config import CHUNKSERVER, DFS_MASTER, WORKER
+from cluster.config_reader import read_config
+from cluster.config_writer import write_config
+from cluster.errors import BadConfig, UserError
+from cluster.units import expand_range, parse_size, parse_time
+
+FULL = """\
+name: demo
+master: h2
+install: wheelhouse
+tls: false
+ports: {base: 7800}
+defaults: {user: me, key: ~/.ssh/id_ed25519, dir: ~/.mrstream, slots: 2}
+hosts:
+  h1: {address: 127.0.0.1, via: local, dir: /var/tmp/mrstream/h1}
+  h2: {address: 10.0.0.2, port: 2222, rack: r1, slots: 4, disks: [/data1, /data2]}
+  node[08-11]: {address: '10.1.0.[8-11]'}
+dfs: {chunk_size: 1MiB, replication: 2, dead_after: 10s, trash_after: 3d, reserve: 5%}
+mapreduce: {mapreduce.job.reduces: 4}
+"""
+
+
+def test_the_file_of_the_guide_is_understood() -> None:
+    config = read_config(FULL)
+
+    assert [host.name for host in config.hosts] == [
+        "h1",
+        "h2",
+        "node08",
+        "node09",
+        "node10",
+        "node11",
+    ]
+    assert config.master == "h2"
+    assert config.host("h2").slots == 4 and config.host("h1").slots == 2
+    assert config.host("h2").disks == ("/data1", "/data2")
+    assert config.host("node10").address == "10.1.0.10"
+    assert config.host("node10").user == "me"
+    assert (config.dfs.chunk_bytes, config.dfs.trash_after_s) == (1 << 20, 259_200.0)
+    assert config.dfs.reserve_share == 0.05
+    assert config.mapreduce == {"mapreduce.job.reduces": "4"}
+    assert config.master_address(DFS_MASTER) == "10.0.0.2:7800"
+    assert config.address("h1", CHUNKSERVER) == "127.0.0.1:7801"
+    assert config.roles_of("h1") == (CHUNKSERVER, WORKER)
+    assert len(config.roles_of("h2")) == 4
+
+
+def test_what_is_written_reads_back_the_same() -> None:
+    config = read_config(FULL)
+    again = read_config(write_config(config))
+
+    assert again.hosts == config.hosts and again.dfs == config.dfs
+    assert (again.master, again.base_port, again.install) == ("h2", 7800, "wheelhouse")
+
+
+def test_the_least_file_is_a_name_and_a_host() -> None:
+    config = read_config("name: x\nhosts: {solo: {}}\n")
+
+    assert config.master == "solo"
+    assert config.host("solo").via == "ssh" and config.host("solo").address == "solo"
+
+
+def test_every_mistake_is_named_at_once_with_its_line_and_the_nearest_key() -> None:
+    """Issue: validated as a whole."""
+    text = """\
+nam: demo
+master: h9
+instal: wheel
+ports: {base: 70}
+hosts:
+  h1: {adress: 10.0.0.1, slots: none}
+  h1: {}
+  h2: {via: locl, address: 0.0.0.0}
+  bad name: {}
+dfs: {chunk_size: 5 parsecs, replicaton: 3, dead_after: 1s}
+"""
+    with pytest.raises(BadConfig) as caught:
+        read_config(text, "c.yaml")
+
+    lines = str(caught.value).splitlines()
+    expected = [
+        "c.yaml:1: unknown key 'nam'; did you mean 'name'?",
+        "c.yaml:1: name is missing",
+        "c.yaml:2: master is 'h9', which is not a host; did you mean 'h",
+        "c.yaml:3: unknown key 'instal'; did you mean 'install'?",
+        "c.yaml:4: ports.base is '70': it must be a whole number from 1,024",
+        "c.yaml:6: hosts.h1.slots is 'none': it must be a whole number",
+        "c.yaml:6: unknown key 'adress' in hosts.h1; did you mean 'address'?",
+        "c.yaml:7: host 'h1' is there twice",
+        "c.yaml:8: hosts.h2.address is '0.0.0.0': nothing listens on all addresses",
+        "c.yaml:8: hosts.h2.via is 'locl': it must be ssh or local; did you mean 'local'?",
+        "c.yaml:9: host 'bad name': a name has letters",
+        "c.yaml:10: dfs.chunk_size is '5 parsecs': a size is a number and a unit",
+        "c.yaml:10: dfs.dead_after is 1s, dfs.heartbeat 1s",
+        "c.yaml:10: unknown key 'replicaton' in dfs; did you mean 'replication'?",
+    ]
+    for line in expected:
+        assert any(got.startswith(line) for got in lines), (line, lines)
+    assert len(lines) == len(expected)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "name at least one host"),
+        ("[1, 2]", "must be a mapping"),
+        ("a: b: c", "c.yaml:1: this is not YAML"),
+        ("name: x\nhosts: {a: {address: 1.2.3.4}, b: {address: 1.2.3.4}}", "the same address"),
+        ("name: x\nhosts: {'n[1-3]': {address: '10.0.0.[1-2]'}}", "stands for 2 values"),
+        ("name: x\nhosts: {'n[3-1]': {}}", "goes down"),
+        ("name: x\nhosts: {a: {disks: [relative]}}", "a path begins with / or ~"),
+        ("name: ../up\nhosts: {a: {}}", "a name has letters"),
+        ("name: x\nname: y\nhosts: {a: {}}", "is there twice"),
+    ],
+)
+def test_bad_files_are_refused_in_words(text: str, says: str) -> None:
+    with pytest.raises(BadConfig, match=says.replace("[", r"\[")):
+        read_config(text, "c.yaml")
+
+
+def test_units_and_ranges() -> None:
+    assert [parse_size(t) for t in ("64MiB", "1k", "10", "1.5GB")] == [
+        64 << 20,
+        1024,
+        10,
+        1_500_000_000,
+    ]
+    assert [parse_time(t) for t in ("500ms", "10s", "3d", "2m")] == [0.5, 10.0, 259_200.0, 120.0]
+    assert expand_range("r[1-2]n[09-11]") == ["r1n09", "r1n10", "r1n11", "r2n09", "r2n10", "r2n11"]
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("MRSTREAM_HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("MRSTREAM_CLUSTER", raising=False)
+    return tmp_path
+
+
+def test_which_cluster_is_the_one_named_then_the_environments_then_the_current_one(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The order of the guide: -cluster, $MRSTREAM_CLUSTER, the last `up`, none."""
+    assert cluster_config.current() is None
+    state.write_private(state.cluster_file("kept"), "name: kept\nhosts: {a: {}}\n")
+    state.make_current("kept")
+    assert cluster_config.current().name == "kept"  # type: ignore[union-attr]
+    (home / "other.yaml").write_text("name: other\nhosts: {a: {}}\n")
+    monkeypatch.setenv("MRSTREAM_CLUSTER", str(home / "other.yaml"))
+    assert cluster_config.current().name == "other"  # type: ignore[union-attr]
+    assert cluster_config.current("kept").name == "kept"  # type: ignore[union-attr]
+    monkeypatch.delenv("MRSTREAM_CLUSTER")
+    state.make_current(None)
+    assert cluster_config.current() is None
+
+
+def test_the_secret_is_for_its_owner_only_and_never_shown(home: Path) -> None:
+    """faults.md: mode 0600; never in a log or message."""
+    secret = state.Secret.new()
+    path = state.identity_file("demo")
+    state.write_private(path, secret.to_text())
+
+    assert state.read_identity(path) == secret
+    assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
+    assert secret.secret.hex() not in repr(secret)
+    os.chmod(path, 0o644)
+    with pytest.raises(UserError, match="can be read by others"):
+        state.read_identity(path)
+
+
+def test_asking_for_the_current_cluster_does_not_load_yaml() -> None:
+    """Every command asks; most have no cluster."""
+    import subprocess
+    import sys
+
+    code = "import sys, cluster.state; sys.exit('yaml' in sys.modules or 'asyncio' in sys.modules)"
+    root = Path(__file__).parents[3]
+    assert subprocess.run([sys.executable, "-c", code], cwd=root, check=False).returncode == 0

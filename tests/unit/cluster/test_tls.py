@@ -1,0 +1,127 @@
+"""`tls: true`: all three kinds of connection are encrypted, and strangers stay out."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+import pytest
+
+from cluster.errors import HostUnreachable, Unavailable
+from cluster.messages import Message, Request
+from cluster.network import (
+    BulkServer,
+    BulkStream,
+    Channel,
+    Connection,
+    Identity,
+    Peer,
+    Server,
+    bulk_connect,
+    new_event_loop,
+)
+from cluster.state import Secret
+from cluster.tls import tls_of, with_tls_keys
+
+SECRET = with_tls_keys(Secret.new())
+OTHER = with_tls_keys(Secret.new())
+
+
+def identity(secret: Secret, role: str = "client") -> Identity:
+    return Identity(SECRET.cluster_id, SECRET.secret, role, "h", tls_of(secret))
+
+
+class Twice(Request, frozen=True):
+    reply: ClassVar[Any] = int
+    n: int
+
+
+class Run(Message, frozen=True):
+    size: int
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    loop = new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+
+    def twice(request: Twice, peer: Peer) -> int:
+        return request.n * 2
+
+    made = Server({Twice: twice}, identity(SECRET, "dfs.master"))
+    asyncio.run_coroutine_threadsafe(made.start("127.0.0.1:0"), loop).result(5)
+    yield made
+    asyncio.run_coroutine_threadsafe(made.close(), loop).result(5)
+    loop.call_soon_threadsafe(loop.stop)
+    thread.join(5)
+    loop.close()
+
+
+def test_the_keys_are_kept_with_the_secret() -> None:
+    again = Secret.from_text(SECRET.to_text(), "here")
+
+    assert again == SECRET
+    assert with_tls_keys(again) is again
+
+
+def test_a_blocking_connection_from_many_threads(server: Server) -> None:
+    with Connection(server.address, identity(SECRET)) as connection:
+        got: list[int] = []
+        threads = [
+            threading.Thread(
+                target=lambda: got.extend(connection.call(Twice(n)) for n in range(50))
+            )
+            for _ in range(6)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(20)
+
+        assert sorted(got) == sorted(n * 2 for n in range(50) for _ in range(6))
+
+
+def test_a_channel(server: Server) -> None:
+    async def main() -> None:
+        channel = await Channel.connect(server.address, identity(SECRET))
+        assert await channel.call(Twice(4)) == 8
+        channel.close()
+
+    asyncio.run(main())
+
+
+def test_one_without_tls_or_with_another_clusters_keys_gets_nowhere(server: Server) -> None:
+    plain = Identity(SECRET.cluster_id, SECRET.secret)
+    with pytest.raises(Unavailable), Connection(server.address, plain) as connection:
+        connection.call(Twice(1))
+    with pytest.raises(HostUnreachable), Connection(server.address, identity(OTHER)) as connection:
+        connection.call(Twice(1))
+    with Connection(server.address, identity(SECRET)) as connection:
+        assert connection.call(Twice(1)) == 2
+
+
+def test_a_bulk_stream_that_sends_and_receives_at_once() -> None:
+    def serve(stream: BulkStream) -> None:
+        while True:
+            run = stream.receive(Run)
+            stream.send(Run(run.size), stream.receive_bytes(run.size))
+
+    server = BulkServer(serve, identity(SECRET, "dfs.chunkserver"))
+    server.start("127.0.0.1:0")
+    payload = bytes(range(256)) * 4000
+    with bulk_connect(server.address, identity(SECRET)) as stream:
+
+        def send() -> None:
+            for _ in range(10):
+                stream.send(Run(len(payload)), payload)
+
+        sender = threading.Thread(target=send)
+        sender.start()
+        for _ in range(10):
+            assert stream.receive(Run).size == len(payload)
+            assert stream.receive_bytes(len(payload)) == payload
+        sender.join()
+    server.close()
