@@ -162,7 +162,8 @@ class _CountedFile:
         return self._file.seek(position, whence)
 
     def blobs_from(self, start: int, end: int | None = None) -> Iterator[bytes]:
-        """Give the file from `start` on, in blobs; behind `end` in small ones, for the last record."""
+        """Give the file from `start` on, in blobs; behind `end` in small ones, for the last
+        record."""
         self.seek(start)
         position = start
         while True:

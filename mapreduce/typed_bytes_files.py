@@ -1,0 +1,74 @@
+"""`dumptb` and `loadtb`: files to typed bytes and back, without a job (spec 9).
+
+Given the file system and the streams to use; never touches stdin or stdout itself.
+"""
+
+from __future__ import annotations
+
+from typing import BinaryIO, ClassVar
+
+from cluster.errors import UserError
+from mapreduce.dataflow.files import Files
+from mapreduce.dataflow.input_paths import InvalidInput, glob, is_hidden
+from mapreduce.dataflow.split_plan import Piece, Split
+from mapreduce.dataflow.split_reader import open_split
+from streaming.input_format import InputFormat
+from streaming.jobconf import JobConf, setting_name
+from streaming.sequence_file import sequence_file_writer
+from streaming.typed_bytes import read_pairs
+from streaming.writable import TYPED_BYTES
+
+WRITE_BYTES = 1024 * 1024
+
+
+class PathExists(UserError, FileExistsError):
+    """`loadtb` never writes over anything; Java's exit(-1) is 255."""
+
+    exit_status: ClassVar[int] = 255
+
+
+def dumptb(pattern: str, files: Files, output: BinaryIO) -> None:
+    """Write the records of the first path that matches, a file or the files of a directory."""
+    matched = glob(files.qualify(pattern), files)
+    if not matched:
+        raise InvalidInput(f"No matching paths: {files.qualify(pattern)}")
+    first = matched[0]
+    listed = files.list(first.url) if first.is_directory else [first]
+    conf = JobConf({setting_name("map_input_identifier"): "typedbytes"})
+    for status in listed:
+        if status.is_directory or (first.is_directory and is_hidden(status.name)):
+            continue
+        piece = Piece(status.url, 0, status.length)
+        reader = open_split(Split(0, InputFormat.AUTO.name, (piece,)), conf, files)
+        for blob in reader:
+            output.write(blob)
+    output.flush()
+
+
+def loadtb(path: str, files: Files, source: BinaryIO) -> int:
+    """Write the pairs of `source` to a new sequence file of TypedBytesWritable; gives their number.
+
+    The file gets its name only when it is complete.
+    """
+    url = files.qualify(path)
+    if files.exists(url):
+        raise PathExists("given path exists already!")
+    unfinished = f"{url}._COPYING_"
+    count = 0
+    try:
+        with files.create(unfinished) as file:
+            held = bytearray()
+            writer = sequence_file_writer(held.extend, TYPED_BYTES, TYPED_BYTES)
+            for key, value in read_pairs(source):
+                writer.append(key, value)
+                count += 1
+                if len(held) >= WRITE_BYTES:
+                    file.write(bytes(held))
+                    held.clear()
+            writer.close()
+            file.write(bytes(held))
+        files.rename(unfinished, url)
+    except BaseException:
+        files.delete(unfinished)
+        raise
+    return count
