@@ -9,10 +9,7 @@ Cheap to import: every command asks whether there is a cluster at all.
 
 from __future__ import annotations
 
-import json
 import os
-import secrets
-import tempfile
 from dataclasses import dataclass, field
 
 from cluster.errors import UserError
@@ -100,10 +97,14 @@ class Secret:
     @staticmethod
     def new() -> Secret:
         """Make a new one."""
+        import secrets  # most commands only ask which cluster there is
+
         return Secret(secrets.token_hex(16), secrets.token_bytes(SECRET_BYTES))
 
     def to_text(self) -> str:
         """Return it as the text of an identity file."""
+        import json
+
         fields: dict[str, object] = {"cluster_id": self.cluster_id, "secret": self.secret.hex()}
         if self.tls is not None:
             fields["tls"] = [self.tls.authority, self.tls.certificate, self.tls.key]
@@ -112,6 +113,8 @@ class Secret:
     @staticmethod
     def from_text(text: str, where: str) -> Secret:
         """Read it back; the error never shows the text."""
+        import json
+
         try:
             fields = json.loads(text)
             secret = bytes.fromhex(fields["secret"])
@@ -142,6 +145,8 @@ def read_identity(path: str) -> Secret:
 
 def write_private(path: str, text: str) -> None:
     """Write a file that only its owner may read, whole or not at all."""
+    import tempfile
+
     directory = os.path.dirname(path)
     os.makedirs(directory, mode=0o700, exist_ok=True)
     descriptor, temporary = tempfile.mkstemp(prefix=".part-", dir=directory)
