@@ -116,14 +116,13 @@ def _cluster(command: StreamingCommand) -> ClusterConfig | None:
     """Return the cluster to run on: the one named, the environment's, the current one, or none."""
     if command.force_local:
         return None
-    named = command.cluster or os.environ.get("MRSTREAM_CLUSTER")
     from cluster import state
 
-    if not named and not os.path.exists(state.current_file()):
+    if state.chosen(command.cluster) is None:
         return None
     from cluster import config  # brings a YAML parser with it
 
-    return config.current(named)
+    return config.current(command.cluster)
 
 
 def _typed_bytes(said: Options) -> int:

@@ -49,8 +49,6 @@ class JobConf(Properties):
     maps_max = Setting("mapreduce.job.max.map", setting.whole, "-1")
     framework = Setting("mapreduce.framework.name", setting.trimmed)
     default_filesystem = Setting("fs.defaultFS", setting.trimmed)
-    priority = Setting("mapreduce.job.priority", setting.trimmed, "NORMAL")
-    queue = Setting("mapreduce.job.queuename", setting.trimmed)
     user_name = Setting("mapreduce.job.user.name", setting.text)
     working_directory = Setting("mapreduce.job.working.dir", setting.optional_text)
     local_dir = Setting("mapreduce.cluster.local.dir", setting.optional_text, ours="")
