@@ -14,17 +14,17 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from cluster.errors import ClusterError, UserError
-from streaming import options
+from streaming import options, properties
 from streaming.command import StreamingCommand, command_of, described
 from streaming.options import BadCommandLine, BadOptionWord, NoArguments, Options
 from streaming.shipment import NoSuchShippedFile
 
 if TYPE_CHECKING:
     from cluster.config import ClusterConfig
+    from mapreduce.job import JobSpec
 
 INTERRUPTED = 130
 LAUNCH_FAILED = 5
-EXISTS_ALREADY = 255
 
 # First words that are commands of their own; each module has main(argv) -> exit status.
 _SUBCOMMANDS = {
@@ -60,7 +60,7 @@ def _dispatch(words: list[str]) -> int:
     try:
         said = options.parse(words)
         if said.tool != options.STREAM_JOB:
-            return _typed_bytes(said)
+            return _typed_bytes_tool(said)
         if said.flags & {"help", "info"}:
             return _help(said)
         return _job(said)
@@ -101,45 +101,62 @@ def _job(said: Options) -> int:
 
 
 def _run_here(command: StreamingCommand) -> int:
-    from mapreduce import job, local
+    from mapreduce import local
 
-    return local.run(job.spec_from(command))
+    return local.run(_spec(command), background=command.background)
 
 
 def _run_on(config: ClusterConfig, command: StreamingCommand) -> int:
-    from mapreduce import client, job
+    from mapreduce import client
 
-    return client.run(job.spec_from(command), config, background=command.background)
+    return client.run(_spec(command), config, background=command.background)
+
+
+def _spec(command: StreamingCommand) -> JobSpec:
+    from mapreduce import job
+    from mapreduce.scheduler.ids import JobId
+
+    unnumbered = JobId("")  # who runs the job gives it its number
+    return job.spec_from(
+        command, unnumbered, working_directory=os.getcwd(), user=properties.user_name()
+    )
 
 
 def _cluster(command: StreamingCommand) -> ClusterConfig | None:
-    """Return the cluster to run on: the one named, the environment's, the current one, or none."""
-    if command.force_local:
-        return None
+    return None if command.force_local else _chosen_cluster(command.cluster)
+
+
+def _chosen_cluster(named: str | None) -> ClusterConfig | None:
+    """Return the cluster to use: the one named, the environment's, the current one, or none."""
     from cluster import state
 
-    if state.chosen(command.cluster) is None:
+    if state.chosen(named) is None:
         return None
     from cluster import config  # brings a YAML parser with it
 
-    return config.current(command.cluster)
+    return config.current(named)
 
 
-def _typed_bytes(said: Options) -> int:
-    from mapreduce.dataflow import typed_bytes_files
+def _typed_bytes_tool(said: Options) -> int:
+    from mapreduce import typed_bytes_files
+    from mapreduce.dataflow.files import files_for
 
     if len(said.left_over) != 1:
         what = "GLOB" if said.tool == options.DUMP_TYPED_BYTES else "PATH"
         print(f"usage: mrstream {said.tool} {what}", file=sys.stderr)
         return 1
     path = said.left_over[0]
-    if said.tool == options.DUMP_TYPED_BYTES:
-        return typed_bytes_files.dump(path, sys.stdout.buffer)
+    cluster = _chosen_cluster(None)
+    files = files_for(f"dfs://{cluster.name}/" if cluster else "file:///", os.getcwd())
     try:
-        return typed_bytes_files.load(path, sys.stdin.buffer)
-    except FileExistsError:
-        print("given path exists already!", file=sys.stderr)
-        return EXISTS_ALREADY
+        if said.tool == options.DUMP_TYPED_BYTES:
+            typed_bytes_files.dumptb(path, files, sys.stdout.buffer)
+        else:
+            typed_bytes_files.loadtb(path, files, sys.stdin.buffer)
+    except UserError as e:
+        print(e, file=sys.stderr)
+        return e.exit_status
+    return 0
 
 
 def _refuse(error: UserError) -> int:
