@@ -1,0 +1,93 @@
+"""`mrstream top`: the terminal monitor."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from cluster.errors import ClusterError
+from tui.source import Source
+
+
+def parser() -> argparse.ArgumentParser:
+    """Describe the command line."""
+    words = argparse.ArgumentParser(
+        prog="mrstream top", description="Watch, understand and steer the cluster."
+    )
+    words.add_argument("job", nargs="?", default="", metavar="JOB", help="open this job at once")
+    words.add_argument(
+        "-cluster",
+        "--cluster",
+        metavar="FILE",
+        help="the cluster.yaml; default: the current cluster",
+    )
+    words.add_argument(
+        "--once", action="store_true", help="print one plain-text picture and exit, for scripts"
+    )
+    words.add_argument("--read-only", action="store_true", help="hide all actions")
+    words.add_argument(
+        "--demo",
+        action="store_true",
+        help="the paper's sort on 1,746 simulated workers, in fast motion; needs no cluster",
+    )
+    return words
+
+
+def main(argv: list[str]) -> int:
+    """Run the monitor; gives the exit status."""
+    chosen = parser().parse_args(argv)
+    try:
+        if chosen.demo:
+            return _demo(chosen)
+        return _watch(chosen)
+    except ClusterError as error:
+        print(f"mrstream top: {error}", file=sys.stderr)
+        return 1
+
+
+def _demo(chosen: argparse.Namespace) -> int:
+    from tui.demo import DemoSource
+
+    source = DemoSource()
+    if chosen.once:
+        source.advance_to(300.0)
+        return _once(source)
+    return _run(source, source.job_id, read_only=chosen.read_only)
+
+
+def _watch(chosen: argparse.Namespace) -> int:
+    from tui.source import ClusterSource
+
+    source = ClusterSource.of_current(chosen.cluster)
+    if chosen.once:
+        return _once(source)
+    return _run(source, chosen.job, read_only=chosen.read_only)
+
+
+def _once(source: Source) -> int:
+    from tui.once import plain_picture
+    from tui.snapshot import Picture
+
+    picture = Picture(cluster=source.cluster)
+    try:
+        picture.see_cluster(source.snapshot(0, 0))
+        picture.storage = source.storage()
+    finally:
+        source.close()
+    sys.stdout.write(plain_picture(picture, source.now_s()))
+    return 0
+
+
+def _run(source: Source, job_id: str, *, read_only: bool) -> int:
+    if not (sys.stdin.isatty() and sys.stdout.isatty() and sys.stderr.isatty()):
+        source.close()
+        print(
+            "mrstream top: standard input, output or error is not a terminal; "
+            "use --once for one picture as text",
+            file=sys.stderr,
+        )
+        return 1
+    from tui.app import Monitor
+
+    Monitor(source, job_id=job_id, read_only=read_only).run()
+    return 0

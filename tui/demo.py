@@ -1,0 +1,195 @@
+"""`mrstream top --demo`: the paper's sort on 1,746 workers, simulated, in fast motion.
+
+The real scheduler decides every attempt; only the machines are numbers. No cluster is needed and
+none is touched. All actions that make sense work on the simulated job.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+
+from cluster.errors import UserError
+from mapreduce.notices import Figures, Notices
+from mapreduce.scheduler.commands import Command
+from mapreduce.scheduler.events import (
+    Event,
+    FailAttemptRequested,
+    JobKilled,
+    KillAttemptRequested,
+    WorkerRegistered,
+)
+from mapreduce.scheduler.ids import TaskKind, parse_attempt_id
+from mapreduce.simulation import MB, ClusterPlan, SimulatedCluster, Stage, Workload
+from mapreduce.snapshot import ClusterSnapshot, DiskRow, JobRow, JobSeen, JobSnapshot
+from tui.snapshot import ChunkCounts, ChunkPlace, FileEntry, Storage, StorageRow
+
+SPEED = 12.0
+"""Simulated seconds a second: the paper's 891 s pass in about a minute and a quarter."""
+WORKERS, MAPS, REDUCES, KILLED = 1746, 15_000, 4_000, 200
+GB = 1000 * MB
+_DISK_BYTES = 80 * GB
+
+
+def paper_sort(seed: int = 1) -> SimulatedCluster:
+    """The sort of §5.3 with the deaths of §5.5: 10^10 records, 200 workers killed."""
+    plan = ClusterPlan(hosts=WORKERS, kill_workers=KILLED, kill_at_s=420.0)
+    return SimulatedCluster(plan, Workload(maps=MAPS, reduces=REDUCES), seed)
+
+
+class DemoSource:
+    """A source whose cluster is simulated up to the moment of each question."""
+
+    cluster = "paper sort (simulated)"
+
+    def __init__(self, simulated: SimulatedCluster | None = None, *, speed: float = SPEED) -> None:
+        self._simulated = simulated or paper_sort()
+        self._speed = speed
+        self._notices = Notices()
+        self._lock = threading.Lock()
+        self._started_at_s = time.monotonic()
+        self._ticked_at_s = 0.0
+        work = self._simulated.workload
+        self.job_id = work.job_id
+        self._notices.job_submitted(
+            JobRow(
+                work.job_id,
+                "sort of 10^10 records",
+                "you",
+                maps=work.maps,
+                reduces=work.reduces,
+                output="/sorted",
+            )
+        )
+        self._simulated.observer = self._observe
+
+    # Time -----------------------------------------------------------------------------
+
+    def now_s(self) -> float:
+        """Simulated seconds since the start."""
+        return self._simulated.now_s
+
+    def advance_to(self, at_s: float) -> None:
+        """Let simulated time pass, a second at a time, so that the curves have their points."""
+        while self._ticked_at_s + 1 <= at_s and self._simulated.finished is None:
+            self._ticked_at_s += 1
+            self._simulated.run_until(self._ticked_at_s)
+            self._tick()
+
+    def _catch_up(self) -> None:
+        self.advance_to((time.monotonic() - self._started_at_s) * self._speed)
+
+    def _observe(self, event: Event, commands: list[Command], now_s: float) -> None:
+        self._notices.observe(event, commands, now_s)
+        if isinstance(event, WorkerRegistered):
+            self._notices.host_figures(
+                event.worker_id,
+                load=0.2,
+                memory_used_bytes=int(1.1 * GB),
+                memory_total_bytes=4 * GB,
+                disks=(DiskRow("/data", int(_DISK_BYTES * 0.4), _DISK_BYTES),),
+                now_s=now_s,
+            )
+
+    def _tick(self) -> None:
+        simulated = self._simulated
+        for attempt in simulated.attempts.values():
+            done = simulated.progress(attempt)
+            size = int(attempt.bytes_in)
+            if attempt.attempt_id.task_id.kind is TaskKind.MAP:
+                figures = Figures(int(size * done) // 100, int(size * done))
+                phase = "map"
+            else:
+                shuffled = int(size * min(1.0, done * 3))
+                written = int(size * max(0.0, (done - 2 / 3) * 3))
+                figures = Figures(written // 100, 0, shuffled, written)
+                phase = {Stage.SHUFFLE: "shuffle", Stage.SORT: "sort"}.get(attempt.stage, "reduce")
+            self._notices.attempt_figures(attempt.attempt_id, figures, phase=phase)
+        self._notices.tick(simulated.now_s)
+
+    # Questions ------------------------------------------------------------------------
+
+    def snapshot(self, hosts_version: int, jobs_version: int) -> ClusterSnapshot:
+        with self._lock:
+            self._catch_up()
+            return self._notices.snapshot(hosts_version, jobs_version, self.now_s())
+
+    def job(self, job_id: str, seen: JobSeen) -> JobSnapshot:
+        with self._lock:
+            found = self._notices.job(self.job_id, seen, self.now_s())
+            if found is None or job_id != self.job_id:
+                raise UserError(f"{job_id}: no such job in the demonstration")
+            return found
+
+    def storage(self) -> Storage:
+        with self._lock:
+            lost = [row.key for row in self._notices.hosts if row.state == "lost"]
+            servers = tuple(
+                StorageRow(
+                    row.key,
+                    row.rack,
+                    "up" if row.state != "lost" else "lost",
+                    int(_DISK_BYTES * 0.4),
+                    _DISK_BYTES,
+                    480,
+                    row.heard_at_s,
+                )
+                for row in self._notices.hosts
+            )
+        total = WORKERS * 160
+        return Storage(
+            self.now_s(),
+            servers,
+            ChunkCounts(total, under_replicated=len(lost) * 480, repairing=len(lost) * 2),
+        )
+
+    def log(self, attempt_id: str, stream: str, offset: int) -> bytes:
+        return b"a simulated attempt writes nothing\n"[offset:] if stream == "stderr" else b""
+
+    def failure_report(self, job_id: str) -> str:
+        return "This is a simulation: nothing failed that was not meant to."
+
+    def list_directory(self, path: str) -> list[FileEntry]:
+        if path != "/":
+            return []
+        return [
+            FileEntry("/input", True, 0, 0, "you", "paper", 0o755, 0.0),
+            FileEntry("/sorted", True, 0, 0, "you", "paper", 0o755, 0.0),
+        ]
+
+    def usage(self, path: str) -> list[tuple[str, int]]:
+        return [("/input", MAPS * 64 * MB), ("/sorted", 0)]
+
+    def preview(self, path: str) -> str:
+        raise UserError("the demonstration has no files")
+
+    def chunks(self, path: str) -> list[ChunkPlace]:
+        raise UserError("the demonstration has no files")
+
+    def trash(self) -> list[FileEntry]:
+        return []
+
+    # Actions --------------------------------------------------------------------------
+
+    def kill_job(self, job_id: str) -> str:
+        with self._lock:
+            self._simulated.tell(JobKilled(self.job_id, "killed from the monitor"))
+        return f"killed {job_id}"
+
+    def kill_attempt(self, attempt_id: str, *, fail: bool) -> str:
+        request = FailAttemptRequested if fail else KillAttemptRequested
+        with self._lock:
+            self._simulated.tell(request(parse_attempt_id(attempt_id)))
+        return f"{'failed' if fail else 'killed'} {attempt_id}"
+
+    def set_priority(self, job_id: str, priority: str) -> str:
+        raise UserError("the demonstration has one job only; a priority changes nothing")
+
+    def set_replication(self, path: str, replication: int) -> str:
+        raise UserError("the demonstration has no files")
+
+    def undelete(self, path: str) -> str:
+        raise UserError("the demonstration has no files")
+
+    def close(self) -> None:
+        """Nothing to give up."""
