@@ -914,8 +914,8 @@ class ApplyMutation(Request, frozen=True):
 class Piece(Message, frozen=True):
     """Up to 1 MiB of what was asked for: `count` raw bytes follow, with this CRC32C.
 
-    `length_bytes` is the length of the whole replica. Another piece comes unless `last`; an error may come
-    in place of any piece.
+    `length_bytes` is the length of the whole replica. Another piece comes unless `last`; an error
+    may come in place of any piece.
     """
 
     count: int

@@ -19,20 +19,21 @@ class Scrubber:
 
     def __init__(self, store: ChunkStore, bytes_per_s: int) -> None:
         self._store = store
-        self._bytes_per_s = bytes_per_s
+        self.bytes_per_s = bytes_per_s
         self._handle = -1
         self._offset = 0
+        self.is_round_over = False
         self.rounds_count = 0
         self.found_count = 0
 
     def step(self) -> float:
         """Verify the next piece; return how many seconds to wait before the one after it."""
         handles = self._store.handles()
-        if not handles:
-            return 1.0
+        self.is_round_over = False
         at = bisect.bisect_left(handles, self._handle)
         if at == len(handles):
             self._handle, self._offset = -1, 0
+            self.is_round_over = True
             self.rounds_count += 1
             return 0.0
         if handles[at] != self._handle:
@@ -49,7 +50,7 @@ class Scrubber:
         self._offset += size
         if size < _STEP_BYTES:
             self._handle, self._offset = self._handle + 1, 0
-        return size / self._bytes_per_s
+        return size / self.bytes_per_s
 
 
 def verify(store: ChunkStore, handle: int) -> None:

@@ -1,0 +1,127 @@
+"""Getting one run of bytes onto all replicas of a chunk: push, then write (GFS §3.1).
+
+Takes a grant from the master and data; returns when every replica of the grant in force has it on
+disk. When a replica fails or the lease moves on, asks the master for a new grant and repeats what
+was not acknowledged: the pipeline repairs itself in the middle of a write.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from crc32c import crc32c
+
+from cluster.addresses import join_address
+from cluster.errors import HostUnreachable, Unavailable
+from cluster.messages import Request
+from dfs.chunk import ServerId
+from dfs.chunks.forward import FORWARD_BYTES, Forward
+from dfs.errors import ChunkCorrupt, DataNotPushed, ReplicaFailed
+from dfs.protocol import ChunkGrant, PushData, ServerAddress, WriteChunk
+from dfs.topology import chain
+
+if TYPE_CHECKING:
+    from dfs.client import DfsClient
+
+log = logging.getLogger(__name__)
+
+DATA_ID_BYTES = 16
+
+
+@dataclass(slots=True)
+class Run:
+    """Bytes on their way to a place in a chunk."""
+
+    index: int
+    offset: int
+    data: memoryview
+    data_id: bytes = field(default_factory=lambda: secrets.token_bytes(DATA_ID_BYTES))
+    pushed_to: tuple[ServerId, ...] = ()
+
+
+FindGrant = Callable[[ChunkGrant, tuple[ServerId, ...]], ChunkGrant]
+"""(the grant that failed, the servers that failed) → the grant to go on with."""
+
+
+def push(client: DfsClient, run: Run, grant: ChunkGrant) -> None:
+    """Send the bytes down the chain of the grant's replicas; ReplicaFailed names who failed."""
+    order = chain(client.place, grant.replicas)
+    names = tuple(sorted(server.server for server in grant.replicas))
+    if run.pushed_to == names:
+        return
+    request = PushData(run.data_id, len(run.data), order, crc32c(run.data))
+    forward = Forward(client.pool, request, run.data)
+    for end in range(FORWARD_BYTES, len(run.data) + FORWARD_BYTES, FORWARD_BYTES):
+        forward.pass_on(min(end, len(run.data)))
+    forward.finish()
+    run.pushed_to = names
+
+
+def primary_of(grant: ChunkGrant) -> ServerAddress:
+    """The address of the grant's primary."""
+    for server in grant.replicas:
+        if server.server == grant.primary:
+            return server
+    raise AssertionError(f"the primary {grant.primary} is not among the replicas of its own grant")
+
+
+def write_run(client: DfsClient, run: Run, grant: ChunkGrant, find_grant: FindGrant) -> ChunkGrant:
+    """Put the run onto all replicas; return the grant under which it was acknowledged."""
+    for attempt in client.retry.attempts():
+        try:
+            _write_once(client, run, grant)
+            return grant
+        except DataNotPushed as error:
+            # It aged out of a buffer, or a server was restarted: push again (GFS-42).
+            run.pushed_to = ()
+            if attempt.number > 1:
+                attempt.failed(error)
+        except (Unavailable, ChunkCorrupt) as error:
+            failed = failed_servers(error, grant)
+            log.info(
+                "write to %016x at %d failed at %s: %s",
+                grant.handle, run.offset, ",".join(failed) or "the primary's lease", error,
+            )  # fmt: skip
+            run.pushed_to = ()
+            if attempt.number > 1:
+                attempt.failed(_as_unavailable(error))
+            grant = find_grant(grant, failed)
+    raise AssertionError("attempts do not end")
+
+
+def failed_servers(error: Exception, grant: ChunkGrant) -> tuple[ServerId, ...]:
+    """Which servers to leave out of the next grant, by what went wrong."""
+    if isinstance(error, ReplicaFailed):
+        return tuple(ServerId(name) for name in error.details.get("servers", ()))
+    if isinstance(error, PrimaryUnreachable):
+        return (grant.primary,)
+    return ()
+
+
+class PrimaryUnreachable(Unavailable):
+    """The primary did not answer a mutation."""
+
+
+def ask_primary(client: DfsClient, grant: ChunkGrant, request: Request) -> Any:
+    """Send a mutation to the primary; PrimaryUnreachable if it does not answer."""
+    primary = primary_of(grant)
+    try:
+        return client.pool.call(join_address(primary.host, primary.bulk_port), request)
+    except HostUnreachable as error:
+        raise PrimaryUnreachable(f"primary {primary.server}: {error}") from error
+
+
+def _write_once(client: DfsClient, run: Run, grant: ChunkGrant) -> None:
+    push(client, run, grant)
+    request = WriteChunk(
+        grant.handle, grant.version, run.offset, len(run.data), run.data_id, grant.replicas
+    )
+    ask_primary(client, grant, request)
+
+
+def _as_unavailable(error: Exception) -> Unavailable:
+    return error if isinstance(error, Unavailable) else Unavailable(str(error))

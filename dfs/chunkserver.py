@@ -1,0 +1,399 @@
+"""A chunkserver: holds replicas, serves their bytes, does what the master says (GFS Figure 1).
+
+The shell around `dfs.chunks`. One asyncio loop talks with the master: register, report everything
+held, then a heartbeat a second, which carries leases to extend, chunks that changed, were lost or
+are corrupt, and brings garbage to delete; commands come pushed in between and run in threads, those
+of one chunk one after the other. Bytes go over `BulkServer` threads that never touch the loop. When
+fsync fails the process ends at once. There is no clean shutdown: kill is the normal stop (GFS-74).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
+
+from cluster.clock import Clock, SystemClock
+from cluster.errors import ClusterError, DiskFailed, Unavailable
+from cluster.handshake import Identity
+from cluster.network import BulkServer, Channel
+from dfs.bulk_pool import BulkPool
+from dfs.chunk import ChunkHandle, ChunkReport, ChunkVersion, ServerId, pack_reports
+from dfs.chunks.chunk_service import ChunkService
+from dfs.chunks.chunk_store import ChunkStore, Reserve
+from dfs.chunks.commands import CommandRunner, Throttle, describe
+from dfs.chunks.disk import RealDisk
+from dfs.chunks.mutation import MutationOrder
+from dfs.chunks.push_buffer import PushBuffer
+from dfs.chunks.scrub import Scrubber
+from dfs.errors import NotRegistered, StaleReplica
+from dfs.protocol import (
+    COMMANDS,
+    CloneChunk,
+    Command,
+    CommandDone,
+    DiskUse,
+    Heartbeat,
+    HeartbeatReply,
+    Register,
+    RegisterAgain,
+    ReportChunks,
+    ServerAddress,
+    ServerSettings,
+)
+
+log = logging.getLogger(__name__)
+
+ROLE = "dfs.chunkserver"
+MASTER_ROLE = "dfs.master"
+COMMAND_THREADS = 16
+CLONE_THREADS = 4
+SAMPLE_CHUNKS = 1000
+BUSY_S = 1.0
+RECONNECT_S = 0.2
+SCRUB_BYTES_PER_S_MIN = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class ServerPlan:
+    """Where a chunkserver is, and what it may use."""
+
+    server: ServerId
+    host: str
+    control_port: int
+    bulk_port: int
+    master: str
+    disks: tuple[str, ...]
+    rack: str = ""
+    local_socket: str = ""
+    reserve: Reserve = field(default_factory=Reserve)
+    push_bytes: int = 256 << 20
+    scrub_every_s: float = 14 * 86400.0
+
+
+class ChunkServer:
+    """One chunkserver of one cluster."""
+
+    def __init__(
+        self,
+        plan: ServerPlan,
+        identity: Identity,
+        *,
+        clock: Clock | None = None,
+        on_fatal: Callable[[str], None] | None = None,
+    ) -> None:
+        self._plan = plan
+        self._identity = identity
+        self._clock = clock or SystemClock()
+        self._on_fatal = on_fatal or _die
+        self._incarnation = time.time_ns()
+        self._settings = ServerSettings(1.0, 60.0, 5.0, 64 << 20, 0)
+        self._pool = BulkPool(identity, timeout_s=5.0, connect_s_max=2.0)
+        self.store = ChunkStore(
+            [RealDisk(path) for path in plan.disks],
+            cluster=identity.cluster_id,
+            server=plan.server,
+            reserve=plan.reserve,
+        )
+        self.order = MutationOrder()
+        self.service = ChunkService(
+            plan.server,
+            self.store,
+            self.order,
+            PushBuffer(plan.push_bytes),
+            self._pool,
+            self._clock,
+            self._disk_failed,
+        )
+        self._stopping = threading.Event()
+        throttle = Throttle(0, self.is_busy, lambda seconds: _wait(self._stopping, seconds))
+        self._runner = CommandRunner(self.service, self._pool, self._clock, throttle)
+        self._commands = ThreadPoolExecutor(COMMAND_THREADS, thread_name_prefix="command")
+        self._clones = ThreadPoolExecutor(CLONE_THREADS, thread_name_prefix="clone")
+        self._queues: dict[int, asyncio.Task[None]] = {}
+        self._done_ids: dict[int, CommandDone] = {}
+        self._sample_at = -1
+        self._numbers = itertools.count(1)
+        self._bulk = BulkServer(self.service.serve, identity, on_bug=self._bug)
+        self._local = BulkServer(self.service.serve, identity, on_bug=self._bug)
+        self._channel: Channel | None = None
+        self._scrubber = Scrubber(self.store, SCRUB_BYTES_PER_S_MIN)
+        self.is_registered = False
+
+    # -- life -----------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Serve until cancelled."""
+        self._bulk.start(f"{self._plan.host}:{self._plan.bulk_port}")
+        if self._plan.local_socket:
+            self._local.start(f"unix:{self._plan.local_socket}")
+        threading.Thread(target=self._scrub, name="scrub", daemon=True).start()
+        try:
+            while True:
+                try:
+                    await self._with_master()
+                except Unavailable as error:
+                    log.info("master=%s unavailable: %s", self._plan.master, error)
+                self.is_registered = False
+                await asyncio.sleep(RECONNECT_S)
+        finally:
+            self._stopping.set()
+            self._bulk.close()
+            self._local.close()
+
+    def is_busy(self) -> bool:
+        """Have clients used the disks just now?"""
+        return self._clock.now_s() - self.service.served_at_s < BUSY_S
+
+    def metrics(self) -> dict[str, float]:
+        """Counters for whoever asks."""
+        uses = self.store.uses()
+        return {
+            **self.service.counters,
+            "chunks": float(len(self.store.handles())),
+            "chunks_corrupt": float(len(self.store.corrupt())),
+            "disks_failed": float(sum(1 for use in uses if use.failure)),
+            "free_bytes": float(sum(use.free_bytes for use in uses)),
+            "scrub_rounds": float(self._scrubber.rounds_count),
+        }
+
+    def _disk_failed(self, error: DiskFailed) -> None:
+        self._on_fatal(f"a disk no longer keeps what it is given: {error}")
+
+    def _bug(self, bug: BaseException, where: str) -> None:
+        log.critical("bug where=%s", where, exc_info=bug)
+        self._on_fatal(f"bug in {where}: {bug!r}")
+
+    def _scrub(self) -> None:
+        while not self._stopping.is_set():
+            used_bytes = sum(replica.length_bytes for replica in self.store.reports())
+            pace = max(SCRUB_BYTES_PER_S_MIN, int(used_bytes / self._plan.scrub_every_s))
+            self._scrubber.bytes_per_s = pace
+            wait_s = BUSY_S if self.is_busy() else self._scrubber.step()
+            if self._scrubber.is_round_over:
+                # With little to read, a round a minute is as good as one after the other.
+                wait_s = max(wait_s, min(60.0, self._plan.scrub_every_s))
+            self._stopping.wait(wait_s)
+
+    # -- the master -----------------------------------------------------------------------
+
+    async def _with_master(self) -> None:
+        """Register, report, and beat until the connection is lost."""
+        channel = await Channel.connect(
+            self._plan.master,
+            self._identity,
+            role=MASTER_ROLE,
+            on_push=self._pushed,
+            push_types=COMMANDS,
+        )
+        self._channel = channel
+        try:
+            await self._register(channel)
+            while True:
+                try:
+                    await self._beat(channel)
+                except NotRegistered:
+                    await self._register(channel)
+                await asyncio.wait([channel.closed], timeout=self._settings.heartbeat_s)
+                if channel.closed.done():
+                    raise channel.closed.result()
+        finally:
+            self._channel = None
+            channel.close()
+
+    async def _register(self, channel: Channel) -> None:
+        sent_at_s = self._clock.now_s()
+        disks = await self._in_thread(self._disk_uses)
+        request = Register(
+            self._address(),
+            self._incarnation,
+            self._identity.cluster_id,
+            disks,
+            self.order.held(sent_at_s),
+        )
+        self._settings = await channel.call(request, timeout_s=30.0)
+        self.order.contact(sent_at_s, self._settings.contact_s)
+        self._runner.throttle.bytes_per_s = self._settings.clone_bytes_per_s
+        self._pool.timeout_s = max(1.0, self._settings.contact_s)
+        reports = self.store.reports()
+        size = self._settings.report_chunks
+        parts = [reports[at : at + size] for at in range(0, len(reports), size)] or [[]]
+        for number, part in enumerate(parts):
+            is_last = number == len(parts) - 1
+            await channel.call(
+                ReportChunks(
+                    self._plan.server, self._incarnation, number, pack_reports(part), is_last
+                ),
+                timeout_s=30.0,
+            )
+        self.is_registered = True
+        log.info("registered master=%s chunks=%d", self._plan.master, len(reports))
+
+    async def _beat(self, channel: Channel) -> None:
+        sent_at_s = self._clock.now_s()
+        changed = self.service.take_changed()
+        lost = self.store.take_lost()
+        request = Heartbeat(
+            self._plan.server,
+            self._incarnation,
+            next(self._numbers),
+            await self._in_thread(self._disk_uses),
+            self.order.to_extend(sent_at_s, self._settings.lease_s / 2),
+            pack_reports(self._reports_of(changed)),
+            pack_reports(self._sample()),
+            tuple(ChunkHandle(handle) for handle in lost),
+            tuple(
+                (ChunkHandle(handle), ChunkVersion(version))
+                for handle, version in self.store.corrupt_versions()
+            ),
+            self.is_busy(),
+        )
+        reply: HeartbeatReply = await channel.call(request, timeout_s=self._settings.contact_s)
+        self.order.contact(sent_at_s, self._settings.contact_s)
+        for lease in reply.extended:
+            self.order.extended(lease.handle, lease.version, sent_at_s + lease.left_s)
+        for handle, version in reply.garbage:
+            await self._in_thread(self._collect, handle, version)
+
+    def _collect(self, handle: int, version: int) -> None:
+        try:
+            self._runner.delete(handle, version)
+        except StaleReplica as error:
+            log.info("garbage kept: %s", error)
+
+    def _sample(self) -> list[ChunkReport]:
+        """The next few of all chunks held, in turn (GFS §4.4.1)."""
+        handles = self.store.handles()
+        following = [handle for handle in handles if handle > self._sample_at][:SAMPLE_CHUNKS]
+        self._sample_at = following[-1] if len(following) == SAMPLE_CHUNKS else -1
+        return self._reports_of(following)
+
+    def _reports_of(self, handles: list[int]) -> list[ChunkReport]:
+        reports = []
+        for handle in sorted(handles):
+            try:
+                replica = self.store.get(handle)
+            except ClusterError:
+                continue  # gone or bad since: said in another field
+            reports.append(
+                ChunkReport(ChunkHandle(handle), ChunkVersion(replica.version), replica.length)
+            )
+        return reports
+
+    def _disk_uses(self) -> tuple[DiskUse, ...]:
+        used: dict[str, int] = {}
+        for handle in self.store.handles():
+            try:
+                replica = self.store.get(handle)
+            except ClusterError:
+                continue
+            used[replica.disk.name] = used.get(replica.disk.name, 0) + replica.length
+        return tuple(
+            DiskUse(
+                use.name, use.total_bytes, use.free_bytes, used.get(use.name, 0), bool(use.failure)
+            )
+            for use in self.store.uses()
+        )
+
+    def _address(self) -> ServerAddress:
+        plan = self._plan
+        return ServerAddress(
+            plan.server, plan.host, plan.control_port, plan.bulk_port, plan.rack, plan.local_socket
+        )
+
+    # -- commands -------------------------------------------------------------------------
+
+    def _pushed(self, command: Command) -> None:
+        """Queue a command behind those of its chunk."""
+        read_at_s = self._clock.now_s()
+        if isinstance(command, RegisterAgain):
+            task = asyncio.ensure_future(self._again())
+            task.add_done_callback(_raise_bug)
+            return
+        handle = int(command.handle)  # type: ignore[attr-defined]  # all others name their chunk
+        task = asyncio.ensure_future(self._carry_out(command, read_at_s, self._queues.get(handle)))
+        self._queues[handle] = task
+        task.add_done_callback(lambda done: self._finished(handle, done))
+
+    def _finished(self, handle: int, task: asyncio.Task[None]) -> None:
+        if self._queues.get(handle) is task:
+            del self._queues[handle]
+        _raise_bug(task)
+
+    async def _again(self) -> None:
+        if self._channel is not None:
+            await self._register(self._channel)
+
+    async def _carry_out(
+        self, command: Command, read_at_s: float, before: asyncio.Task[None] | None
+    ) -> None:
+        if before is not None:
+            await asyncio.wait([before])
+        done = self._done_ids.get(command.command_id)
+        if done is None:
+            done = await self._outcome(command, read_at_s)
+            self._done_ids[command.command_id] = done
+            while len(self._done_ids) > 10_000:
+                del self._done_ids[next(iter(self._done_ids))]
+        if self._channel is None:
+            return
+        try:
+            await self._channel.call(done, timeout_s=self._settings.contact_s)
+        except Unavailable as error:
+            # The master finds out by the report that follows the next registration.
+            log.info("outcome of command %d was not heard: %s", command.command_id, error)
+
+    async def _outcome(self, command: Command, read_at_s: float) -> CommandDone:
+        threads = self._clones if isinstance(command, CloneChunk) else self._commands
+        loop = asyncio.get_running_loop()
+        version, length, error = 0, 0, ""
+        try:
+            version, length = await loop.run_in_executor(
+                threads, self._runner.run, command, read_at_s
+            )
+        except DiskFailed as failed:
+            self._disk_failed(failed)
+            raise
+        except ClusterError as refused:
+            error = describe(refused)
+            log.info("command %s refused: %s", type(command).__name__, error)
+        return CommandDone(
+            self._plan.server,
+            self._incarnation,
+            command.command_id,
+            not error,
+            ChunkVersion(version),
+            length,
+            error,
+        )
+
+    async def _in_thread(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._commands, function, *arguments)
+
+
+def _wait(stopping: threading.Event, seconds: float) -> None:
+    stopping.wait(seconds)
+
+
+def _raise_bug(task: asyncio.Task[None]) -> None:
+    """A task that ended in anything but a `ClusterError` is a bug: the daemon stops."""
+    if task.cancelled():
+        return
+    error = task.exception()
+    if error is not None and not isinstance(error, Unavailable):
+        raise error
+
+
+def _die(reason: str) -> None:
+    """End the process at once: nothing more may be acknowledged."""
+    log.critical("stopping: %s", reason)
+    logging.shutdown()
+    os._exit(74)

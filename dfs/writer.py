@@ -1,0 +1,285 @@
+"""Writing files: bytes in, runs of a few megabytes out to all replicas (GFS §3.1).
+
+Takes bytes in order; cuts them at chunk edges (GFS-39). One thread pushes the next run while
+another has the one before written, so the network and the disks work at the same time. A run is
+kept until it is acknowledged, and sent again, elsewhere if need be, when a server fails. `close`
+returns when everything is on all replicas and the master has the length on its disk.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import queue
+import threading
+from typing import TYPE_CHECKING
+
+from cluster.errors import ClusterError, Unavailable
+from dfs.chunk import ServerId
+from dfs.chunk_writer import Run, push, write_run
+from dfs.errors import BadRequest, WriterFenced
+from dfs.protocol import (
+    AbandonFile,
+    AllocateChunk,
+    ChunkGrant,
+    CloseFile,
+    ConfirmLength,
+    CreateFile,
+    FileStatus,
+    FindLease,
+    OpenAppend,
+    OpenFile,
+)
+
+if TYPE_CHECKING:
+    from dfs.client import DfsClient
+
+RUN_BYTES = 4 << 20
+QUEUE_RUNS = 3
+
+
+class DfsWriter(io.RawIOBase):
+    """A file open for writing by one writer. Not for two threads at once."""
+
+    def __init__(self, client: DfsClient, opened: OpenFile) -> None:
+        super().__init__()
+        self._client = client
+        self.status: FileStatus = opened.status
+        self._epoch = opened.epoch
+        self._chunk_bytes = opened.status.chunk_bytes
+        self._position = opened.status.length_bytes
+        self._buffer = bytearray()
+        self._runs: queue.Queue[Run | None] = queue.Queue(QUEUE_RUNS)
+        self._idle = threading.Condition()
+        self._unwritten = 0
+        self._error: BaseException | None = None
+        self._grant: ChunkGrant | None = opened.grant
+        self._worker: threading.Thread | None = None
+        self._is_over = False
+        client.keep_alive(self._epoch, self._fenced)
+
+    # -- as a file ------------------------------------------------------------------------
+
+    def writable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._position
+
+    def write(self, data: object) -> int:
+        view = memoryview(data).cast("B")  # type: ignore[arg-type]
+        if self.closed or self._is_over:
+            raise ValueError(f"{self.status.path} is closed")
+        self._raise_error()
+        position = 0
+        while position < len(view):
+            room = self._room()
+            piece = view[position : position + room]
+            self._buffer += piece
+            position += len(piece)
+            self._position += len(piece)
+            if len(piece) == room:
+                self._submit()
+        return len(view)
+
+    def flush(self) -> None:
+        """Return when every byte written so far is on all replicas."""
+        if self._is_over or self.closed:
+            return
+        if self._buffer:
+            self._submit()
+        self._drain()
+
+    def confirm(self) -> None:
+        """`flush`, and let readers see the length from now on."""
+        self.flush()
+        self._client.call(ConfirmLength(self.status.file_id, self._epoch, self._position))
+
+    def close(self) -> None:
+        """Write out the rest and make the file's length durable; the file is complete then."""
+        if self.closed:
+            return
+        try:
+            if not self._is_over:
+                self.flush()
+                self._end()
+                self.status = self._client.call(
+                    CloseFile(self.status.file_id, self._epoch, self._position)
+                )
+        finally:
+            self._is_over = True
+            self._end()
+            self._client.let_go(self._epoch)
+            super().close()
+
+    def abandon(self) -> None:
+        """Give the file up: what was written disappears."""
+        if self._is_over or self.closed:
+            return
+        self._is_over = True
+        self._end()
+        with contextlib.suppress(Unavailable, WriterFenced):  # the master then finds out by itself
+            self._client.call_once(AbandonFile(self.status.file_id, self._epoch))
+        self._client.let_go(self._epoch)
+        super().close()
+
+    def __exit__(self, kind: object, *rest: object) -> None:
+        if kind is not None:
+            # A file that failed half-way must not look complete.
+            self.abandon()
+        else:
+            self.close()
+
+    def __del__(self) -> None:
+        # Garbage collection is no acknowledgement: an unclosed file is left to recovery.
+        self._is_over = True
+
+    # -- runs -----------------------------------------------------------------------------
+
+    def _room(self) -> int:
+        """How many bytes still go into the run being gathered."""
+        start = self._position - len(self._buffer)
+        to_edge = self._chunk_bytes - start % self._chunk_bytes
+        return min(RUN_BYTES, to_edge) - len(self._buffer)
+
+    def _submit(self) -> None:
+        self._raise_error()
+        start = self._position - len(self._buffer)
+        index, offset = divmod(start, self._chunk_bytes)
+        run = Run(index, offset, memoryview(self._buffer))
+        self._buffer = bytearray()
+        if self._worker is None:
+            self._worker = threading.Thread(target=self._write_runs, name="dfs-writer", daemon=True)
+            self._worker.start()
+        with self._idle:
+            self._unwritten += 1
+        self._push_ahead(run)
+        self._runs.put(run)
+
+    def _push_ahead(self, run: Run) -> None:
+        """Push in the writer's own thread while the one before is being written."""
+        grant = self._grant
+        if grant is None or grant.index != run.index:
+            return  # its chunk does not exist yet
+        # Whoever writes the run finds out what failed, and repairs it.
+        with contextlib.suppress(ClusterError):
+            push(self._client, run, grant)
+
+    def _write_runs(self) -> None:
+        while True:
+            run = self._runs.get()
+            if run is None:
+                return
+            try:
+                if self._error is None and not self._is_over:
+                    grant = self._grant_for(run.index)
+                    self._grant = write_run(self._client, run, grant, self._find_grant)
+            except BaseException as error:
+                self._error = error
+            finally:
+                with self._idle:
+                    self._unwritten -= 1
+                    self._idle.notify_all()
+
+    def _grant_for(self, index: int) -> ChunkGrant:
+        grant = self._grant
+        if grant is not None and grant.index == index:
+            return grant
+        if index * self._chunk_bytes < self.status.length_bytes:
+            # The last chunk of a file that is being appended to.
+            return self._find_grant_at(index, (), None)
+        allocated: ChunkGrant = self._client.call(
+            AllocateChunk(self.status.file_id, self._epoch, index, self._client.place.host)
+        )
+        self._grant = allocated
+        return allocated
+
+    def _find_grant(self, old: ChunkGrant, failed: tuple[ServerId, ...]) -> ChunkGrant:
+        return self._find_grant_at(old.index, failed, old)
+
+    def _find_grant_at(
+        self, index: int, failed: tuple[ServerId, ...], old: ChunkGrant | None
+    ) -> ChunkGrant:
+        request = FindLease(
+            self.status.path,
+            index,
+            self.status.file_id,
+            self._epoch,
+            failed=failed,
+            user=self._client.user,
+        )
+        if old is not None:
+            request = FindLease(
+                request.path, index, request.file_id, request.epoch, old.version, failed,
+                request.user,
+            )  # fmt: skip
+        grant: ChunkGrant = self._client.call(request)
+        self._grant = grant
+        return grant
+
+    def _drain(self) -> None:
+        with self._idle:
+            self._idle.wait_for(lambda: self._unwritten == 0)
+        self._raise_error()
+
+    def _end(self) -> None:
+        """Stop the thread; runs that it still has are not written."""
+        worker, self._worker = self._worker, None
+        if worker is not None:
+            self._runs.put(None)
+            worker.join()
+
+    def _raise_error(self) -> None:
+        error = self._error
+        if error is not None:
+            raise error
+
+    def _fenced(self) -> None:
+        if self._error is None:
+            self._error = WriterFenced(
+                f"{self.status.path}: another client has taken the file over, or the master closed "
+                "it because this writer was silent"
+            )
+
+
+def create(
+    client: DfsClient,
+    path: str,
+    *,
+    overwrite: bool = False,
+    replication: int = 0,
+    chunk_bytes: int = 0,
+    mode: int = 0o644,
+    parents: bool = True,
+    first_chunk: bool = True,
+) -> DfsWriter:
+    """Make a file and open it for writing; FileExists if it is there and may not be replaced.
+
+    Without `first_chunk` the master makes a chunk only when there are bytes for it.
+    """
+    if chunk_bytes < 0 or replication < 0:
+        raise BadRequest(
+            f"replication {replication} and chunk size {chunk_bytes} must be 0 or more"
+        )
+    opened: OpenFile = client.call(
+        CreateFile(
+            path=path,
+            client=client.name,
+            user=client.user,
+            group=client.group,
+            mode=mode,
+            replication=replication,
+            chunk_bytes=chunk_bytes,
+            overwrite=overwrite,
+            parents=parents,
+            first_chunk=first_chunk,
+            near=client.place.host,
+        )
+    )
+    return DfsWriter(client, opened)
+
+
+def append(client: DfsClient, path: str) -> DfsWriter:
+    """Open a file for writing at its end."""
+    opened: OpenFile = client.call(OpenAppend(path, client.name, client.user, client.place.host))
+    return DfsWriter(client, opened)
