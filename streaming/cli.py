@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -187,10 +188,10 @@ def _refuse(error: UserError) -> int:
 
 
 def _log(level: str, text: str) -> None:
-    from mapreduce.console import Console
-
-    console = Console()
-    (console.warn if level == "WARN" else console.error)(text)
+    """Print a line as the engine's console does, which is not loaded for a refusal."""
+    now_s = time.time()
+    stamp = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(now_s))
+    print(f"{stamp},{int(now_s * 1000) % 1000:03d} {level} {text}", file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

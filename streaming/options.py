@@ -100,6 +100,9 @@ _LISTS = ("files", "archives")
 _KNOWN = {option.name: option for option in (*STREAMING_OPTIONS, *GENERIC_OPTIONS, *OWN_OPTIONS)}
 
 
+_ASKS_FOR_HELP = frozenset({"-help", "--help", "-info", "--info"})
+
+
 class BadCommandLine(UserError):
     """The words make no job. `usage` asks for the usage text before the message."""
 
@@ -148,7 +151,14 @@ def parse(argv: Sequence[str]) -> Options:
     if options.tool != STREAM_JOB:
         options.left_over = words
         return options
-    _Parser(options, words).run()
+    try:
+        _Parser(options, words).run()
+    except BadOptionWord:
+        # Who asks for help gets it, whatever else is wrong.
+        asked = _ASKS_FOR_HELP.intersection(words)
+        if not asked:
+            raise
+        options.flags |= {word.lstrip("-") for word in asked}
     return options
 
 

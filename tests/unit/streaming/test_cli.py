@@ -1,0 +1,113 @@
+"""streaming/cli.py: what a command line that makes no job prints, and its exit status."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from streaming.cli import main
+
+
+@pytest.fixture(autouse=True)
+def no_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MRSTREAM_HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("MRSTREAM_CLUSTER", raising=False)
+
+
+def test_without_words_the_short_usage_is_on_stdout(capsys: pytest.CaptureFixture[str]) -> None:
+    """Spec 1.1."""
+    status = main([])
+
+    out, err = capsys.readouterr()
+    assert (status, err) == (1, "No Arguments Given!\n")
+    assert out.startswith("Usage: mapred streaming [options]")
+
+
+@pytest.mark.parametrize("words", [["-help"], ["-input", "x", "-help"], ["-bogus", "--help"]])
+def test_help_wins_over_everything(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """Spec 1.3; case cli_help."""
+    assert main(words) == 0
+    out, err = capsys.readouterr()
+    assert "Usage: $HADOOP_HOME/bin/hadoop jar hadoop-streaming.jar [options]" in out
+    assert err == ""
+
+
+def test_info_has_tips(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["-info"]) == 0
+    assert "Usage tips:" in capsys.readouterr().out
+
+
+def test_an_unknown_option_brings_the_usage_and_hadoops_lines(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Spec 1.3."""
+    status = main(["-input", "x", "-what"])
+
+    out, err = capsys.readouterr()
+    assert status == 1
+    assert "Options:" in out
+    assert "ERROR Unrecognized option: -what\n" in err
+    assert err.endswith("\nTry -help for more information\nStreaming Command Failed!\n")
+
+
+def test_a_wrong_value_brings_no_usage(capsys: pytest.CaptureFixture[str]) -> None:
+    status = main(["-mapper", "cat"])
+
+    out, err = capsys.readouterr()
+    assert (status, out) == (1, "")
+    assert err == (
+        "Required argument: -input <name>\n"
+        "Try -help for more information\n"
+        "Streaming Command Failed!\n"
+    )
+
+
+def test_a_missing_shipped_file_looks_like_javas_exception(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Case files_missing."""
+    assert main(["-files", "nope", "-input", "x"]) == 1
+    assert "java.io.FileNotFoundException: File nope does not exist" in capsys.readouterr().err
+
+
+def test_java_is_refused_in_one_clear_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["-input", "x", "-reducer", "com.acme.Join"]) == 1
+    first, last = capsys.readouterr().err.splitlines()
+    assert first.startswith("-reducer com.acme.Join is a Java class, and mrstream runs no Java")
+    assert last == "Streaming Command Failed!"
+
+
+def test_a_bad_property_is_refused_before_anything_runs(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["-input", "x", "-D", "mapreduce.job.reduces=two"]) == 1
+    assert "mapreduce.job.reduces is 'two'" in capsys.readouterr().err
+
+
+def test_a_subcommand_gets_the_words_behind_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Heard:
+        words: list[str]
+
+        @classmethod
+        def main(cls, words: list[str]) -> int:
+            cls.words = words
+            return 7
+
+    monkeypatch.setitem(sys.modules, "tui.cli", Heard)  # type: ignore[arg-type]  # quacks enough
+
+    assert main(["top", "--demo"]) == 7
+    assert Heard.words == ["--demo"]
+
+
+def test_ctrl_c_is_130(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Interrupted:
+        @staticmethod
+        def main(words: list[str]) -> int:
+            raise KeyboardInterrupt
+
+    monkeypatch.setitem(sys.modules, "dfs.cli", Interrupted)  # type: ignore[arg-type]  # the same
+
+    assert main(["dfs", "-ls"]) == 130
