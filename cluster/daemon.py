@@ -1,0 +1,278 @@
+"""The common part of every daemon: arguments, one process per place, logs, signals, health.
+
+A role is a module whose `main` calls `run(ROLE, build)`; it is started as
+`python -P -m ROLE --host NAME --dir DIR`, where DIR (the cluster's directory on that host) holds
+`cluster.yaml` and `identity.json`; the daemon keeps its state in DIR/ROLE, its logs in DIR/logs,
+and DIR/run/ROLE.json says that it runs. A bug anywhere, on the loop or in a thread, is logged and
+ends the process at once (exit status 70): nothing is ever answered from a broken state.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import fcntl
+import json
+import logging
+import os
+import signal
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, NoReturn, Protocol
+
+from cluster.clock import SystemClock
+from cluster.config import Cluster, ClusterConfig, HostConfig, load
+from cluster.errors import ClusterError, Unavailable
+from cluster.handshake import Identity
+from cluster.logs import DaemonLog, RpcLog
+from cluster.messages import Health, HealthReply, Metrics, Stop
+from cluster.network import Handler, Peer, Server, new_event_loop
+from cluster.state import read_identity
+from cluster.version import version
+
+log = logging.getLogger(__name__)
+
+EXIT_REFUSED: Final = 1
+EXIT_RUNNING: Final = 3
+EXIT_BUG: Final = 70
+STOP_GRACE_S: Final = 10.0
+
+
+class Service(Protocol):
+    """What a role is to its daemon."""
+
+    handlers: Mapping[type[Any], Handler]
+
+    async def start(self) -> None:
+        """Recover and begin. The daemon already listens, but refuses all requests but health
+        until this returns."""
+        ...
+
+    async def stop(self) -> None:
+        """Finish what was acknowledged and let go of everything."""
+        ...
+
+    def ready(self) -> tuple[bool, str]:
+        """Return whether it serves, and a few words about its state."""
+        ...
+
+    def metrics(self) -> dict[str, float]:
+        """Return its counters."""
+        ...
+
+    def connected(self, peer: Peer) -> None:
+        """A client has proven itself."""
+        ...
+
+    def disconnected(self, peer: Peer) -> None:
+        """Its connection has ended."""
+        ...
+
+
+class Daemon:
+    """What a service gets from its daemon."""
+
+    def __init__(self, role: str, cluster: Cluster, host: HostConfig, directory: str) -> None:
+        self.role = role
+        self.cluster = cluster
+        self.config: ClusterConfig = cluster.config
+        self.host = host
+        self.directory = directory
+        """The cluster's directory on this host."""
+        self.state_directory = os.path.join(directory, role)
+        """The role's own directory; it exists."""
+        self.identity: Identity = cluster.identity(role, host.name)
+        self.clock = SystemClock()
+        self.since_s = time.time()
+        self.loop = new_event_loop()
+        self.stopping = asyncio.Event()
+        self.address = self.config.address(host.name, role)
+
+    def request_stop(self) -> None:
+        """Begin an orderly end; may be called from a signal handler or any thread."""
+        self.loop.call_soon_threadsafe(self.stopping.set)
+
+    def fail(self, error: BaseException, where: str = "") -> NoReturn:
+        """End the process now: a bug, or a disk that cannot be trusted any more."""
+        text = "".join(traceback.format_exception(error))
+        log.critical("stopping: %s: %s\n%s", where or type(error).__name__, error, text)
+        print(f"{self.role} stops: {where}: {text}", file=sys.stderr, flush=True)
+        if self._daemon_log is not None:
+            self._daemon_log.close()
+        os._exit(EXIT_BUG)
+
+    _daemon_log: DaemonLog | None = None
+
+
+def run(role: str, build: Callable[[Daemon], Service], argv: Sequence[str] | None = None) -> int:
+    """Be a daemon of this role until told to stop; return the exit status."""
+    options = _parse(role, argv)
+    os.umask(0o077)
+    directory = os.path.abspath(os.path.expanduser(options.dir))
+    try:
+        config = load(options.config or os.path.join(directory, "cluster.yaml"))
+        secret = read_identity(os.path.join(directory, "identity.json"))
+        host = config.host(options.host)
+        lock = _lock(directory, role)
+    except (ClusterError, OSError) as error:
+        print(f"{role}: {error}", file=sys.stderr, flush=True)
+        return EXIT_REFUSED
+    if lock is None:
+        print(f"{role} on {options.host} is already running here", file=sys.stderr, flush=True)
+        return EXIT_RUNNING
+    daemon_log = DaemonLog(os.path.join(directory, "logs", f"{role}.log"))
+    try:
+        os.makedirs(os.path.join(directory, role), mode=0o700, exist_ok=True)
+        daemon = Daemon(role, Cluster(config, secret), host, directory)
+        daemon._daemon_log = daemon_log
+        return _live(daemon, build)
+    finally:
+        daemon_log.close()
+        os.close(lock)
+
+
+def _parse(role: str, argv: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog=f"python -m {role}")
+    parser.add_argument("--host", required=True, help="the name of this host in cluster.yaml")
+    parser.add_argument("--dir", required=True, help="the cluster's directory on this host")
+    parser.add_argument("--config", help="the cluster file, if not DIR/cluster.yaml")
+    return parser.parse_args(argv)
+
+
+def _lock(directory: str, role: str) -> int | None:
+    """Return a descriptor that holds this place for as long as it is open; None: taken."""
+    os.makedirs(os.path.join(directory, "run"), mode=0o700, exist_ok=True)
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+    descriptor = os.open(os.path.join(directory, "run", f"{role}.lock"), flags, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        return None
+    return descriptor
+
+
+def pid_file(directory: str, role: str) -> str:
+    """Return the path of the file that says which process has a role."""
+    return os.path.join(directory, "run", f"{role}.json")
+
+
+def _live(daemon: Daemon, build: Callable[[Daemon], Service]) -> int:
+    loop = daemon.loop
+    asyncio.set_event_loop(loop)
+    loop.set_exception_handler(lambda _, context: _loop_failed(daemon, context))
+    threading.excepthook = lambda args: daemon.fail(
+        args.exc_value or RuntimeError("a thread failed"), f"thread {args.thread}"
+    )
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, daemon.stopping.set)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        return loop.run_until_complete(_serve(daemon, build))
+    except (ClusterError, OSError) as error:
+        log.error("cannot run: %s", error)
+        print(f"{daemon.role}: {error}", file=sys.stderr, flush=True)
+        return EXIT_REFUSED
+    except Exception as bug:
+        daemon.fail(bug, "bug")
+    finally:
+        path = pid_file(daemon.directory, daemon.role)
+        if os.path.exists(path):
+            os.unlink(path)
+
+
+def _loop_failed(daemon: Daemon, context: dict[str, Any]) -> None:
+    error = context.get("exception")
+    if isinstance(error, ClusterError | OSError):
+        # Nobody waited for this outcome any more; it is news, not a bug.
+        log.warning("unheard error: %s: %s", type(error).__name__, error)
+        return
+    daemon.fail(error or RuntimeError(context["message"]), context["message"])
+
+
+async def _serve(daemon: Daemon, build: Callable[[Daemon], Service]) -> int:
+    service = build(daemon)
+    rpc_log = RpcLog(os.path.join(daemon.directory, "logs", f"{daemon.role}.rpc.log"))
+    gate = _Gate(daemon, service)
+    server = Server(
+        gate.handlers(),
+        daemon.identity,
+        observe=rpc_log.observe,
+        on_bug=daemon.fail,
+        on_connect=service.connected,
+        on_disconnect=service.disconnected,
+    )
+    await server.start(daemon.address)
+    _say_running(daemon)
+    log.info("role=%s host=%s address=%s pid=%d", *gate.words(), os.getpid())
+    try:
+        await service.start()
+        gate.started = True
+        log.info("role=%s host=%s address=%s serving", *gate.words())
+        await daemon.stopping.wait()
+        log.info("role=%s host=%s address=%s stopping", *gate.words())
+    finally:
+        gate.started = False
+        await asyncio.wait_for(service.stop(), STOP_GRACE_S)
+        await server.close()
+        rpc_log.close()
+    return 0
+
+
+class _Gate:
+    """Lets requests through once the service has started; answers health always."""
+
+    def __init__(self, daemon: Daemon, service: Service) -> None:
+        self._daemon = daemon
+        self._service = service
+        self.started = False
+
+    def words(self) -> tuple[str, str, str]:
+        return self._daemon.role, self._daemon.host.name, self._daemon.address
+
+    def handlers(self) -> dict[type[Any], Handler]:
+        handlers: dict[type[Any], Handler] = {
+            kind: self._gated(handler) for kind, handler in self._service.handlers.items()
+        }
+        handlers[Health] = self._health
+        handlers[Metrics] = lambda request, peer: self._service.metrics()
+        handlers[Stop] = self._stop
+        return handlers
+
+    def _gated(self, handler: Handler) -> Handler:
+        def answer(request: Any, peer: Peer) -> Any:
+            if not self.started:
+                raise Unavailable(f"{self._daemon.role} is starting or stopping; try again")
+            return handler(request, peer)
+
+        return answer
+
+    def _health(self, request: Health, peer: Peer) -> HealthReply:
+        daemon = self._daemon
+        ready, detail = self._service.ready() if self.started else (False, "starting")
+        return HealthReply(
+            daemon.role, daemon.host.name, os.getpid(), daemon.since_s, version(), ready, detail
+        )
+
+    def _stop(self, request: Stop, peer: Peer) -> None:
+        log.info("told to stop by %s@%s", peer.role, peer.address)
+        self._daemon.loop.call_later(0.01, self._daemon.stopping.set)
+
+
+def _say_running(daemon: Daemon) -> None:
+    path = pid_file(daemon.directory, daemon.role)
+    fields = {
+        "role": daemon.role,
+        "host": daemon.host.name,
+        "pid": os.getpid(),
+        "since": daemon.since_s,
+        "address": daemon.address,
+        "version": version(),
+    }
+    temporary = f"{path}.{os.getpid()}"
+    with open(temporary, "w", encoding="utf-8") as file:
+        json.dump(fields, file)
+    os.replace(temporary, path)

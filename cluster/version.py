@@ -1,0 +1,15 @@
+"""Which version of mrstream this process runs."""
+
+from __future__ import annotations
+
+import functools
+from importlib import metadata
+
+
+@functools.cache
+def version() -> str:
+    """Return the version of the installed package."""
+    try:
+        return metadata.version("mrstream")
+    except metadata.PackageNotFoundError:
+        return "0+source"

@@ -1,0 +1,190 @@
+"""The common part of a daemon, in a real process."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from cluster.config import Cluster
+from cluster.config_reader import read_config
+from cluster.errors import DaemonFault, HostUnreachable, Unavailable
+from cluster.messages import Health, HealthReply, Metrics, Stop
+from cluster.network import Connection
+from cluster.state import Secret, write_private
+from tests.unit.cluster.toy_role import Break
+
+ROOT = Path(__file__).parents[3]
+ROLE = "dfs.chunkserver"
+
+
+def free_base_port() -> int:
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        port: int = sock.getsockname()[1]
+        return min(port, 65_000)
+
+
+class Place:
+    """A cluster's directory on a host, as a launcher would make it."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        text = (
+            f"name: t\nports: {{base: {free_base_port()}}}\n"
+            "hosts: {h1: {via: local, address: 127.0.0.1}}\n"
+        )
+        self.secret = Secret.new()
+        (directory / "cluster.yaml").write_text(text)
+        write_private(str(directory / "identity.json"), self.secret.to_text())
+        self.cluster = Cluster(read_config(text), self.secret)
+        self.processes: list[subprocess.Popen[bytes]] = []
+
+    def start(self) -> subprocess.Popen[bytes]:
+        place = ["--host", "h1", "--dir", str(self.directory)]
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tests.unit.cluster.toy_role", *place],
+            cwd=ROOT,
+            env={**os.environ, "TOY_ROLE": ROLE},
+            stderr=subprocess.PIPE,
+        )
+        self.processes.append(process)
+        return process
+
+    def connect(self) -> Connection:
+        return Connection(
+            self.cluster.config.address("h1", ROLE), self.cluster.identity(), role=ROLE
+        )
+
+    def health(self) -> HealthReply:
+        deadline_s = time.monotonic() + 15
+        while True:
+            try:
+                with self.connect() as connection:
+                    reply: HealthReply = connection.call(Health(), 2.0)
+                    if reply.ready:
+                        return reply
+            except Unavailable:
+                pass
+            assert time.monotonic() < deadline_s, self.log()
+            time.sleep(0.02)
+
+    def log(self) -> str:
+        path = self.directory / "logs" / f"{ROLE}.log"
+        return path.read_text() if path.exists() else "no log"
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Place]:
+    made = Place(tmp_path)
+    yield made
+    for process in made.processes:
+        process.kill()
+        process.wait()
+
+
+def wait_for(true: Callable[[], bool]) -> None:
+    deadline_s = time.monotonic() + 10
+    while not true():
+        assert time.monotonic() < deadline_s
+        time.sleep(0.02)
+
+
+def test_it_answers_health_and_metrics_and_says_where_it_is(place: Place) -> None:
+    process = place.start()
+    health = place.health()
+
+    assert (health.role, health.host, health.pid) == (ROLE, "h1", process.pid)
+    assert health.detail == "playing"
+    with place.connect() as connection:
+        assert connection.call(Metrics()) == {"toys": 1.0}
+    said = json.loads((place.directory / "run" / f"{ROLE}.json").read_text())
+    assert said["pid"] == process.pid
+
+
+@pytest.mark.parametrize("how", ["SIGTERM", "SIGINT", "Stop"])
+def test_it_ends_in_order_when_told_to(place: Place, how: str) -> None:
+    process = place.start()
+    place.health()
+
+    if how == "Stop":
+        with place.connect() as connection:
+            connection.call(Stop())
+    else:
+        process.send_signal(getattr(signal, how))
+
+    assert process.wait(10) == 0
+    assert (place.directory / ROLE / "stopped").read_text() == "x"
+    assert not (place.directory / "run" / f"{ROLE}.json").exists()
+    assert "stopping" in place.log()
+
+
+@pytest.mark.parametrize("in_thread", [False, True])
+def test_a_bug_anywhere_stops_the_process_and_is_in_the_log(place: Place, in_thread: bool) -> None:
+    """style.md: a bug is caught at the top of a daemon only, which stops."""
+    process = place.start()
+    place.health()
+
+    with place.connect() as connection:
+        # What the caller sees depends on who is quicker.
+        with contextlib.suppress(DaemonFault, HostUnreachable):
+            connection.call(Break(in_thread), 5.0)
+
+    assert process.wait(10) == 70
+    assert "ZeroDivisionError" in place.log()
+
+
+def test_a_second_daemon_in_the_same_place_is_refused(place: Place) -> None:
+    place.start()
+    place.health()
+
+    second = place.start()
+
+    assert second.wait(10) == 3
+    assert second.stderr is not None and b"already running" in second.stderr.read()
+    assert place.health().ready
+
+
+def test_after_kill_9_it_starts_again_without_any_help(place: Place) -> None:
+    """Fault gate 26."""
+    process = place.start()
+    place.health()
+    process.kill()
+    process.wait()
+
+    place.start()
+
+    assert place.health().ready
+    assert (place.directory / ROLE / "started").read_text() == "xx"
+
+
+def test_a_port_that_is_taken_is_named(place: Place) -> None:
+    port = place.cluster.config.port(ROLE)
+    with socket.create_server(("127.0.0.1", port)):
+        process = place.start()
+
+        assert process.wait(10) == 1
+        assert process.stderr is not None
+        assert f"cannot listen on 127.0.0.1:{port}" in process.stderr.read().decode()
+
+
+def test_the_diagnostic_log_has_requests_without_payload(place: Place) -> None:
+    """GFS §5.3 (GFS-84)."""
+    process = place.start()
+    place.health()
+    with place.connect() as connection:
+        connection.call(Stop(grace_s=3.5))
+    process.wait(10)
+
+    text = (place.directory / "logs" / f"{ROLE}.rpc.log").read_text()
+    assert "Stop grace_s=3.5 from=client@127.0.0.1:" in text
+    assert place.secret.secret.hex() not in text + place.log()
