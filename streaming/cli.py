@@ -15,14 +15,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from cluster.errors import ClusterError, UserError
-from streaming import options, properties
+from streaming import options
 from streaming.command import StreamingCommand, command_of, described
 from streaming.options import BadCommandLine, BadOptionWord, NoArguments, Options
 from streaming.shipment import NoSuchShippedFile
 
 if TYPE_CHECKING:
     from cluster.config import ClusterConfig
-    from mapreduce.job import JobSpec
 
 INTERRUPTED = 130
 LAUNCH_FAILED = 5
@@ -102,25 +101,15 @@ def _job(said: Options) -> int:
 
 
 def _run_here(command: StreamingCommand) -> int:
-    from mapreduce import local
+    from mapreduce import job, local
 
-    return local.run(_spec(command), background=command.background)
+    return local.run(job.spec_from(command), background=command.background)
 
 
 def _run_on(config: ClusterConfig, command: StreamingCommand) -> int:
-    from mapreduce import client
+    from mapreduce import client, job
 
-    return client.run(_spec(command), config, background=command.background)
-
-
-def _spec(command: StreamingCommand) -> JobSpec:
-    from mapreduce import job
-    from mapreduce.scheduler.ids import JobId
-
-    unnumbered = JobId("")  # who runs the job gives it its number
-    return job.spec_from(
-        command, unnumbered, working_directory=os.getcwd(), user=properties.user_name()
-    )
+    return client.run(job.spec_from(command), config, background=command.background)
 
 
 def _cluster(command: StreamingCommand) -> ClusterConfig | None:

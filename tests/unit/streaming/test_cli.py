@@ -44,7 +44,7 @@ def test_an_unknown_option_brings_the_usage_and_hadoops_lines(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Spec 1.3."""
-    status = main(["-input", "x", "-what"])
+    status = main(["-mapper", "cat", "-what"])
 
     out, err = capsys.readouterr()
     assert status == 1
