@@ -13,17 +13,21 @@ import asyncio
 import itertools
 import logging
 import os
+import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final, NoReturn
 
-from cluster.clock import Clock, SystemClock
+from cluster.addresses import join_address
+from cluster.clock import Clock
+from cluster.config import CHUNKSERVER, CHUNKSERVER_BULK, DFS_MASTER
+from cluster.daemon import Daemon, run
 from cluster.errors import ClusterError, DiskFailed, Unavailable
 from cluster.handshake import Identity
-from cluster.network import BulkServer, Channel
+from cluster.network import BulkServer, Channel, Handler, Peer
 from dfs.bulk_pool import BulkPool
 from dfs.chunk import ChunkHandle, ChunkReport, ChunkVersion, ServerId, pack_reports
 from dfs.chunks.chunk_service import ChunkService
@@ -51,8 +55,8 @@ from dfs.protocol import (
 
 log = logging.getLogger(__name__)
 
-ROLE = "dfs.chunkserver"
-MASTER_ROLE = "dfs.master"
+ROLE: Final = CHUNKSERVER
+UNIX_PATH_CHARS_MAX = 100
 COMMAND_THREADS = 16
 CLONE_THREADS = 4
 SAMPLE_CHUNKS = 1000
@@ -79,20 +83,22 @@ class ServerPlan:
 
 
 class ChunkServer:
-    """One chunkserver of one cluster."""
+    """One chunkserver of one cluster: a `cluster.daemon.Service`."""
 
     def __init__(
         self,
         plan: ServerPlan,
         identity: Identity,
         *,
-        clock: Clock | None = None,
-        on_fatal: Callable[[str], None] | None = None,
+        clock: Clock,
+        fail: Callable[[BaseException, str], NoReturn],
     ) -> None:
+        """`fail` ends the process at once."""
+        self.handlers: Mapping[type[Any], Handler] = {}
         self._plan = plan
         self._identity = identity
-        self._clock = clock or SystemClock()
-        self._on_fatal = on_fatal or _die
+        self._clock = clock
+        self._fail = fail
         self._incarnation = time.time_ns()
         self._settings = ServerSettings(1.0, 60.0, 5.0, 64 << 20, 0)
         self._pool = BulkPool(identity, timeout_s=5.0, connect_s_max=2.0)
@@ -109,44 +115,81 @@ class ChunkServer:
             self.order,
             PushBuffer(plan.push_bytes),
             self._pool,
-            self._clock,
+            clock,
             self._disk_failed,
         )
         self._stopping = threading.Event()
-        throttle = Throttle(0, self.is_busy, lambda seconds: _wait(self._stopping, seconds))
-        self._runner = CommandRunner(self.service, self._pool, self._clock, throttle)
+        throttle = Throttle(0, self.is_busy, self._pause)
+        self._runner = CommandRunner(self.service, self._pool, clock, throttle)
         self._commands = ThreadPoolExecutor(COMMAND_THREADS, thread_name_prefix="command")
         self._clones = ThreadPoolExecutor(CLONE_THREADS, thread_name_prefix="clone")
         self._queues: dict[int, asyncio.Task[None]] = {}
         self._done_ids: dict[int, CommandDone] = {}
         self._sample_at = -1
         self._numbers = itertools.count(1)
-        self._bulk = BulkServer(self.service.serve, identity, on_bug=self._bug)
-        self._local = BulkServer(self.service.serve, identity, on_bug=self._bug)
+        self._bulk = BulkServer(self.service.serve, identity, on_bug=fail)
+        self._local = BulkServer(self.service.serve, identity, on_bug=fail)
         self._channel: Channel | None = None
+        self._master_task: asyncio.Task[None] | None = None
         self._scrubber = Scrubber(self.store, SCRUB_BYTES_PER_S_MIN)
-        self.is_registered = False
+        self._is_registered = False
 
     # -- life -----------------------------------------------------------------------------
 
-    async def run(self) -> None:
-        """Serve until cancelled."""
-        self._bulk.start(f"{self._plan.host}:{self._plan.bulk_port}")
+    async def start(self) -> None:
+        """Listen for bytes and turn to the master."""
+        self._bulk.start(join_address(self._plan.host, self._plan.bulk_port))
         if self._plan.local_socket:
             self._local.start(f"unix:{self._plan.local_socket}")
         threading.Thread(target=self._scrub, name="scrub", daemon=True).start()
-        try:
-            while True:
-                try:
-                    await self._with_master()
-                except Unavailable as error:
-                    log.info("master=%s unavailable: %s", self._plan.master, error)
-                self.is_registered = False
-                await asyncio.sleep(RECONNECT_S)
-        finally:
-            self._stopping.set()
-            self._bulk.close()
+        self._master_task = asyncio.ensure_future(self._talk())
+        self._master_task.add_done_callback(self._end_on_bug)
+
+    async def stop(self) -> None:
+        """Let go of the master and of the bytes' connections."""
+        self._stopping.set()
+        if self._master_task is not None:
+            self._master_task.cancel()
+            await asyncio.wait([self._master_task])
+        await asyncio.get_running_loop().run_in_executor(None, self._close_bulk)
+
+    def ready(self) -> tuple[bool, str]:
+        """Registered with the master?"""
+        words = f"{len(self.store.handles())} chunks"
+        if not self._is_registered:
+            return False, f"{words}, waiting for the master at {self._plan.master}"
+        return True, words
+
+    def connected(self, peer: Peer) -> None:
+        """Nothing is kept with control connections."""
+
+    def disconnected(self, peer: Peer) -> None:
+        """Nothing is kept with control connections."""
+
+    def _close_bulk(self) -> None:
+        self._bulk.close()
+        if self._plan.local_socket:
             self._local.close()
+
+    async def _talk(self) -> None:
+        """Be in touch with the master, again and again."""
+        while True:
+            try:
+                await self._with_master()
+            except Unavailable as error:
+                log.info("master=%s unavailable: %s", self._plan.master, error)
+            self._is_registered = False
+            await asyncio.sleep(RECONNECT_S)
+
+    def _end_on_bug(self, task: asyncio.Task[None]) -> None:
+        """What ends in anything but an answer of the other side ends the daemon."""
+        if not task.cancelled():
+            error = task.exception()
+            if error is not None and not isinstance(error, Unavailable):
+                self._fail(error, "chunkserver")
+
+    def _pause(self, seconds: float) -> None:
+        self._stopping.wait(seconds)
 
     def is_busy(self) -> bool:
         """Have clients used the disks just now?"""
@@ -165,11 +208,7 @@ class ChunkServer:
         }
 
     def _disk_failed(self, error: DiskFailed) -> None:
-        self._on_fatal(f"a disk no longer keeps what it is given: {error}")
-
-    def _bug(self, bug: BaseException, where: str) -> None:
-        log.critical("bug where=%s", where, exc_info=bug)
-        self._on_fatal(f"bug in {where}: {bug!r}")
+        self._fail(error, "a disk no longer keeps what it is given")
 
     def _scrub(self) -> None:
         while not self._stopping.is_set():
@@ -189,7 +228,7 @@ class ChunkServer:
         channel = await Channel.connect(
             self._plan.master,
             self._identity,
-            role=MASTER_ROLE,
+            role=DFS_MASTER,
             on_push=self._pushed,
             push_types=COMMANDS,
         )
@@ -233,7 +272,7 @@ class ChunkServer:
                 ),
                 timeout_s=30.0,
             )
-        self.is_registered = True
+        self._is_registered = True
         log.info("registered master=%s chunks=%d", self._plan.master, len(reports))
 
     async def _beat(self, channel: Channel) -> None:
@@ -314,8 +353,7 @@ class ChunkServer:
         """Queue a command behind those of its chunk."""
         read_at_s = self._clock.now_s()
         if isinstance(command, RegisterAgain):
-            task = asyncio.ensure_future(self._again())
-            task.add_done_callback(_raise_bug)
+            asyncio.ensure_future(self._again()).add_done_callback(self._end_on_bug)
             return
         handle = int(command.handle)  # type: ignore[attr-defined]  # all others name their chunk
         task = asyncio.ensure_future(self._carry_out(command, read_at_s, self._queues.get(handle)))
@@ -325,7 +363,7 @@ class ChunkServer:
     def _finished(self, handle: int, task: asyncio.Task[None]) -> None:
         if self._queues.get(handle) is task:
             del self._queues[handle]
-        _raise_bug(task)
+        self._end_on_bug(task)
 
     async def _again(self) -> None:
         if self._channel is not None:
@@ -379,21 +417,32 @@ class ChunkServer:
         return await loop.run_in_executor(self._commands, function, *arguments)
 
 
-def _wait(stopping: threading.Event, seconds: float) -> None:
-    stopping.wait(seconds)
+def build(daemon: Daemon) -> ChunkServer:
+    """Make the chunkserver of a host from its cluster's configuration."""
+    config, host = daemon.config, daemon.host
+    disks = tuple(
+        os.path.join(os.path.expanduser(disk), config.name, host.name, ROLE) for disk in host.disks
+    )
+    socket_path = os.path.join(daemon.directory, "run", f"{ROLE}.sock")
+    plan = ServerPlan(
+        server=ServerId(host.name),
+        host=host.address,
+        control_port=config.port(CHUNKSERVER),
+        bulk_port=config.port(CHUNKSERVER_BULK),
+        master=config.master_address(DFS_MASTER),
+        disks=disks or (daemon.state_directory,),
+        rack=host.rack,
+        local_socket=socket_path if len(socket_path) <= UNIX_PATH_CHARS_MAX else "",
+        reserve=Reserve(config.dfs.reserve_share, config.dfs.reserve_bytes),
+        scrub_every_s=config.dfs.scrub_every_s,
+    )
+    return ChunkServer(plan, daemon.identity, clock=daemon.clock, fail=daemon.fail)
 
 
-def _raise_bug(task: asyncio.Task[None]) -> None:
-    """A task that ended in anything but a `ClusterError` is a bug: the daemon stops."""
-    if task.cancelled():
-        return
-    error = task.exception()
-    if error is not None and not isinstance(error, Unavailable):
-        raise error
+def main(argv: list[str] | None = None) -> int:
+    """`python -P -m dfs.chunkserver --host NAME --dir DIR`."""
+    return run(ROLE, build, argv)
 
 
-def _die(reason: str) -> None:
-    """End the process at once: nothing more may be acknowledged."""
-    log.critical("stopping: %s", reason)
-    logging.shutdown()
-    os._exit(74)
+if __name__ == "__main__":
+    sys.exit(main())
