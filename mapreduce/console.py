@@ -1,0 +1,204 @@
+"""What a person sees of a running job, on standard error.
+
+On a terminal: one live line under whatever is said. Elsewhere: Hadoop's own lines, so that scripts
+which look for ` map 50% reduce 0%` find it. Takes texts and `JobProgress`; never decides, and never
+writes to standard output, which belongs to results.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import time
+from dataclasses import dataclass
+from typing import TextIO
+
+LIVE_EVERY_S = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class JobProgress:
+    """How far a job is; fractions from 0 to 1."""
+
+    map_fraction: float
+    reduce_fraction: float
+    maps_done: int
+    maps: int
+    reduces_done: int
+    reduces: int
+    records: int = 0
+    """Input records of all maps so far."""
+    bytes_done: int = 0
+    """Bytes that the phase now running has read."""
+    shuffled_bytes: int = 0
+    elapsed_s: float = 0.0
+    status: str = ""
+
+    @property
+    def fraction(self) -> float:
+        """How much of all the work is done; a job with reduces is half maps, half reduces."""
+        if not self.reduces:
+            return self.map_fraction
+        return (self.map_fraction + self.reduce_fraction) / 2
+
+    @property
+    def left_s(self) -> float | None:
+        """How long the rest will take if it goes on like this; None while nobody can tell."""
+        if self.fraction < 0.01 or self.elapsed_s < 1:
+            return None
+        return self.elapsed_s * (1 - self.fraction) / self.fraction
+
+
+class Console:
+    """Lines for people, and for scripts that read them."""
+
+    def __init__(self, stream: TextIO | None = None, *, is_live: bool | None = None) -> None:
+        self._stream = stream if stream is not None else sys.stderr
+        dumb = os.environ.get("TERM", "dumb") == "dumb"
+        self._is_live = self._stream.isatty() and not dumb if is_live is None else is_live
+        self._live_line = ""
+        self._percents: tuple[int, int] | None = None
+        self._drawn_at_s = 0.0
+        self._rate = _Rate()
+        self._at_line_start = True
+
+    @property
+    def is_live(self) -> bool:
+        """Whether a live line is shown."""
+        return self._is_live
+
+    def info(self, text: str) -> None:
+        """Log news."""
+        self._log("INFO", text)
+
+    def warn(self, text: str) -> None:
+        """Log something odd."""
+        self._log("WARN", text)
+
+    def error(self, text: str) -> None:
+        """Log a failure."""
+        self._log("ERROR", text)
+
+    def plain(self, text: str) -> None:
+        """Print lines as they are."""
+        self._print(text + "\n")
+
+    def said(self, data: bytes) -> None:
+        """Pass on what a user's program said."""
+        self._print(data.decode("utf-8", "replace"))
+
+    def progress(self, progress: JobProgress, *, force: bool = False) -> None:
+        """Show how far the job is; cheap to call often."""
+        if self._is_live:
+            now_s = time.monotonic()
+            self._rate.add(progress, now_s)
+            if force or now_s - self._drawn_at_s >= LIVE_EVERY_S:
+                self._drawn_at_s = now_s
+                self._draw(self._line(progress))
+            return
+        percents = (int(progress.map_fraction * 100), int(progress.reduce_fraction * 100))
+        if percents != self._percents:
+            self._percents = percents
+            self.info(f" map {percents[0]}% reduce {percents[1]}%")
+
+    def end_progress(self) -> None:
+        """Take the live line away."""
+        self._draw("")
+
+    def _log(self, level: str, text: str) -> None:
+        now = time.time()
+        stamp = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(now))
+        self._print(f"{stamp},{int(now * 1000) % 1000:03d} {level} {text}\n")
+
+    def _print(self, text: str) -> None:
+        live = self._live_line
+        self._draw("")
+        if text and not self._at_line_start and text[:1].isdigit() and text[4:5] == "-":
+            text = (
+                "\n" + text
+            )  # a program's last line had no end; ours start at a line of their own
+        self._stream.write(text)
+        self._at_line_start = text.endswith("\n") if text else self._at_line_start
+        if live and self._at_line_start:
+            self._draw(live)
+        self._stream.flush()
+
+    def _draw(self, line: str) -> None:
+        if self._live_line or line:
+            if not self._at_line_start:
+                return
+            self._stream.write("\r\x1b[K" + line)
+            self._stream.flush()
+            self._live_line = line
+
+    def _line(self, progress: JobProgress) -> str:
+        parts = [f"map {_bar(progress.map_fraction)} {progress.maps_done}/{progress.maps}"]
+        if progress.reduces:
+            parts.append(f"shuffle {size(progress.shuffled_bytes)}")
+            parts.append(
+                f"reduce {_bar(progress.reduce_fraction)} "
+                f"{progress.reduces_done}/{progress.reduces}"
+            )
+        records, rate = self._rate.per_second()
+        parts.append(f"{count(records)} records/s {size(rate)}/s")
+        left_s = progress.left_s
+        parts.append(
+            duration(progress.elapsed_s) + (f", {duration(left_s)} left" if left_s else "")
+        )
+        if progress.status:
+            parts.append(progress.status)
+        width = shutil.get_terminal_size().columns
+        return "  ".join(parts)[: max(10, width - 1)]
+
+
+class _Rate:
+    """Records and bytes a second over the last few seconds."""
+
+    _WINDOW_S = 5.0
+
+    def __init__(self) -> None:
+        self._points: list[tuple[float, int, int]] = []
+
+    def add(self, progress: JobProgress, now_s: float) -> None:
+        self._points.append((now_s, progress.records, progress.bytes_done))
+        while now_s - self._points[0][0] > self._WINDOW_S and len(self._points) > 2:
+            del self._points[0]
+
+    def per_second(self) -> tuple[int, int]:
+        if len(self._points) < 2:
+            return 0, 0
+        (t0, records0, bytes0), (t1, records1, bytes1) = self._points[0], self._points[-1]
+        passed_s = max(t1 - t0, 1e-3)
+        return (
+            max(0, int((records1 - records0) / passed_s)),
+            max(0, int((bytes1 - bytes0) / passed_s)),
+        )
+
+
+def _bar(fraction: float, width: int = 10) -> str:
+    filled = min(width, int(fraction * width))
+    return f"[{'#' * filled}{'.' * (width - filled)}] {int(fraction * 100):3d}%"
+
+
+def size(bytes_count: float) -> str:
+    """Write a number of bytes for people."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if abs(bytes_count) < 1000:
+            return f"{bytes_count:.0f} {unit}" if unit == "B" else f"{bytes_count:.1f} {unit}"
+        bytes_count /= 1000
+    return f"{bytes_count:.1f} TB"
+
+
+def count(number: int) -> str:
+    """Write a number with commas."""
+    return f"{number:,}"
+
+
+def duration(seconds: float) -> str:
+    """Write a time span for people."""
+    if seconds < 60:
+        return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {rest:02d} s"

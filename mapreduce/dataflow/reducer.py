@@ -1,0 +1,41 @@
+"""Stage 9: run the reduce program over one sorted stream.
+
+Takes a merge and a way to start the command; gives the command's output, blob by blob, and judges
+how it ended: a reducer must read everything (spec 8.2). A reduce without any record still starts
+its command, but what that prints is thrown away (spec 6.2). Knows nothing of jobs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Protocol
+
+from mapreduce.dataflow.mapper import ExitRule, Start, run_command
+
+
+class Stream(Protocol):
+    """A sorted stream for a command, and how many records it has given."""
+
+    @property
+    def records(self) -> int: ...
+
+    def blobs(self) -> Iterator[tuple[int, bytes]]: ...
+
+
+def run_reducer(
+    start: Start, stream: Stream, collect: Callable[[bytes], None], rule: ExitRule
+) -> bool:
+    """Feed the reduce command and collect what it writes; says whether there was any input."""
+    blobs = stream.blobs()
+    first = next(blobs, None)
+    if first is None:
+        run_command(start, (), lambda _: None, rule, lambda: 0)
+        return False
+
+    def feed() -> Iterator[bytes]:
+        yield first[1]
+        for _, blob in blobs:
+            yield blob
+
+    run_command(start, feed(), collect, rule, lambda: 0)
+    return True

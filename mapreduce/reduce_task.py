@@ -1,0 +1,231 @@
+"""A reduce: its partition of every map's segment, merged, through the reduce program, into output.
+
+Puts stages 8 and 9 together for one attempt and counts what passes (spec 8.1). Takes segment files,
+wherever they came from; never fetches, never commits.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+
+from mapreduce import counters as c
+from mapreduce.attempt_report import Done, InputRange
+from mapreduce.builtins import reduced, reducer_of
+from mapreduce.combine import framed_records
+from mapreduce.dataflow import merger, segment
+from mapreduce.dataflow.mapper import ExitRule
+from mapreduce.dataflow.merger import Merge
+from mapreduce.dataflow.pump import Blob, RunningCommand
+from mapreduce.dataflow.record_form import FRAMED_FORM, WireForm, text_form
+from mapreduce.dataflow.reducer import run_reducer
+from mapreduce.final_output import CommandOutput, FinalOutput
+from mapreduce.record_forms import (
+    command_form,
+    framed_shape,
+    map_output_types,
+    reduce_input_writer,
+    segment_codec,
+)
+from mapreduce.task_context import Attempt, count_file_bytes, count_output, count_resources
+from streaming import classes
+
+KEPT_SEGMENT = "segment"
+MERGE_WIDTH = 64
+_BLOB_BYTES = 1 << 20
+
+
+class ReduceTask:
+    """One attempt at a reduce."""
+
+    def __init__(self, attempt: Attempt) -> None:
+        self._attempt = attempt
+        order = attempt.order
+        self._partition = (
+            order.task_index if order.segment_partition is None else order.segment_partition
+        )
+        self._readers = [segment.Reader(path) for path in order.segments]
+        self._entries = [reader.entries[self._partition] for reader in self._readers]
+        self._records_total = sum(entry.records for entry in self._entries)
+        self._raw_bytes_total = sum(entry.raw_bytes for entry in self._entries)
+        self._types = map_output_types(attempt.conf)
+        self._merge: Merge | None = None
+        attempt.progress = self._progress
+        attempt.keep_input = self._keep_input
+
+    def run(self) -> Done:
+        """Run the attempt to its end."""
+        try:
+            if self._attempt.spec.reducer is not None and self._attempt.spec.reducer.command:
+                return self._run_command()
+            return self._run_builtin()
+        finally:
+            for reader in self._readers:
+                reader.close()
+
+    def _run_command(self) -> Done:
+        attempt, conf = self._attempt, self._attempt.conf
+        assert attempt.spec.reducer is not None
+        start = attempt.starter(attempt.spec.reducer, "reduce")
+
+        def watched(feed: Iterable[Blob], *, drain: bool = False) -> RunningCommand:
+            running = start(feed, drain=drain)
+            attempt.input_range = lambda: self._input_range(running)
+            return running
+
+        output = CommandOutput(attempt, conf.reduce_output_identifier, conf.reduce_output_rule)
+        try:
+            had_input = run_reducer(
+                watched, self._stream(), output.feed, ExitRule(conf.nonzero_exit_is_failure)
+            )
+            output.finish()
+        except BaseException:
+            output.abandon()
+            raise
+        return self._done(output, keep_user_counters=had_input)
+
+    def _stream(self) -> Merge | _Written:
+        conf = self._attempt.conf
+        form = command_form(conf.reduce_input_identifier, conf.reduce_input_separator, *self._types)
+        if form is not None:
+            return self._merged(form)
+        return _Written(self._merged(FRAMED_FORM), reduce_input_writer(conf, *self._types))
+
+    def _run_builtin(self) -> Done:
+        attempt, conf = self._attempt, self._attempt.conf
+        reducer = reducer_of(attempt, self._types)
+        output = FinalOutput(attempt, reducer.key_type, reducer.value_type)
+        try:
+            if self._is_plain_copy(output):
+                # The identity of text to text: the merge writes the lines of the file itself.
+                for records, blob in self._merged(text_form(conf.output_separator)).blobs():
+                    output.write(blob, records)
+                    attempt.watch.touch()
+            else:
+                merged = self._merged(FRAMED_FORM)
+                output.add(reduced(reducer, self._touching(framed_records(merged))))
+            output.finish()
+        except BaseException:
+            output.abandon()
+            raise
+        return self._done(output, keep_user_counters=True)
+
+    def _touching(self, records: Iterator[tuple[bytes, bytes]]) -> Iterator[tuple[bytes, bytes]]:
+        touch = self._attempt.watch.touch
+        for record in records:
+            touch()
+            yield record
+
+    def _is_plain_copy(self, output: FinalOutput) -> bool:
+        program = self._attempt.spec.reducer
+        is_identity = program is None or program.builtin == classes.IDENTITY_REDUCER
+        is_text = all(kind.class_name == classes.TEXT for kind in self._types)
+        return is_identity and is_text and output.takes_text
+
+    def _merged(self, form: WireForm) -> Merge:
+        conf = self._attempt.conf
+        self._merge = merger.merge(
+            [_run_of(reader, self._partition) for reader in self._readers],
+            conf.comparator_spec,
+            form,
+            shape=framed_shape(*self._types),
+            width_max=max(MERGE_WIDTH, conf.io_sort_factor),
+            scratch=self._attempt.scratch,
+            codec=segment_codec(conf),
+        )
+        return self._merge
+
+    # ---- what is told about it ---------------------------------------------------------------
+
+    def _progress(self) -> tuple[float, int, int]:
+        records = self._merge.records if self._merge is not None else 0
+        # As on Hadoop: a third is the shuffle, a third the sort; here both are done at once.
+        fraction = records / self._records_total if self._records_total else 1.0
+        return 2 / 3 + fraction / 3, records, int(self._raw_bytes_total * fraction)
+
+    def _input_range(self, running: RunningCommand) -> InputRange:
+        flow = running.flow
+        source = f"partition {self._partition} of {len(self._readers)} maps"
+        total = max(flow.given_bytes, self._raw_bytes_total)
+        return InputRange(source, 0, flow.read_bytes, flow.given_bytes, total)
+
+    def _done(self, output: FinalOutput, *, keep_user_counters: bool) -> Done:
+        attempt, counters, merge = self._attempt, self._attempt.counters, self._merge
+        assert merge is not None, "the input has been merged"
+        shuffled_bytes = sum(entry.hadoop_bytes + 6 for entry in self._entries)
+        counters.framework(c.COMBINE_INPUT_RECORDS, 0)
+        counters.framework(c.COMBINE_OUTPUT_RECORDS, 0)
+        counters.framework(c.REDUCE_INPUT_GROUPS, merge.groups)
+        counters.framework(c.REDUCE_SHUFFLE_BYTES, shuffled_bytes)
+        counters.framework(c.REDUCE_INPUT_RECORDS, merge.records)
+        counters.framework(c.REDUCE_OUTPUT_RECORDS, output.records)
+        counters.framework(c.SPILLED_RECORDS, merge.records)
+        counters.framework(c.SHUFFLED_MAPS, len(self._readers))
+        counters.framework(c.FAILED_SHUFFLES, 0)
+        counters.framework(c.MERGED_MAP_OUTPUTS, len(self._readers))
+        read_bytes = sum(entry.length for entry in self._entries)
+        count_file_bytes(counters, "file:", read_bytes=read_bytes)
+        for name in ("BAD_ID", "CONNECTION", "IO_ERROR", "WRONG_LENGTH", "WRONG_MAP"):
+            counters.add(c.SHUFFLE_ERRORS, name, 0)
+        counters.add(c.SHUFFLE_ERRORS, "WRONG_REDUCE", 0)
+        count_output(attempt, output.bytes_written)
+        count_resources(attempt)
+        key, key_records = merge.largest_group if merge.records else (b"", 0)
+        return Done(
+            attempt.all_counters() if keep_user_counters else counters.as_dict(),
+            output_bytes=output.bytes_written,
+            largest_key=key[:200],
+            largest_key_records=key_records,
+        )
+
+    # ---- what is kept of it --------------------------------------------------------------------
+
+    def _keep_input(self, directory: str) -> None:
+        """Write the merged partition as a segment of its own."""
+        writer = segment.Writer(
+            os.path.join(directory, KEPT_SEGMENT), 1, segment_codec(self._attempt.conf)
+        )
+        readers = [segment.Reader(path) for path in self._attempt.order.segments]
+        try:
+            merge = merger.merge(
+                [_run_of(reader, self._partition) for reader in readers],
+                self._attempt.conf.comparator_spec,
+                FRAMED_FORM,
+                shape=framed_shape(*self._types),
+                width_max=MERGE_WIDTH,
+                scratch=self._attempt.scratch,
+            )
+            for block in merger.merged_blocks(0, merge):
+                writer.append(block)
+            writer.finish()
+        finally:
+            for reader in readers:
+                reader.close()
+
+
+class _Written:
+    """A merge whose records are of types that only Python can write for a command."""
+
+    def __init__(self, merge: Merge, write: Callable[[bytes, bytes], bytes]) -> None:
+        self._merge = merge
+        self._write = write
+
+    @property
+    def records(self) -> int:
+        return self._merge.records
+
+    def blobs(self) -> Iterator[tuple[int, bytes]]:
+        held: list[bytes] = []
+        held_bytes = 0
+        for key, value in framed_records(self._merge):
+            held.append(self._write(key, value))
+            held_bytes += len(held[-1])
+            if held_bytes >= _BLOB_BYTES:
+                yield len(held), b"".join(held)
+                held, held_bytes = [], 0
+        if held:
+            yield len(held), b"".join(held)
+
+
+def _run_of(reader: segment.Reader, partition: int) -> merger.Run:
+    return lambda: reader.run(partition)

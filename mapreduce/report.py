@@ -1,0 +1,152 @@
+"""Words for people when a job ends: why it failed and what to do, or what it took.
+
+Takes facts; gives text. Never prints, never reads a file.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mapreduce.attempt_report import Failure, InputRange
+from mapreduce.console import count, duration, size
+
+_SIGNAL_MEANS = {
+    signal.SIGINT: "interrupted from the keyboard",
+    signal.SIGILL: "an instruction that this processor does not know: built for another machine?",
+    signal.SIGABRT: "it aborted itself: a failed assertion, or damaged memory",
+    signal.SIGBUS: "a bad memory access: a mapped file that shrank, or a full /dev/shm",
+    signal.SIGFPE: "an arithmetic error, such as a division by zero",
+    signal.SIGKILL: "killed from outside, most often by the kernel because memory ran out "
+    "(`dmesg` tells)",
+    signal.SIGSEGV: "a crash: it touched memory that is not its own",
+    signal.SIGPIPE: "it wrote into a pipe whose reader was gone, such as `… | head` in a script",
+    signal.SIGALRM: "an alarm that it set for itself rang",
+    signal.SIGTERM: "asked to end by someone",
+    signal.SIGXCPU: "it used up its CPU time limit (ulimit -t)",
+    signal.SIGXFSZ: "it used up its file size limit (ulimit -f)",
+}
+_CODE_MEANS = {
+    1: "the program's own word for failure; an uncaught exception in Python, for one",
+    2: "bad usage: a wrong option, or a syntax error in a shell script",
+    126: "the program was found but could not be run: no execute permission, or not a program",
+    127: "a program was not found: not shipped, not on PATH, or its interpreter (#!) is missing",
+    255: "exit status -1, or out of range",
+}
+
+
+def exit_code_means(code: int) -> str:
+    """Say what an exit code, as a shell shows it, tells."""
+    if code in _CODE_MEANS:
+        return _CODE_MEANS[code]
+    if code > 128:
+        try:
+            ended_by = signal.Signals(code - 128)
+        except ValueError:
+            return "the program chose this number itself"
+        means = _SIGNAL_MEANS.get(ended_by, "ended by a signal")
+        return f"{ended_by.name}: {means}"
+    return "the program chose this number itself"
+
+
+def failure_text(attempt_id: str, failure: Failure, *, repeatable: bool) -> str:
+    """Give the report of one failed attempt."""
+    rows: list[tuple[str, str]] = [("why", failure.message)]
+    if failure.exit_code is not None and failure.exit_code != 0:
+        rows.append(("", f"exit code {failure.exit_code}: {exit_code_means(failure.exit_code)}"))
+    if failure.command:
+        whose = f"{failure.stage} command" if failure.stage else "command"
+        rows.append((whose, failure.command))
+    if failure.stderr_tail:
+        rows.append(("stderr", f"its last {len(failure.stderr_tail)} lines:"))
+        rows += [("", f"| {line}") for line in failure.stderr_tail]
+    elif failure.stage:
+        rows.append(("stderr", "(it said nothing)"))
+    if failure.input is not None:
+        rows += _input_rows(failure.input)
+    if failure.trace:
+        rows.append(("trace", "this may be a bug of mrstream:"))
+        rows += [("", f"| {line}") for line in failure.trace.rstrip().splitlines()]
+    if failure.log_directory:
+        rows.append(("logs", failure.log_directory))
+    if repeatable:
+        rows.append(("repeat it", f"mrstream -repeat {attempt_id}"))
+        rows.append(("find the record", f"mrstream -bisect {attempt_id}"))
+    width = max(len(name) for name, _ in rows) + 1
+    lines = [f"{(name + ':' if name else ''):<{width}} {text}" for name, text in rows]
+    return "\n".join([f"{attempt_id} failed", *(f"  {line}" for line in lines)])
+
+
+def _input_rows(at: InputRange) -> list[tuple[str, str]]:
+    return [
+        ("input", f"{at.source}, bytes {at.start} to {at.end}"),
+        ("", f"surely read up to byte {at.read_to}; was given up to byte {at.given_to}"),
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class TaskTime:
+    """One finished task, for the closing report."""
+
+    name: str
+    seconds: float
+    records: int
+    size_bytes: int
+    largest_key: bytes = b""
+    largest_key_records: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class JobFacts:
+    """What a finished job took."""
+
+    elapsed_s: float
+    input_bytes: int
+    shuffled_bytes: int
+    output_bytes: int
+    maps: Sequence[TaskTime]
+    reduces: Sequence[TaskTime]
+
+
+# A reduce is worth naming when it got this much more than its share.
+SKEW_RATIO_MIN = 2.0
+SKEW_RECORDS_MIN = 1000
+
+
+def closing_text(facts: JobFacts) -> str:
+    """Give the closing report of a job that succeeded."""
+    rate = facts.input_bytes / facts.elapsed_s if facts.elapsed_s > 0 else 0.0
+    sentences = [
+        f"Took {duration(facts.elapsed_s)}: read {size(facts.input_bytes)} ({size(rate)}/s)"
+        + (f", shuffled {size(facts.shuffled_bytes)}" if facts.reduces else "")
+        + f", wrote {size(facts.output_bytes)}."
+    ]
+    tasks = [*facts.maps, *facts.reduces]
+    if len(tasks) > 1:
+        slowest = max(tasks, key=lambda task: task.seconds)
+        sentences.append(
+            f"Slowest task: {slowest.name}, {duration(slowest.seconds)} for "
+            f"{count(slowest.records)} records."
+        )
+    if (skew := _skew_text(facts.reduces)) is not None:
+        sentences.append(skew)
+    return " ".join(sentences)
+
+
+def _skew_text(reduces: Sequence[TaskTime]) -> str | None:
+    """Name the reduce that got more than its share, and the key to blame."""
+    if len(reduces) < 2:
+        return None
+    share = sum(task.records for task in reduces) / len(reduces)
+    worst = max(reduces, key=lambda task: task.records)
+    if worst.records < SKEW_RECORDS_MIN or worst.records < SKEW_RATIO_MIN * share:
+        return None
+    text = (
+        f"Most skewed: {worst.name} got {count(worst.records)} records, "
+        f"{worst.records / share:.1f} times its share"
+    )
+    if worst.largest_key_records * 2 > worst.records - share:
+        key = worst.largest_key[:60].decode("utf-8", "replace")
+        text += f"; key {key!r} alone has {count(worst.largest_key_records)}"
+    return text + "."

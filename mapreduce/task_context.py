@@ -1,0 +1,230 @@
+"""What every attempt has around it: order, working directory, programs, log, counters, watch.
+
+Takes a job and an order; gives the stages what they need to run a user's program as Hadoop would:
+the links in its directory, its environment, an ear for what it says. Never moves a record itself.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+from collections.abc import Callable, Iterable
+from typing import BinaryIO
+
+import msgspec
+
+from mapreduce import counters as c
+from mapreduce.attempt_report import InputRange, Message, Progress
+from mapreduce.counters import Counters
+from mapreduce.dataflow.files import Files, files_for, join, local_path, scheme_of
+from mapreduce.dataflow.pump import Blob, RunningCommand
+from mapreduce.dataflow.split_plan import Split
+from mapreduce.job import JobSpec
+from mapreduce.scheduler.ids import TaskKind, parse_attempt_id
+from mapreduce.task_log import TaskLog
+from mapreduce.watch import AttemptWatch
+from streaming.child import find_program, parse_command, resolve_words, task_environment
+from streaming.command import Program
+from streaming.jobconf import JobConf, task_properties
+from streaming.shipping import link_shipped
+
+
+class AttemptOrder(msgspec.Struct, frozen=True):
+    """Which task to try, and where to read and write."""
+
+    attempt_id: str
+    maps: int
+    """How many maps the job has."""
+    directory: str
+    """The attempt's own directory on this disk; whoever gave the order removes it."""
+    cache: str
+    """Unpacked archives and fetched files, shared by the attempts of a job on this host."""
+    log_directory: str
+    filesystem: str = "file:///"
+    split: Split | None = None
+    segments: tuple[str, ...] = ()
+    """Of a reduce: the segment files of all maps, in map order."""
+    segment_partition: int | None = None
+    """Where in each of them the input lies, if not at the reduce's own number."""
+    segment_path: str = ""
+    """Of a map: where its segment goes; empty if the job has no reduces."""
+    output_directory: str = ""
+    """URL of the attempt's output directory, if it has final output."""
+    keep_directory: str = ""
+    """Where to keep the input if the attempt fails; empty: do not."""
+    replay: str = ""
+    """Of a map that is repeated: the file with the bytes that its command was given."""
+    skip: tuple[tuple[int, int], ...] = ()
+    """Ranges of input records to leave out, [first, behind)."""
+
+    @property
+    def is_map(self) -> bool:
+        """Whether the task is a map."""
+        return parse_attempt_id(self.attempt_id).task_id.kind is TaskKind.MAP
+
+    @property
+    def task_index(self) -> int:
+        """The number of the task, which is the number of its part file."""
+        return parse_attempt_id(self.attempt_id).task_id.task_index
+
+
+Tell = Callable[[Message], None]
+
+
+class Attempt:
+    """The surroundings of one attempt: its directory, programs, log, counters and watch."""
+
+    def __init__(
+        self, spec: JobSpec, order: AttemptOrder, tell: Tell, lifeline: int | None = None
+    ) -> None:
+        self.spec = spec
+        self.order = order
+        self.conf: JobConf = spec.conf()
+        self.files: Files = files_for(order.filesystem, spec.working_directory)
+        self.counters = Counters()
+        self.tell = tell
+        os.makedirs(order.log_directory, exist_ok=True)
+        self.log = TaskLog(
+            os.path.join(order.log_directory, "stderr"),
+            tell,
+            prefix=self.conf.reporter_prefix,
+            user_counters_max=self.conf.counters_max,
+        )
+        self.watch = AttemptWatch(order.attempt_id, self.conf.task_timeout_s, lifeline)
+        self.progress: Callable[[], tuple[float, int, int]] = lambda: (0.0, 0, 0)
+        self.phase = "map" if order.is_map else "reduce"
+        self.input_range: Callable[[], InputRange | None] = lambda: None
+        self.keep_input: Callable[[str], None] = lambda directory: None
+        self.stage = ""
+        """Whose program runs, or ran last: the one to blame."""
+        self._environment: dict[str, str] | None = None
+        self._cwd = ""
+
+    def starter(self, program: Program, stage: str) -> Callable[..., RunningCommand]:
+        """Give the function that starts a command of this attempt on some input."""
+
+        def start(feed: Iterable[Blob], *, drain: bool = False) -> RunningCommand:
+            self.stage = stage
+            cwd, environment = self._surroundings()
+            words = resolve_words(parse_command(program.command), self.spec.shipped)
+            argv = find_program(words, cwd, environment.get("PATH", os.defpath))
+            return RunningCommand(
+                argv,
+                cwd,
+                environment,
+                feed,
+                stderr=self.log.ear(),
+                watch=self.watch,
+                drain=drain,
+                join_delay_s=self.conf.join_delay_s,
+            )
+
+        return start
+
+    def program_of(self, stage: str) -> Program | None:
+        """Give the program of a stage."""
+        spec = self.spec
+        return {"map": spec.mapper, "combine": spec.combiner, "reduce": spec.reducer}.get(stage)
+
+    @property
+    def scratch(self) -> str:
+        """Where merges and spills may leave files for a while."""
+        path = os.path.join(self.order.directory, "scratch")
+        os.makedirs(path, exist_ok=True)
+        return path
+
+    def create_output(self, name: str) -> BinaryIO:
+        """Make a file of the attempt's output directory."""
+        return self.files.create(join(self.order.output_directory, name))
+
+    def report(self) -> None:
+        """Tell how far the attempt is."""
+        fraction, records, bytes_done = self.progress()
+        self.tell(
+            Progress(
+                min(1.0, fraction),
+                records,
+                bytes_done,
+                self.phase,
+                self.log.status,
+                self.log.user_counters(),
+            )
+        )
+
+    def all_counters(self) -> dict[str, dict[str, int]]:
+        """Give our counters and the users'."""
+        total = Counters(self.counters.as_dict(), user_counters_max=self.conf.counters_max)
+        total.add_all(self.log.user_counters())
+        return total.as_dict()
+
+    def _surroundings(self) -> tuple[str, dict[str, str]]:
+        """Make the working directory with its links, and the environment, when first needed."""
+        if self._environment is None:
+            self._cwd = os.path.join(self.order.directory, "work")
+            tmp = os.path.join(self._cwd, "tmp")
+            os.makedirs(tmp, exist_ok=True)
+            link_shipped(self._cwd, self.spec.shipped, self.order.cache, self._fetch)
+            self._environment = task_environment(
+                self.conf, os.environ, self.spec.cmdenv, self._task_properties(), tmp
+            )
+        return self._cwd, self._environment
+
+    def _fetch(self, url: str, path: str) -> None:
+        with self.files.open(self.files.qualify(url)) as source, open(path, "wb") as target:
+            while data := source.read(1 << 20):
+                target.write(data)
+
+    def _task_properties(self) -> dict[str, str]:
+        order = self.order
+        attempt = parse_attempt_id(order.attempt_id)
+        piece = order.split.pieces[0] if order.split and order.split.pieces else None
+        output = order.output_directory
+        return task_properties(
+            job_id=attempt.task_id.job_id,
+            task_id=str(attempt.task_id),
+            attempt_id=order.attempt_id,
+            is_map=order.is_map,
+            partition=order.task_index,
+            maps=order.maps,
+            output_dir=local_path(output) if output.startswith("file:") else output,
+            local_dir=order.directory,
+            user=self.spec.user,
+            input_file=piece.url if piece else None,
+            input_start=piece.start if piece else 0,
+            input_length=piece.length if piece else 0,
+            skipping=bool(order.skip),
+        )
+
+
+def used_cpu_s() -> float:
+    """Give the CPU time of this process and of the programs that it has waited for."""
+    own = resource.getrusage(resource.RUSAGE_SELF)
+    programs = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return own.ru_utime + own.ru_stime + programs.ru_utime + programs.ru_stime
+
+
+def count_resources(attempt: Attempt) -> None:
+    """Count CPU time and memory, when the work is done."""
+    memory_bytes = 1024 * (
+        resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        + resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+    )
+    attempt.counters.framework(c.CPU_MS, int(used_cpu_s() * 1000))
+    attempt.counters.framework(c.PHYSICAL_MEMORY_BYTES, memory_bytes)
+    peak = c.PEAK_MAP_MEMORY_BYTES if attempt.order.is_map else c.PEAK_REDUCE_MEMORY_BYTES
+    attempt.counters.framework(peak, memory_bytes)
+
+
+def count_file_bytes(
+    counters: Counters, url: str, *, read_bytes: int = 0, written_bytes: int = 0
+) -> None:
+    """Count bytes of a file system, named as Hadoop names it (`FILE:`, `DFS:`)."""
+    name = (scheme_of(url) or "file").upper()
+    counters.add(c.FILE_SYSTEM, f"{name}: Number of bytes read", read_bytes)
+    counters.add(c.FILE_SYSTEM, f"{name}: Number of bytes written", written_bytes)
+
+
+def count_output(attempt: Attempt, written_bytes: int) -> None:
+    """Count the bytes of final output."""
+    attempt.counters.add(c.FILE_OUTPUT, c.BYTES_WRITTEN, written_bytes)
+    count_file_bytes(attempt.counters, attempt.order.output_directory, written_bytes=written_bytes)
