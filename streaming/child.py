@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 
 from cluster.errors import UserError
 from streaming.jobconf import JobConf
-from streaming.properties import deprecated_names
+from streaming.properties import deprecated_names, from_wire
 from streaming.shipping import Shipped
 
 # The kernel refuses a longer `NAME=value`, and the program with it.
@@ -41,7 +41,7 @@ def parse_command(command: str) -> list[str]:
     words: list[str] = []
     word: list[str] = []
     quote = ""
-    for character in command:
+    for character in from_wire(command):
         if quote:
             ends = character == quote
         else:
@@ -84,7 +84,7 @@ def resolve_words(argv: Sequence[str], shipped: Sequence[Shipped]) -> list[str]:
     A word that names a shipped file by a path that this host does not have (or by
     one that leads out of the working directory) means the file that was shipped.
     """
-    links = {item.word: item.link for item in shipped if item.word}
+    links = {from_wire(item.word): from_wire(item.link) for item in shipped if item.word}
     words = [links[word] if word in links and not _works(word) else word for word in argv]
     if words and words[0] in links and not os.access(words[0], os.X_OK):
         words[0] = links[words[0]]
@@ -178,7 +178,7 @@ def task_environment(
 
 def parse_cmdenv(values: Sequence[str]) -> dict[str, str]:
     """Return the variables of all `-cmdenv` values, which are cut again at every blank."""
-    words = " ".join(values).split(" ")
+    words = from_wire(" ".join(values)).split(" ")
     pairs = (word.partition("=") for word in words)
     return {name: value for name, equals, value in pairs if equals and name}
 

@@ -16,6 +16,7 @@ from streaming import classes, options
 from streaming.child import parse_command
 from streaming.jobconf import JobConf, OptionProperties
 from streaming.options import BadCommandLine, Options
+from streaming.properties import to_wire
 from streaming.shipment import Shipment
 from streaming.shipping import Shipped
 
@@ -234,12 +235,12 @@ def _with_programs(said: Options, told: OptionProperties, shipment: Shipment) ->
         conf=conf,
         inputs=(),
         output=said.first("output"),
-        mapper=mapper,
-        combiner=combiner if conf.reduces else None,
-        reducer=reducer if conf.reduces else None,
+        mapper=_portable(mapper),
+        combiner=_portable(combiner) if combiner and conf.reduces else None,
+        reducer=_portable(reducer) if conf.reduces else None,
         reduces=conf.reduces,
-        shipped=tuple(shipment.items),
-        cmdenv=tuple(said.all("cmdenv")),
+        shipped=tuple(_portable_file(item) for item in shipment.items),
+        cmdenv=tuple(to_wire(value) for value in said.all("cmdenv")),
         background="background" in said.flags,
         verbose="verbose" in said.flags,
         debug="debug" in said.flags,
@@ -256,6 +257,17 @@ def _shipped(program: Program, shipment: Shipment) -> Program:
     command = shipment.rewritten(program.command)
     shipment.add_words(parse_command(command))
     return Program(command=command)
+
+
+def _portable(program: Program) -> Program:
+    """Return the program as any wire format takes it; `parse_command` undoes it."""
+    return replace(program, command=to_wire(program.command))
+
+
+def _portable_file(item: Shipped) -> Shipped:
+    return replace(
+        item, source=to_wire(item.source), link=to_wire(item.link), word=to_wire(item.word)
+    )
 
 
 def _mapper(said: Options, conf: JobConf, reducer: Program) -> Program:

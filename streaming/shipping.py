@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING
 
 from cluster.errors import UserError
+from streaming.properties import from_wire
 
 if TYPE_CHECKING:
     import tarfile
@@ -77,7 +78,7 @@ def link_shipped(
         path = _here(item, index, cache, fetch)
         if item.archive and is_archive(item.source.partition("#")[0]):
             path = _unpacked(path, os.path.join(cache, f"archive-{index}"))
-        link = os.path.join(cwd, checked_link_name(item.link))
+        link = os.path.join(cwd, checked_link_name(from_wire(item.link)))
         os.makedirs(os.path.dirname(link), exist_ok=True)
         if not os.path.lexists(link):
             os.symlink(os.path.abspath(path), link)
@@ -92,7 +93,7 @@ def checked_link_name(name: str) -> str:
 
 
 def _here(item: Shipped, index: int, cache: str, fetch: Fetch | None) -> str:
-    path = local_path(item.source)
+    path = local_path(from_wire(item.source))
     if path is not None:
         return path
     if fetch is None:

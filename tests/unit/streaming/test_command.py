@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from streaming import classes
+from streaming.child import parse_command
 from streaming.command import (
     BadConfigurationFile,
     RunsNoJava,
@@ -18,6 +19,7 @@ from streaming.command import (
 )
 from streaming.options import BadCommandLine, parse
 from streaming.shipment import NoSuchShippedFile
+from streaming.shipping import link_shipped
 
 JOB = ("-input", "in", "-output", "out")
 
@@ -274,3 +276,17 @@ def test_an_absolute_path_is_shipped_for_hosts_that_lack_it(empty_directory: Pat
     (item,) = job("-mapper", path).shipped
 
     assert (item.link, item.word) == ("m.py", path)
+
+
+def test_words_that_are_no_utf8_cross_the_wire(empty_directory: Path) -> None:
+    """A file name is bytes; Latin-1 ones are still about."""
+    name = os.fsdecode(b"caf\xe9.sh")
+    (empty_directory / name).touch()
+
+    command = job("-mapper", f"{name} x", "-cmdenv", f"A={name}")
+
+    for text in (command.mapper.command, *command.cmdenv, command.shipped[0].source):
+        text.encode()
+    assert parse_command(command.mapper.command)[0] == name
+    link_shipped(str(empty_directory / "cwd"), command.shipped, "cache")
+    assert os.listdir(empty_directory / "cwd") == [name]
