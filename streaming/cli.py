@@ -88,6 +88,8 @@ def _job(said: Options) -> int:
     command = command_of(said)
     for line in command.warnings:
         _log("WARN", line)
+    for line in command.notes:
+        _log("INFO", line)
     if command.verbose:
         print("\n".join(described(command)), flush=True)
     cluster = _cluster(command)

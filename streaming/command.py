@@ -50,7 +50,7 @@ class StreamingCommand:
 
     `inputs` are cut at commas, with globs in place. `reducer` is None for a job of
     maps only. `force_local` says that the user asked for this machine, `cluster` names a
-    cluster.yaml. `warnings` are lines for the log.
+    cluster.yaml. `warnings` and `notes` are lines for the log.
     """
 
     conf: JobConf
@@ -69,6 +69,7 @@ class StreamingCommand:
     cluster: str | None = None
     force_local: bool = False
     warnings: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 def command_of(said: Options) -> StreamingCommand:
@@ -93,12 +94,11 @@ def command_of(said: Options) -> StreamingCommand:
     return replace(
         command,
         inputs=tuple(inputs),
-        warnings=(*options.warnings(said), *shipment.warnings, *_deprecated(conf)),
+        warnings=(*options.warnings(said), *shipment.warnings),
+        notes=tuple(
+            f"{old} is deprecated. Instead, use {new}" for old, new in conf.old_names_used()
+        ),
     )
-
-
-def _deprecated(conf: JobConf) -> list[str]:
-    return [f"{old} is deprecated. Instead, use {new}" for old, new in conf.old_names_used()]
 
 
 # ---- properties, weakest first -------------------------------------------------------------

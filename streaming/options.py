@@ -177,6 +177,9 @@ def warnings(options: Options) -> Iterator[str]:
                 f"-{name} was given {options.uses[name]} times: name all in one, with commas; "
                 "Hadoop uses only the first"
             )
+    for value in options.all("input"):
+        if value.startswith("-"):
+            yield f"{value} is taken for an input path: there is no such option"
     for use in options.ignored:
         yield f"{use} is ignored, as Hadoop does: it repeats an option before any other kind"
 

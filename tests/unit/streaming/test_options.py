@@ -122,6 +122,14 @@ def test_deprecated_options_are_warned_about_in_hadoops_words() -> None:
     ]
 
 
+def test_a_mistyped_option_among_inputs_is_pointed_out() -> None:
+    """Hadoop takes it for a path and only says that it does not exist."""
+    said = parse(["-input", "in", "-mappper", "cat"])
+
+    assert said.all("input") == ["in", "-mappper", "cat"]
+    assert list(warnings(said)) == ["-mappper is taken for an input path: there is no such option"]
+
+
 @pytest.mark.parametrize(
     ("value", "stripped"),
     [('"a b"', "a b"), ('"a" b"', '"a" b"'), ('"', '"'), ("'a'", "'a'"), ('""', "")],
