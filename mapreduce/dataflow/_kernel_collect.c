@@ -1,0 +1,393 @@
+/* The collector's memory: taking records, sorting their index, giving them back. Its
+ * rules for when it is full are those of twin.Collector, so that both spill at the same
+ * records. */
+#include "_kernel_collect.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#define SLACK_BYTES 64 /* for the alignment of entries and scratch */
+#define PREFETCH_COUNT 16
+
+static size_t rounded(size_t bytes) { return (bytes + 15) & ~(size_t)15; }
+
+static inline entry *entries_top(const collector *c)
+{
+    return (entry *)(void *)(c->arena + c->arena_bytes);
+}
+
+static enum take failed(collector *c, const char *message)
+{
+    snprintf(c->error, ERROR_BYTES, "%s", message);
+    return TAKE_FAILED;
+}
+
+static bool resize_arena(collector *c, size_t bytes)
+{
+    uint8_t *arena = realloc(c->arena, rounded(bytes));
+    if (!arena)
+        return false;
+    c->arena = arena;
+    c->arena_bytes = rounded(bytes);
+    return true;
+}
+
+bool collector_open(collector *c) { return resize_arena(c, c->capacity_bytes + SLACK_BYTES); }
+
+void collector_close(collector *c)
+{
+    free(c->arena);
+    c->arena = NULL;
+}
+
+/* Is there room for so many bytes behind the frames? An empty collector makes room. */
+static enum take make_room(collector *c, size_t bytes)
+{
+    size_t needed = c->used_bytes + bytes;
+    if (c->count) {
+        needed += (c->count + 1) * RECORD_OVERHEAD_BYTES;
+        return needed <= c->capacity_bytes ? TAKE_OK : TAKE_FULL;
+    }
+    if (LIKELY(needed + SLACK_BYTES <= c->arena_bytes))
+        return TAKE_OK;
+    /* A record larger than the buffer grows by feeds: half as much again each time. What is
+     * not touched costs no memory. */
+    if (!resize_arena(c, needed + needed / 2 + SLACK_BYTES))
+        return failed(c, "out of memory for one record");
+    return TAKE_OK;
+}
+
+/* Enter the frame that lies behind the others into the index. */
+static enum take index_frame(collector *c, const record *r)
+{
+    int64_t partition = 0;
+    if (c->partitions > 1) {
+        partition = partition_of(&c->partition, r->key, r->key_length, c->partitions);
+        if (partition < 0)
+            return failed(c, "out of memory for one key");
+        if (partition >= (int64_t)c->partitions) {
+            int shown = r->key_length < 100 ? (int)r->key_length : 100;
+            snprintf(c->error, ERROR_BYTES, "Illegal partition for %.*s (%lld)", shown,
+                     (const char *)r->key, (long long)partition);
+            return TAKE_FAILED;
+        }
+    }
+    entry *e = entries_top(c) - ++c->count;
+    e->prefix = order_prefix(&c->order, r->key, r->key_length);
+    e->offset = (uint32_t)c->used_bytes;
+    e->partition = (uint32_t)partition;
+    c->used_bytes += frame_bytes(r);
+    c->records_total++;
+    c->bytes_total += serial_bytes(r->key_length, c->key_serial) +
+                      serial_bytes(r->value_length, c->value_serial);
+    return TAKE_OK;
+}
+
+static bool has_good_lengths(collector *c, const record *r)
+{
+    if (LIKELY(r->key_length <= LENGTH_MAX && r->value_length <= LENGTH_MAX))
+        return c->order.kind == ORDER_BYTES || c->order.kind == ORDER_FIELDS ||
+               r->key_length <= 8 || !failed(c, "an integer key has more than 8 bytes");
+    snprintf(c->error, ERROR_BYTES, "a record has a side of more than %zu bytes", LENGTH_MAX);
+    return false;
+}
+
+/* Take a record that lies elsewhere. */
+static enum take take_record(collector *c, const record *r)
+{
+    size_t header = varint_bytes(r->key_length) + varint_bytes(r->value_length);
+    if (!has_good_lengths(c, r))
+        return TAKE_FAILED;
+    enum take room = make_room(c, header + r->key_length + r->value_length);
+    if (room != TAKE_OK)
+        return room;
+    record framed = *r;
+    uint8_t *frame = c->arena + c->used_bytes;
+    uint8_t *p = put_varint(put_varint(frame, r->key_length), r->value_length);
+    copy_short(p, r->key, r->key_length);
+    copy_short(p + r->key_length, r->value, r->value_length);
+    framed.frame = frame;
+    framed.key = p;
+    framed.value = p + r->key_length;
+    return index_frame(c, &framed);
+}
+
+/* ---- the tail ------------------------------------------------------------------ */
+
+static inline uint8_t *tail_of(const collector *c)
+{
+    return c->arena + c->used_bytes + FRAME_HEADER_BYTES_MAX;
+}
+
+static enum take append_tail(collector *c, const uint8_t *data, size_t length)
+{
+    enum take room = make_room(c, FRAME_HEADER_BYTES_MAX + c->tail_bytes + length);
+    if (room == TAKE_OK) {
+        memcpy(tail_of(c) + c->tail_bytes, data, length);
+        c->tail_bytes += length;
+    }
+    return room;
+}
+
+/* Make a frame of the tail, whose key and value are known, where it lies. */
+static enum take take_tail(collector *c, const record *found)
+{
+    if (!has_good_lengths(c, found))
+        return TAKE_FAILED;
+    record framed = *found;
+    uint8_t *frame = c->arena + c->used_bytes;
+    uint8_t *key = frame + varint_bytes(found->key_length) + varint_bytes(found->value_length);
+    memmove(key, found->key, found->key_length);
+    memmove(key + found->key_length, found->value, found->value_length);
+    put_varint(put_varint(frame, found->key_length), found->value_length);
+    framed.frame = frame;
+    framed.key = key;
+    framed.value = key + found->key_length;
+    c->tail_bytes = 0;
+    return index_frame(c, &framed);
+}
+
+/* ---- lines --------------------------------------------------------------------- */
+
+static inline record cut_line(const collector *c, const uint8_t *line, const uint8_t *end)
+{
+    const uint8_t *found = NULL;
+    if (c->cut == CUT_LINES) {
+        const uint8_t *from = line;
+        for (int64_t i = 0; i < c->key_fields; i++) {
+            found = find_bytes(from, end, c->separator, c->separator_length);
+            if (!found)
+                break;
+            from = found + c->separator_length;
+        }
+    }
+    record r = {NULL, line, (size_t)((found ? found : end) - line), end, 0};
+    if (found) {
+        r.value = found + c->separator_length;
+        r.value_length = (size_t)(end - r.value);
+    }
+    return r;
+}
+
+static enum take take_line(collector *c, const uint8_t *line, const uint8_t *end)
+{
+    if (LIKELY(!c->tail_bytes)) {
+        record r = cut_line(c, line, end);
+        return take_record(c, &r);
+    }
+    enum take taken = append_tail(c, line, (size_t)(end - line));
+    if (taken != TAKE_OK)
+        return taken;
+    record r = cut_line(c, tail_of(c), tail_of(c) + c->tail_bytes);
+    return take_tail(c, &r);
+}
+
+static enum take feed_lines(collector *c, const uint8_t *data, size_t *at, size_t length)
+{
+    const uint8_t *p = data + *at, *end = data + length;
+    if (c->after_cr && p < end) {
+        c->after_cr = false;
+        p += *p == '\n';
+    }
+    const uint8_t *cr = NULL; /* the next one; end if there is none; NULL if not looked for */
+    enum take taken = TAKE_OK;
+    while (p < end) {
+        if (!cr || cr < p) {
+            cr = memchr(p, '\r', (size_t)(end - p));
+            cr = cr ? cr : end;
+        }
+        const uint8_t *line_end = memchr(p, '\n', (size_t)(end - p));
+        if (!line_end || line_end > cr)
+            line_end = cr;
+        if (line_end == end) {
+            taken = append_tail(c, p, (size_t)(end - p));
+            if (taken == TAKE_OK)
+                p = end;
+            break;
+        }
+        taken = take_line(c, p, line_end);
+        if (taken != TAKE_OK)
+            break;
+        p = line_end + 1;
+        if (line_end == cr) {
+            if (p == end)
+                c->after_cr = true;
+            else
+                p += *p == '\n';
+        }
+    }
+    *at = (size_t)(p - data);
+    return taken;
+}
+
+/* ---- binary records ------------------------------------------------------------- */
+
+/* Complete the record in the tail; *at reaches length if there is not enough for it. */
+static enum take feed_tail(collector *c, const uint8_t *data, size_t *at, size_t length)
+{
+    record found;
+    size_t needed;
+    for (;;) {
+        enum cut_status status = collector_cut(c, tail_of(c), c->tail_bytes, &found, &needed);
+        if (status == CUT_BAD)
+            return TAKE_FAILED;
+        if (status == CUT_WHOLE)
+            return take_tail(c, &found);
+        if (*at == length)
+            return TAKE_OK;
+        size_t missing = needed - c->tail_bytes, there = length - *at;
+        size_t piece = missing < there ? missing : there;
+        enum take taken = append_tail(c, data + *at, piece);
+        if (taken != TAKE_OK)
+            return taken;
+        *at += piece;
+    }
+}
+
+static enum take feed_binary(collector *c, const uint8_t *data, size_t *at, size_t length)
+{
+    enum take taken = TAKE_OK;
+    while (taken == TAKE_OK && *at < length && !c->ended) {
+        record found;
+        size_t needed;
+        if (c->tail_bytes) {
+            taken = feed_tail(c, data, at, length);
+            continue;
+        }
+        if (c->cut == CUT_TYPED && data[*at] == 255) {
+            c->ended = true;
+            break;
+        }
+        memset(&c->typed, 0, offsetof(typed_cursor, open));
+        switch (collector_cut(c, data + *at, length - *at, &found, &needed)) {
+        case CUT_WHOLE:
+            taken = take_record(c, &found);
+            *at += taken == TAKE_OK ? needed : 0;
+            break;
+        case CUT_MORE:
+            taken = append_tail(c, data + *at, length - *at);
+            if (taken == TAKE_OK)
+                *at = length;
+            break;
+        default:
+            taken = TAKE_FAILED;
+        }
+    }
+    if (c->ended)
+        *at = length;
+    return taken;
+}
+
+enum take collector_feed(collector *c, const uint8_t *data, size_t *at, size_t length)
+{
+    if (c->cut == CUT_LINES || c->cut == CUT_KEY_LINES)
+        return feed_lines(c, data, at, length);
+    return feed_binary(c, data, at, length);
+}
+
+enum take collector_add(collector *c, const uint8_t *key, size_t key_length,
+                        const uint8_t *value, size_t value_length)
+{
+    record r = {NULL, key, key_length, value, value_length};
+    if (c->tail_bytes)
+        return failed(c, "a record was added while another one is not complete");
+    return take_record(c, &r);
+}
+
+enum take collector_finish(collector *c)
+{
+    if (!c->tail_bytes)
+        return TAKE_OK;
+    if (c->cut != CUT_LINES && c->cut != CUT_KEY_LINES) {
+        snprintf(c->error, ERROR_BYTES, "the output ends inside a record, %zu bytes into it",
+                 c->tail_bytes);
+        return TAKE_FAILED;
+    }
+    record r = cut_line(c, tail_of(c), tail_of(c) + c->tail_bytes);
+    return take_tail(c, &r);
+}
+
+/* ---- giving -------------------------------------------------------------------- */
+
+/* Deal the entries, last emitted first, to their partitions; starts[i] begins partition i. */
+static void deal_partitions(const collector *c, const entry *entries, entry *to, size_t *starts)
+{
+    memset(starts, 0, (c->partitions + 1) * sizeof *starts);
+    for (size_t i = 0; i < c->count; i++)
+        starts[entries[i].partition + 1]++;
+    for (uint32_t i = 0; i < c->partitions; i++)
+        starts[i + 1] += starts[i];
+    for (size_t i = c->count; i-- > 0;)
+        to[starts[entries[i].partition]++] = entries[i];
+    for (uint32_t i = c->partitions; i > 0; i--)
+        starts[i] = starts[i - 1];
+    starts[0] = 0;
+}
+
+enum take collector_sort(collector *c)
+{
+    size_t tail = c->tail_bytes ? FRAME_HEADER_BYTES_MAX + c->tail_bytes : 0;
+    entry *entries = entries_top(c) - c->count;
+    entry *sorted = (entry *)(void *)(c->arena + rounded(c->used_bytes + tail));
+    size_t *starts = malloc((c->partitions + 1) * sizeof *starts);
+    if (!starts)
+        return failed(c, "out of memory for the partitions");
+    deal_partitions(c, entries, sorted, starts);
+    for (uint32_t i = 0; i < c->partitions; i++)
+        sort_entries(&c->order, c->arena, sorted + starts[i], entries + starts[i],
+                     starts[i + 1] - starts[i]);
+    free(starts);
+    c->sorted = sorted;
+    c->at = 0;
+    c->giving = true;
+    c->last_key = NULL;
+    return TAKE_OK;
+}
+
+size_t collector_next_bytes(const collector *c)
+{
+    record r = frame_record(c->arena + c->sorted[c->at].offset);
+    return wire_bytes(&c->form, &r);
+}
+
+bool collector_give(collector *c, uint8_t *out, size_t size, given *what)
+{
+    const entry *sorted = c->sorted;
+    uint32_t partition = sorted[c->at].partition;
+    uint8_t *start = out, *end = out + size;
+    uint64_t hadoop_bytes = 0;
+    size_t at = c->at;
+    for (; at < c->count && sorted[at].partition == partition; at++) {
+        if (at + PREFETCH_COUNT < c->count)
+            PREFETCH(c->arena + sorted[at + PREFETCH_COUNT].offset);
+        record r = frame_record(c->arena + sorted[at].offset);
+        if (wire_bytes(&c->form, &r) > (size_t)(end - out))
+            break;
+        if (c->last_key && !order_allows(&c->order, c->last_key, c->last_key_length, r.key,
+                                         r.key_length))
+            return false;
+        c->last_key = r.key;
+        c->last_key_length = r.key_length;
+        out = wire_write(&c->form, &r, out);
+        hadoop_bytes += stored_bytes(&r, c->key_serial, c->value_serial);
+    }
+    *what = (given){at - c->at, (size_t)(out - start), hadoop_bytes};
+    c->at = at;
+    if (collector_partition(c) != (int64_t)partition)
+        c->last_key = NULL;
+    return true;
+}
+
+bool collector_reset(collector *c)
+{
+    uint8_t *tail = tail_of(c);
+    c->used_bytes = c->count = c->at = 0;
+    c->giving = false;
+    c->last_key = NULL;
+    if (c->tail_bytes)
+        memmove(tail_of(c), tail, c->tail_bytes);
+    size_t usual = rounded(c->capacity_bytes + SLACK_BYTES);
+    if (c->arena_bytes > usual && c->tail_bytes + FRAME_HEADER_BYTES_MAX <= c->capacity_bytes)
+        return resize_arena(c, usual);
+    return true;
+}

@@ -1,0 +1,168 @@
+/* The sort of the index. Byte order and integers: most significant byte first radix
+ * sort, stable, on prefixes of eight bytes; where they are equal and the keys go on, the
+ * next seven bytes take their place. Fields: a merge sort from the bottom up with the same
+ * borders and comparisons as twin.merge_sort, for an order that need not be transitive. */
+#include "_kernel.h"
+
+#define LEAF_COUNT 24 /* below this, insertion is quicker than counting */
+#define PREFETCH_COUNT 12
+
+typedef struct {
+    const uint8_t *arena;
+    bool exact; /* equal prefixes mean equal keys */
+} radix;
+
+static inline int compare_entries(const radix *r, const entry *a, const entry *b, size_t depth)
+{
+    if (a->prefix != b->prefix)
+        return a->prefix < b->prefix ? -1 : 1;
+    if (r->exact || (a->prefix & 0xff) != PREFIX_MORE)
+        return 0;
+    record left = frame_record(r->arena + a->offset), right = frame_record(r->arena + b->offset);
+    size_t from = depth + PREFIX_STEP;
+    return compare_bytes(left.key + from, left.key_length - from, right.key + from,
+                         right.key_length - from);
+}
+
+static void insertion_sort(const radix *r, entry *entries, size_t count, size_t depth)
+{
+    for (size_t i = 1; i < count; i++) {
+        entry moving = entries[i];
+        size_t at = i;
+        while (at && compare_entries(r, &entries[at - 1], &moving, depth) > 0) {
+            entries[at] = entries[at - 1];
+            at--;
+        }
+        entries[at] = moving;
+    }
+}
+
+static void load_prefixes(const radix *r, entry *entries, size_t count, size_t depth)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (i + PREFETCH_COUNT < count)
+            PREFETCH(r->arena + entries[i + PREFETCH_COUNT].offset);
+        record found = frame_record(r->arena + entries[i].offset);
+        entries[i].prefix = byte_prefix(found.key, found.key_length, depth);
+    }
+}
+
+static unsigned top_byte_shift(uint64_t differing)
+{
+    unsigned shift = 56;
+    while (!(differing >> shift))
+        shift -= 8;
+    return shift;
+}
+
+/* Deal from to into 256 buckets by the byte at shift; bucket i ends at ends[i]. */
+static void deal(const entry *from, entry *to, size_t count, unsigned shift, size_t ends[256])
+{
+    size_t starts[256];
+    memset(starts, 0, sizeof starts);
+    for (size_t i = 0; i < count; i++)
+        starts[from[i].prefix >> shift & 0xff]++;
+    size_t sum = 0;
+    for (int i = 0; i < 256; i++) {
+        size_t size = starts[i];
+        starts[i] = sum;
+        sum += size;
+        ends[i] = sum;
+    }
+    for (size_t i = 0; i < count; i++)
+        to[starts[from[i].prefix >> shift & 0xff]++] = from[i];
+}
+
+/* Sort here[0, count), whose keys share depth bytes; the result goes to there if into_there.
+ * Goes on in a loop with the largest bucket and calls itself for the others, which are at most
+ * half as large: so the stack is never deeper than the logarithm of the count. */
+static void radix_sort(const radix *r, entry *here, entry *there, size_t count, size_t depth,
+                       bool into_there)
+{
+    size_t ends[256];
+    while (count > LEAF_COUNT) {
+        uint64_t first = here[0].prefix, differing = 0;
+        for (size_t i = 1; i < count; i++)
+            differing |= here[i].prefix ^ first;
+        if (!differing) {
+            if (r->exact || (first & 0xff) != PREFIX_MORE)
+                goto sorted;
+            depth += PREFIX_STEP;
+            load_prefixes(r, here, count, depth);
+            continue;
+        }
+        deal(here, there, count, top_byte_shift(differing), ends);
+        size_t largest = 0, largest_size = 0, start = 0;
+        for (size_t i = 0; i < 256; start = ends[i], i++)
+            if (ends[i] - start > largest_size) {
+                largest = i;
+                largest_size = ends[i] - start;
+            }
+        start = 0;
+        for (size_t i = 0; i < 256; start = ends[i], i++)
+            if (i != largest && ends[i] > start)
+                radix_sort(r, there + start, here + start, ends[i] - start, depth, !into_there);
+        start = ends[largest] - largest_size;
+        entry *swapped = here + start;
+        here = there + start;
+        there = swapped;
+        count = largest_size;
+        into_there = !into_there;
+    }
+    insertion_sort(r, here, count, depth);
+sorted:
+    if (into_there)
+        memcpy(there, here, count * sizeof *here);
+}
+
+static int compare_keys(const key_order *order, const uint8_t *arena, const entry *a,
+                        const entry *b)
+{
+    if (a->prefix != b->prefix)
+        return a->prefix < b->prefix ? -1 : 1;
+    record left = frame_record(arena + a->offset), right = frame_record(arena + b->offset);
+    return order_compare(order, left.key, left.key_length, right.key, right.key_length);
+}
+
+static void merge_runs(const key_order *order, const uint8_t *arena, const entry *from,
+                       size_t middle, size_t end, entry *to)
+{
+    size_t i = 0, j = middle;
+    if (middle == end || compare_keys(order, arena, &from[middle - 1], &from[middle]) <= 0) {
+        memcpy(to, from, end * sizeof *from);
+        return;
+    }
+    while (i < middle && j < end)
+        *to++ = compare_keys(order, arena, &from[i], &from[j]) <= 0 ? from[i++] : from[j++];
+    memcpy(to, from + i, (middle - i) * sizeof *from);
+    memcpy(to + (middle - i), from + j, (end - j) * sizeof *from);
+}
+
+static void merge_sort(const key_order *order, const uint8_t *arena, entry *entries,
+                       entry *scratch, size_t count)
+{
+    entry *from = entries, *to = scratch;
+    for (size_t width = 1; width < count; width *= 2) {
+        for (size_t low = 0; low < count; low += 2 * width) {
+            size_t left = count - low;
+            merge_runs(order, arena, from + low, left < width ? left : width,
+                       left < 2 * width ? left : 2 * width, to + low);
+        }
+        entry *swapped = from;
+        from = to;
+        to = swapped;
+    }
+    if (from != entries)
+        memcpy(entries, from, count * sizeof *entries);
+}
+
+void sort_entries(const key_order *order, const uint8_t *arena, entry *entries, entry *scratch,
+                  size_t count)
+{
+    if (order->kind == ORDER_FIELDS) {
+        merge_sort(order, arena, entries, scratch, count);
+    } else {
+        radix r = {arena, order->kind != ORDER_BYTES};
+        radix_sort(&r, entries, scratch, count, 0, false);
+    }
+}
