@@ -417,6 +417,11 @@ class AllocateChunk(Request, frozen=True):
     epoch: Epoch
     index: int
     near: str = ""
+    abandon: ChunkHandle = NO_HANDLE
+    """The chunk that the file has at `index` now, when no byte of it was acknowledged and its
+    servers failed: it is dropped and another one, on other servers, takes its place."""
+    failed: tuple[ServerId, ...] = ()
+    """Servers not to use."""
 
 
 class FindLease(Request, frozen=True):

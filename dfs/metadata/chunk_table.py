@@ -1,0 +1,404 @@
+"""All chunks: versions and references, which are logged, and replicas, which are not (GFS §2.6).
+
+Packed: 28 bytes a chunk, in pages of 1,024 handles; a page goes when its last chunk goes. The place
+of every replica is learnt from the chunkservers and lives only here (GFS §2.6.2). Never does any
+IO.
+
+M4: `good` holds only replicas at the chunk's highest known version, which is never below the
+version last granted. Whatever else a server holds of the chunk is `odd`: stale, corrupt, short, or
+on its way out. An odd replica is kept until the chunk is whole without it.
+
+A version above the granted one means that the master died while granting (GFS §4.5): no client was
+told, so nothing was acknowledged at it. The higher one wins; should it be lost, a replica at the
+granted version is good again.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from dfs.chunk import FIRST_VERSION, ChunkHandle, ChunkVersion
+
+PAGE_BITS = 10
+PAGE_CHUNKS = 1 << PAGE_BITS
+SLOTS = 4
+NO_SERVER = 0xFFFF
+REFERENCES_MAX = 0xFFFF
+
+UNSEALED = 1
+"""The chunk may be changing: a lease was given at this version, or may be in force."""
+PRESENT = 2
+
+ServerIndex = int
+
+
+@dataclass(slots=True)
+class OddReplica:
+    """A replica that no reader is sent to."""
+
+    state: str
+    """stale | corrupt | short | leaving"""
+    version: ChunkVersion
+    length_bytes: int
+
+
+class _Page:
+    __slots__ = (
+        "count", "flags", "goal", "index", "length", "owner", "references", "slots", "version"
+    )  # fmt: skip
+
+    def __init__(self) -> None:
+        zeros4 = bytes(4 * PAGE_CHUNKS)
+        self.version = array("I", zeros4)
+        self.length = array("I", zeros4)
+        self.owner = array("I", zeros4)
+        self.index = array("I", zeros4)
+        self.references = array("H", bytes(2 * PAGE_CHUNKS))
+        self.goal = array("B", bytes(PAGE_CHUNKS))
+        self.flags = array("B", bytes(PAGE_CHUNKS))
+        self.slots = array("H", b"\xff" * (2 * SLOTS * PAGE_CHUNKS))
+        self.count = 0
+
+
+class ChunkTable:
+    """Every chunk that some file has."""
+
+    def __init__(self) -> None:
+        self._pages: dict[int, _Page] = {}
+        self._more: dict[ChunkHandle, list[ServerIndex]] = {}
+        self._odd: dict[ChunkHandle, dict[ServerIndex, OddReplica]] = {}
+        self._ahead: dict[ChunkHandle, ChunkVersion] = {}
+        self._held: dict[ServerIndex, dict[int, int]] = {}
+        self.unsealed: dict[ChunkHandle, None] = {}
+        self.dirty: dict[ChunkHandle, None] = {}
+        """Chunks whose replicas or goal changed since repair last looked."""
+        self.count = 0
+
+    # --- what is logged: only `Namespace.apply` calls these
+
+    def add(self, handle: ChunkHandle, owner: int, index: int, goal: int) -> None:
+        """A new chunk at the first version, unsealed."""
+        page = self._pages.get(handle >> PAGE_BITS)
+        if page is None:
+            page = self._pages[handle >> PAGE_BITS] = _Page()
+        at = handle & (PAGE_CHUNKS - 1)
+        assert not page.flags[at], f"handle {handle:016x} is given out twice"
+        page.version[at] = FIRST_VERSION
+        page.length[at] = 0
+        page.owner[at] = owner
+        page.index[at] = index
+        page.references[at] = 1
+        page.goal[at] = goal
+        page.flags[at] = PRESENT | UNSEALED
+        page.count += 1
+        self.count += 1
+        self.unsealed[handle] = None
+        self.dirty[handle] = None
+
+    def grant(self, handle: ChunkHandle, version: ChunkVersion, owner: int, index: int) -> None:
+        page, at = self._at(handle)
+        page.version[at] = version
+        page.owner[at] = owner
+        page.index[at] = index
+        page.flags[at] |= UNSEALED
+        self.unsealed[handle] = None
+        self.dirty[handle] = None
+
+    def seal(self, handle: ChunkHandle, version: ChunkVersion, length_bytes: int) -> None:
+        page, at = self._at(handle)
+        page.version[at] = version
+        page.length[at] = length_bytes
+        page.flags[at] &= ~UNSEALED
+        self.unsealed.pop(handle, None)
+        self.dirty[handle] = None
+
+    def reference(self, handle: ChunkHandle, change: int) -> None:
+        """One file more or less has the chunk; at none it is forgotten (its replicas: garbage)."""
+        page, at = self._at(handle)
+        page.references[at] += change
+        if page.references[at] == 0:
+            self._forget(handle, page, at)
+
+    def set_goal(self, handle: ChunkHandle, goal: int) -> None:
+        page, at = self._at(handle)
+        page.goal[at] = goal if page.references[at] == 1 else max(goal, page.goal[at])
+        self.dirty[handle] = None
+
+    def _forget(self, handle: ChunkHandle, page: _Page, at: int) -> None:
+        for server in self.good(handle):
+            self._unhold(server, handle)
+        for slot in range(SLOTS * at, SLOTS * at + SLOTS):
+            page.slots[slot] = NO_SERVER
+        self._more.pop(handle, None)
+        for server in self._odd.pop(handle, {}):
+            self._unhold(server, handle)
+        self._ahead.pop(handle, None)
+        self.unsealed.pop(handle, None)
+        page.flags[at] = 0
+        page.count -= 1
+        self.count -= 1
+        self.dirty[handle] = None
+        if page.count == 0:
+            del self._pages[handle >> PAGE_BITS]
+
+    # --- looking
+
+    def _at(self, handle: ChunkHandle) -> tuple[_Page, int]:
+        return self._pages[handle >> PAGE_BITS], handle & (PAGE_CHUNKS - 1)
+
+    def __contains__(self, handle: ChunkHandle) -> bool:
+        page = self._pages.get(handle >> PAGE_BITS)
+        return page is not None and page.flags[handle & (PAGE_CHUNKS - 1)] != 0
+
+    def __iter__(self) -> Iterator[ChunkHandle]:
+        for number in sorted(self._pages):
+            page = self._pages[number]
+            for at in range(PAGE_CHUNKS):
+                if page.flags[at]:
+                    yield ChunkHandle(number << PAGE_BITS | at)
+
+    def granted(self, handle: ChunkHandle) -> ChunkVersion:
+        """The version in the log: the last that a client may have been told."""
+        page, at = self._at(handle)
+        return ChunkVersion(page.version[at])
+
+    def version(self, handle: ChunkHandle) -> ChunkVersion:
+        """The version of the good replicas."""
+        ahead = self._ahead.get(handle)
+        return self.granted(handle) if ahead is None else ahead
+
+    def highest_version(self, handle: ChunkHandle) -> ChunkVersion:
+        """The highest version that any replica is known to have: the next one goes above it."""
+        odd = self._odd.get(handle)
+        highest = self.version(handle)
+        if odd:
+            highest = max(highest, *(replica.version for replica in odd.values()))
+        return highest
+
+    def length(self, handle: ChunkHandle) -> int:
+        """The length of a sealed chunk."""
+        page, at = self._at(handle)
+        return page.length[at]
+
+    def owner(self, handle: ChunkHandle) -> tuple[int, int]:
+        """The row of a file that has the chunk, and its index there; certain only while the
+        chunk is unsealed (then it is the only file)."""
+        page, at = self._at(handle)
+        return page.owner[at], page.index[at]
+
+    def goal(self, handle: ChunkHandle) -> int:
+        page, at = self._at(handle)
+        return page.goal[at]
+
+    def references(self, handle: ChunkHandle) -> int:
+        page, at = self._at(handle)
+        return page.references[at]
+
+    def is_unsealed(self, handle: ChunkHandle) -> bool:
+        page, at = self._at(handle)
+        return bool(page.flags[at] & UNSEALED)
+
+    def good(self, handle: ChunkHandle) -> list[ServerIndex]:
+        """The servers whose replica may be read."""
+        page = self._pages[handle >> PAGE_BITS]
+        begin = SLOTS * (handle & (PAGE_CHUNKS - 1))
+        servers = [s for s in page.slots[begin : begin + SLOTS] if s != NO_SERVER]
+        more = self._more.get(handle)
+        return servers + more if more else servers
+
+    def odd(self, handle: ChunkHandle) -> dict[ServerIndex, OddReplica]:
+        """The replicas that may not be read."""
+        return self._odd.get(handle, {})
+
+    def held_by(self, server: ServerIndex) -> Iterator[ChunkHandle]:
+        """Every chunk of which the server holds a replica, good or odd."""
+        pages = self._held.get(server, {})
+        for number in sorted(pages):
+            mask, base = pages[number], number << PAGE_BITS
+            while mask:
+                low = mask & -mask
+                yield ChunkHandle(base | low.bit_length() - 1)
+                mask ^= low
+
+    def held_count(self, server: ServerIndex) -> int:
+        return sum(mask.bit_count() for mask in self._held.get(server, {}).values())
+
+    def holds(self, server: ServerIndex, handle: ChunkHandle) -> bool:
+        mask = self._held.get(server, {}).get(handle >> PAGE_BITS, 0)
+        return bool(mask >> (handle & (PAGE_CHUNKS - 1)) & 1)
+
+    # --- what the chunkservers say
+
+    def report(
+        self, handle: ChunkHandle, server: ServerIndex, version: ChunkVersion, length_bytes: int
+    ) -> None:
+        """Take in that the server holds this replica, and judge it."""
+        page, at = self._at(handle)
+        known = self._odd.get(handle, {}).get(server)
+        if known is not None and known.version == version and known.state in ("corrupt", "leaving"):
+            return  # it stays that, until it is gone or has been replaced
+        current = self.version(handle)
+        sealed = not page.flags[at] & UNSEALED
+        if version < current:
+            self._set_odd(handle, server, OddReplica("stale", version, length_bytes))
+        elif sealed and length_bytes < page.length[at]:
+            self._set_odd(handle, server, OddReplica("short", version, length_bytes))
+        else:
+            if version > current:
+                self._adopt(handle, version)
+            self._set_good(handle, server)
+
+    def _adopt(self, handle: ChunkHandle, version: ChunkVersion) -> None:
+        """A higher version than any known: what is at the lower ones is stale (GFS §4.5)."""
+        current = self.version(handle)
+        self._ahead.pop(handle, None)
+        for other in self.good(handle):
+            self._set_odd(handle, other, OddReplica("stale", current, self.length(handle)))
+        self._ahead[handle] = version
+
+    def prepared(
+        self, handle: ChunkHandle, before: ChunkVersion, servers: Iterable[ServerIndex]
+    ) -> None:
+        """These, and only these, have made durable the version that was just granted; the other
+        good replicas still have the version `before`."""
+        self._ahead.pop(handle, None)
+        ready = list(servers)
+        for server in self.good(handle):
+            if server not in ready:
+                self._set_odd(handle, server, OddReplica("stale", before, self.length(handle)))
+        for server in ready:
+            self._set_good(handle, server)
+
+    def mark_corrupt(self, handle: ChunkHandle, server: ServerIndex) -> None:
+        """The server says that its replica fails its checksums."""
+        if self.holds(server, handle):
+            replica = self.odd(handle).get(server)
+            version = self.version(handle) if replica is None else replica.version
+            self._set_odd(handle, server, OddReplica("corrupt", version, 0))
+
+    def mark_leaving(self, handle: ChunkHandle, server: ServerIndex) -> None:
+        """The server was told to delete its replica: it does not count from now on."""
+        version = self.version(handle)
+        self._set_odd(handle, server, OddReplica("leaving", version, self.length(handle)))
+
+    def unsure_of(self, server: ServerIndex) -> None:
+        """The server registers again: whether it deleted what it was told to, it will report."""
+        for handle in self.held_by(server):
+            replica = self.odd(handle).get(server)
+            if replica is not None and replica.state == "leaving":
+                replica.state = "stale"
+
+    def lose(self, handle: ChunkHandle, server: ServerIndex) -> None:
+        """The server does not hold the chunk (any more)."""
+        if handle not in self:
+            return
+        odd = self._odd.get(handle)
+        if odd is not None and server in odd:
+            del odd[server]
+            if not odd:
+                del self._odd[handle]
+        else:
+            self._drop_good(handle, server)
+        self._unhold(server, handle)
+        self.dirty[handle] = None
+
+    def lose_server(self, server: ServerIndex) -> list[ChunkHandle]:
+        """The server is gone, with all it holds; return those chunks."""
+        lost = list(self.held_by(server))
+        for handle in lost:
+            self.lose(handle, server)
+        self._held.pop(server, None)
+        return lost
+
+    # --- bookkeeping
+
+    def _set_good(self, handle: ChunkHandle, server: ServerIndex) -> None:
+        odd = self._odd.get(handle)
+        if odd is not None and server in odd:
+            del odd[server]
+            if not odd:
+                del self._odd[handle]
+        if server in self.good(handle):
+            return
+        page = self._pages[handle >> PAGE_BITS]
+        begin = SLOTS * (handle & (PAGE_CHUNKS - 1))
+        for slot in range(begin, begin + SLOTS):
+            if page.slots[slot] == NO_SERVER:
+                page.slots[slot] = server
+                break
+        else:
+            self._more.setdefault(handle, []).append(server)
+        self._hold(server, handle)
+        self.dirty[handle] = None
+
+    def _set_odd(self, handle: ChunkHandle, server: ServerIndex, replica: OddReplica) -> None:
+        self._odd.setdefault(handle, {})[server] = replica
+        self._hold(server, handle)
+        self._drop_good(handle, server)
+        self.dirty[handle] = None
+
+    def _drop_good(self, handle: ChunkHandle, server: ServerIndex) -> None:
+        page = self._pages[handle >> PAGE_BITS]
+        begin = SLOTS * (handle & (PAGE_CHUNKS - 1))
+        more = self._more.get(handle)
+        for slot in range(begin, begin + SLOTS):
+            if page.slots[slot] == server:
+                page.slots[slot] = more.pop() if more else NO_SERVER
+                break
+        else:
+            if more is None or server not in more:
+                return
+            more.remove(server)
+        if more is not None and not more:
+            del self._more[handle]
+        if handle in self._ahead and not self.good(handle):
+            self._fall_back(handle)
+
+    def _fall_back(self, handle: ChunkHandle) -> None:
+        """The last replica above the granted version is gone: the best that is left is good."""
+        del self._ahead[handle]
+        granted = self.granted(handle)
+        stale = {
+            server: replica.version
+            for server, replica in self.odd(handle).items()
+            if replica.state == "stale" and replica.version >= granted
+        }
+        if not stale:
+            return
+        best = max(stale.values())
+        if best > granted:
+            self._ahead[handle] = best
+        for server, version in stale.items():
+            if version == best:
+                self._set_good(handle, server)
+
+    def _hold(self, server: ServerIndex, handle: ChunkHandle) -> None:
+        pages = self._held.setdefault(server, {})
+        number = handle >> PAGE_BITS
+        pages[number] = pages.get(number, 0) | 1 << (handle & (PAGE_CHUNKS - 1))
+
+    def _unhold(self, server: ServerIndex, handle: ChunkHandle) -> None:
+        pages = self._held.get(server)
+        if pages is None:
+            return
+        number = handle >> PAGE_BITS
+        mask = pages.get(number, 0) & ~(1 << (handle & (PAGE_CHUNKS - 1)))
+        if mask:
+            pages[number] = mask
+        else:
+            pages.pop(number, None)
+
+    def check_invariants(self, handle: ChunkHandle) -> None:
+        """M4 for one chunk, and that the tables agree with each other."""
+        good, odd = self.good(handle), self.odd(handle)
+        assert len(good) == len(set(good)), f"{handle:016x}: a replica is listed twice: {good}"
+        assert not set(good) & set(odd), f"{handle:016x}: good and odd at once: {good} {odd}"
+        assert self.version(handle) >= self.granted(handle)
+        assert self.references(handle) >= 1
+        assert not (self.is_unsealed(handle) and self.references(handle) > 1), (
+            f"{handle:016x} is shared by {self.references(handle)} files and may be written"
+        )
+        for server in [*good, *odd]:
+            assert self.holds(server, handle)

@@ -1,0 +1,72 @@
+"""What comes into the brain and what it wants done.
+
+Order of the shell's duties: take one event, let the brain decide, make durable every `Log` in the
+order given, and only then carry out the `Reply`, `Refuse` and `Send` commands.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from cluster.errors import ClusterError
+from cluster.messages import Request
+from dfs.chunk import ServerId
+from dfs.metadata.operations import AnyRecord, RequestId
+from dfs.protocol import Command as ServerCommand
+
+
+@dataclass(frozen=True, slots=True)
+class Called:
+    """A request from a client or a chunkserver; exactly one `Reply` or `Refuse` answers it."""
+
+    call: int
+    request: Request
+    request_id: RequestId = (0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class ServerGone:
+    """The connection of this incarnation of a chunkserver ended; it may well be alive."""
+
+    server: ServerId
+    incarnation: int
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """Time has passed (about every half second)."""
+
+
+Event = Called | ServerGone | Tick
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """Make this durable before anything that follows it in the list is done."""
+
+    record: AnyRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    call: int
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Refuse:
+    call: int
+    error: ClusterError
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """Push a command to this incarnation of a chunkserver; drop it if it is not connected."""
+
+    server: ServerId
+    incarnation: int
+    message: ServerCommand
+
+
+Command = Log | Reply | Refuse | Send

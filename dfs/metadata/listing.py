@@ -1,0 +1,328 @@
+"""Looking at the namespace: stat, list, glob, find, du. Changes nothing, does no IO.
+
+Every listing comes in pages, in path order, so that a directory of a million entries never makes
+one answer, and a page costs what it holds, not what the directory holds (GFS-56, GFS-57).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from dfs.errors import BadPath, BadRequest
+from dfs.metadata.changes import Changes
+from dfs.metadata.namespace import NO_RULE, Namespace
+from dfs.metadata.nodes import DIRECTORY, FILE, ROOT
+from dfs.metadata.paths import TRASH_NAME, Parts, join_path, split_path
+from dfs.metadata.settings import Settings
+from dfs.protocol import (
+    ContentSummary,
+    FileStatus,
+    FindTree,
+    GetPolicy,
+    Glob,
+    ListDirectory,
+    ListTrash,
+    Page,
+    PolicyReply,
+    Stat,
+    Summarise,
+    TrashEntry,
+)
+
+BRACES_MAX = 1000
+"""Alternatives that one glob pattern may expand to."""
+
+
+class NamePattern:
+    """A pattern over characters, asked about names in UTF-8."""
+
+    def __init__(self, pattern: re.Pattern[str]) -> None:
+        self._pattern = pattern
+
+    def fullmatch(self, name: bytes) -> bool:
+        return self._pattern.fullmatch(name.decode()) is not None
+
+
+Step = bytes | NamePattern
+
+
+class Listing:
+    """Answers questions about names."""
+
+    def __init__(self, namespace: Namespace, changes: Changes, settings: Settings) -> None:
+        self._space = namespace
+        self._nodes = namespace.nodes
+        self._changes = changes
+        self._settings = settings
+
+    def status(self, row: int, path: str) -> FileStatus:
+        """Return what `ls` shows of a node."""
+        nodes = self._nodes
+        is_directory = nodes.kind[row] == DIRECTORY
+        strings = self._space.principals.strings
+        modified_at_s = nodes.modified_at_s[row]
+        return FileStatus(
+            path,
+            is_directory,
+            nodes.length[row],
+            0 if is_directory else nodes.replication[row],
+            0 if is_directory else self._space.chunk_bytes(row),
+            modified_at_s,
+            nodes.accessed_at_s.get(row, modified_at_s) if nodes.accessed_at_s else modified_at_s,
+            strings[nodes.owner[row]],
+            strings[nodes.group[row]],
+            nodes.mode[row],
+            nodes.id_of(row),
+            nodes.chunk_count[row],
+            row in self._space.writers or self.tail_is_open(row),
+            float(nodes.created_at_s[row]),
+        )
+
+    def tail_is_open(self, row: int) -> bool:
+        """May the last chunk of a file be growing (record appends)?"""
+        count = self._nodes.chunk_count[row]
+        if not count or not self._space.chunks.unsealed:
+            return False
+        return self._nodes.chunk_at(row, count - 1) in self._space.chunks.unsealed
+
+    def stat(self, ask: Stat) -> FileStatus:
+        parts = split_path(ask.path)
+        return self.status(self._changes.existing(parts), join_path(parts))
+
+    def list_directory(self, ask: ListDirectory) -> Page:
+        parts = split_path(ask.path)
+        row = self._changes.existing(parts)
+        path = join_path(parts)
+        if self._nodes.kind[row] == FILE:
+            return Page(() if ask.start_after else (self.status(row, path),))
+        limit = self._limit(ask.limit)
+        names = self._nodes.names_after(row, _name(ask.start_after), limit + 1)
+        shown = names[:limit]
+        entries = self._nodes.entries[row]
+        base = path if path.endswith("/") else path + "/"
+        statuses = tuple(
+            self.status(entries[name], base + name.decode())
+            for name in shown
+            if row != ROOT or name != TRASH_NAME
+        )
+        return Page(statuses, shown[-1].decode() if len(names) > limit else "")
+
+    def find_tree(self, ask: FindTree) -> Page:
+        parts = split_path(ask.path)
+        row = self._changes.existing(parts)
+        after = split_path(ask.start_after) if ask.start_after else None
+        limit = self._limit(ask.limit)
+        found: list[FileStatus] = []
+        for node, at in self._walk_after(row, parts, after, ask.depth_max or 1 << 30):
+            if len(found) == limit:
+                return Page(tuple(found), found[-1].path)
+            found.append(self.status(node, join_path(at)))
+        return Page(tuple(found))
+
+    def _walk_after(
+        self, row: int, parts: Parts, after: Parts | None, depth_max: int
+    ) -> Iterator[tuple[int, Parts]]:
+        """Yield nodes at and below a path, parents first, that come after `after` in that order;
+        finds its way down to `after` without passing over what comes before."""
+        if after is None:
+            yield row, parts
+        if self._nodes.kind[row] != DIRECTORY or depth_max <= 0:
+            return
+        step = after[len(parts)] if after is not None and len(after) > len(parts) else b""
+        entries = self._nodes.entries[row]
+        if step and step in entries:
+            yield from self._walk_after(entries[step], (*parts, step), after, depth_max - 1)
+        start = step
+        while True:
+            names = self._nodes.names_after(row, start, 1000)
+            for name in names:
+                if row == ROOT and name == TRASH_NAME:
+                    continue
+                yield from self._walk_after(entries[name], (*parts, name), None, depth_max - 1)
+            if len(names) < 1000:
+                return
+            start = names[-1]
+
+    def glob(self, ask: Glob) -> Page:
+        limit = self._limit(ask.limit)
+        found: dict[Parts, int] = {}
+        for pattern in _expand_braces(ask.pattern):
+            for row, parts in self._match(ROOT, (), _split_pattern(pattern)):
+                found[parts] = row
+        after = split_path(ask.start_after) if ask.start_after else ()
+        paths = sorted(parts for parts in found if not ask.start_after or parts > after)
+        page = tuple(self.status(found[parts], join_path(parts)) for parts in paths[:limit])
+        return Page(page, page[-1].path if len(paths) > limit else "")
+
+    def _match(
+        self, row: int, parts: Parts, pattern: tuple[Step, ...]
+    ) -> Iterator[tuple[int, Parts]]:
+        if not pattern:
+            yield row, parts
+            return
+        if self._nodes.kind[row] != DIRECTORY:
+            return
+        first, rest = pattern[0], pattern[1:]
+        entries = self._nodes.entries[row]
+        if isinstance(first, bytes):
+            below = entries.get(first)
+            if below is not None:
+                yield from self._match(below, (*parts, first), rest)
+            return
+        for name in sorted(entries):
+            if first.fullmatch(name) and not (row == ROOT and name == TRASH_NAME):
+                yield from self._match(entries[name], (*parts, name), rest)
+
+    def summarise(self, ask: Summarise) -> tuple[ContentSummary, ...]:
+        parts = split_path(ask.path)
+        row = self._changes.existing(parts)
+        if not ask.children or self._nodes.kind[row] == FILE:
+            return (self._sum(row, parts),)
+        entries = self._nodes.entries[row]
+        return tuple(
+            self._sum(entries[name], (*parts, name))
+            for name in sorted(entries)
+            if row != ROOT or name != TRASH_NAME
+        )
+
+    def _sum(self, row: int, parts: Parts) -> ContentSummary:
+        nodes = self._nodes
+        directories = files = length = stored = 0
+        stack = [row]
+        while stack:
+            node = stack.pop()
+            if nodes.kind[node] == DIRECTORY:
+                directories += 1
+                if node == ROOT:
+                    stack.extend(r for n, r in nodes.entries[node].items() if n != TRASH_NAME)
+                else:
+                    stack.extend(nodes.entries[node].values())
+            else:
+                files += 1
+                length += nodes.length[node]
+                stored += nodes.length[node] * nodes.replication[node]
+        return ContentSummary(join_path(parts), directories, files, length, stored)
+
+    def list_trash(self, ask: ListTrash) -> tuple[TrashEntry, ...]:
+        below = split_path(ask.path)
+        entries = [
+            TrashEntry(
+                join_path(self._nodes.path_of(row)),
+                hidden.original,
+                hidden.at_s,
+                hidden.at_s + self._changes.expiry_s(hidden.original),
+            )
+            for row, hidden in self._space.trash.items()
+            if split_path(hidden.original)[: len(below)] == below
+        ]
+        return tuple(sorted(entries, key=lambda entry: (entry.deleted_at_s, entry.hidden_path)))
+
+    def policy(self, ask: GetPolicy) -> PolicyReply:
+        row = self._changes.existing(split_path(ask.path))
+        replication, trash = self._space.policy_at(row)
+        path_of = self._nodes.path_of
+        return PolicyReply(
+            self._settings.replication if replication[0] == NO_RULE else replication[0],
+            "" if replication[0] == NO_RULE else join_path(path_of(replication[1])),
+            self._settings.trash_after_s if trash[0] == NO_RULE else trash[0],
+            "" if trash[0] == NO_RULE else join_path(path_of(trash[1])),
+        )
+
+    def _limit(self, asked: int) -> int:
+        return max(1, min(asked, self._settings.listing_max))
+
+
+def _name(start_after: str) -> bytes:
+    """Accept the name of an entry or its whole path."""
+    return start_after.rpartition("/")[2].encode()
+
+
+def _expand_braces(pattern: str) -> list[str]:
+    """Return the patterns that `{a,b}` stands for; a brace may hold slashes and braces."""
+    begin = _find_plain(pattern, "{", 0)
+    if begin < 0:
+        return [pattern]
+    depth, at, starts = 0, begin, [begin + 1]
+    while at < len(pattern):
+        char = pattern[at]
+        if char == "\\":
+            at += 1
+        elif char == "{":
+            depth += 1
+        elif char == "," and depth == 1:
+            starts.append(at + 1)
+        elif char == "}":
+            depth -= 1
+            if depth == 0:
+                break
+        at += 1
+    else:
+        raise BadPath(f"glob {pattern!r}: the '{{' at {begin} is not closed")
+    ends = [start - 1 for start in starts[1:]] + [at]
+    expanded: list[str] = []
+    for start, end in zip(starts, ends, strict=True):
+        expanded += _expand_braces(pattern[:begin] + pattern[start:end] + pattern[at + 1 :])
+        if len(expanded) > BRACES_MAX:
+            raise BadRequest(f"glob {pattern[:80]!r} stands for more than {BRACES_MAX} patterns")
+    return expanded
+
+
+def _find_plain(pattern: str, char: str, begin: int) -> int:
+    """Return where a character first stands unescaped and outside `[…]`, or -1."""
+    at, in_class = begin, False
+    while at < len(pattern):
+        if pattern[at] == "\\":
+            at += 1
+        elif in_class:
+            in_class = pattern[at] != "]"
+        elif pattern[at] == "[":
+            in_class = True
+        elif pattern[at] == char:
+            return at
+        at += 1
+    return -1
+
+
+def _split_pattern(pattern: str) -> tuple[Step, ...]:
+    """Return one plain name or one compiled pattern for each step of the path."""
+    plain = re.sub(r"\\(.)", r"\1", pattern)
+    split_path(plain.replace("\0", "\\0") if "\0" in plain else plain)
+    steps: list[Step] = []
+    for part in pattern.split("/"):
+        if part and part != ".":
+            steps.append(_step(part, pattern))
+    return tuple(steps)
+
+
+def _step(part: str, pattern: str) -> Step:
+    regex, at, is_plain, plain = "", 0, True, ""
+    while at < len(part):
+        char = part[at]
+        if char == "\\" and at + 1 < len(part):
+            at += 1
+            regex += re.escape(part[at])
+            plain += part[at]
+        elif char == "*":
+            regex, is_plain = regex + ".*", False
+        elif char == "?":
+            regex, is_plain = regex + ".", False
+        elif char == "[":
+            end = part.find("]", at + 2 if part[at + 1 : at + 2] in ("^", "!") else at + 1)
+            if end < 0:
+                raise BadPath(f"glob {pattern!r}: a '[' is not closed")
+            inner = part[at + 1 : end]
+            negated = inner[:1] in ("^", "!")
+            members = (inner[1:] if negated else inner).replace("\\", "\\\\").replace("[", "\\[")
+            regex += f"[{'^' if negated else ''}{members}]"
+            at, is_plain = end, False
+        else:
+            regex += re.escape(char)
+            plain += char
+        at += 1
+    if is_plain:
+        return plain.encode()
+    try:
+        return NamePattern(re.compile(regex, re.DOTALL))
+    except re.error as error:
+        raise BadPath(f"glob {pattern!r}: {error}") from None

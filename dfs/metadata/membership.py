@@ -1,0 +1,288 @@
+"""Chunkservers come, report, beat and go (GFS §2.6.2, §4.4, §4.5).
+
+The server has the last word on what it holds. A server that is silent for `dead_after_s` is dead:
+its replicas do not count and its leases are over; it comes back by registering. Safe mode is the
+time after a start in which known servers have yet to report: reads are served from what has been
+reported, nothing is repaired, sealed or called lost. Never does any IO.
+"""
+
+from __future__ import annotations
+
+from dfs.chunk import ChunkHandle, ChunkVersion, ServerId, unpack_reports
+from dfs.errors import BadRequest, NoSuchFile, NotRegistered
+from dfs.metadata import operations as op
+from dfs.metadata.chunk_table import PAGE_BITS, PAGE_CHUNKS
+from dfs.metadata.events import Called, ServerGone
+from dfs.metadata.grants import Grants, Tables
+from dfs.metadata.leases import Lease
+from dfs.metadata.repair import Repair
+from dfs.metadata.servers import Server
+from dfs.protocol import (
+    CommandDone,
+    DrainServer,
+    ForgetServer,
+    Heartbeat,
+    HeartbeatReply,
+    HeldLease,
+    Register,
+    ReportChunks,
+    ReportReplica,
+    ServerSettings,
+    VerifyChunk,
+)
+
+GARBAGE_PER_HEARTBEAT_MAX = 1000
+
+
+class Membership:
+    """Which chunkservers there are and what they say."""
+
+    def __init__(self, tables: Tables, grants: Grants, repair: Repair) -> None:
+        self._t = tables
+        self._grants = grants
+        self._repair = repair
+        self._safe_mode_over = False
+        self.open_lengths: dict[ChunkHandle, int] = {}
+        """How long unsealed chunks were when last heard of: a hint for `ls`."""
+
+    # --- safe mode
+
+    def safe_mode(self) -> str:
+        """Return why the master still waits, or an empty string."""
+        t = self._t
+        if self._safe_mode_over:
+            return ""
+        awaited = [server.id for server in t.servers.all() if not server.has_reported]
+        left_s = t.started_at_s + t.settings.safe_mode_s_max - t.outbox.now_s
+        if not awaited or left_s <= 0:
+            self._safe_mode_over = True
+            return ""
+        return (
+            f"waiting up to {left_s:.0f} s more for {len(awaited)} of {len(t.servers.all())} "
+            f"chunkservers to report: {', '.join(awaited[:10])}"
+        )
+
+    # --- coming
+
+    def register(self, called: Called, ask: Register) -> None:
+        t = self._t
+        address = ask.address
+        if t.servers.get(address.server) is None:
+            t.outbox.emit(op.ServerKnown(address.server))
+        server = t.servers.get(address.server)
+        assert server is not None
+        if ask.incarnation < server.incarnation:
+            raise BadRequest(
+                f"{address.server}: incarnation {ask.incarnation} is older than the one that is "
+                f"registered, {server.incarnation}: two chunkservers under one name?"
+            )
+        t.outbox.server_left(server.index)  # answers to what was asked before will not come
+        if server.rack != address.rack:
+            self._repair.server_changed(server.index)
+        server.address, server.incarnation = address, ask.incarnation
+        server.is_up = server.is_connected = True
+        server.has_reported, server.parts_seen, server.seen = False, 0, {}
+        server.heard_at_s, server.disks = t.outbox.now_s, ask.disks
+        t.chunks.unsure_of(server.index)
+        self._take_leases(server, ask.leases)
+        s = t.settings
+        t.outbox.reply(
+            called.call,
+            ServerSettings(
+                s.heartbeat_s, s.lease_s, s.contact_s, s.chunk_bytes, s.clone_bytes_per_s
+            ),
+        )
+
+    def _take_leases(self, server: Server, held: tuple[HeldLease, ...]) -> None:
+        """What it says it holds is in force; what else it was given is over."""
+        t = self._t
+        now_s = t.outbox.now_s
+        t.leases.end_all_of(server.index)
+        for lease in held:
+            if lease.handle not in t.chunks or lease.version < t.chunks.granted(lease.handle):
+                continue
+            if t.leases.in_force(lease.handle, now_s) is None:
+                ends_at_s = now_s + lease.left_s
+                t.leases.begin(Lease(lease.handle, lease.version, server.index, ends_at_s), now_s)
+
+    def report_chunks(self, called: Called, ask: ReportChunks) -> None:
+        t = self._t
+        server = self._registered(ask.server, ask.incarnation)
+        server.heard_at_s = t.outbox.now_s
+        if ask.part > server.parts_seen:
+            raise NotRegistered(
+                f"{server.id}: part {ask.part} of the report came after {server.parts_seen} parts"
+            )
+        if ask.part == server.parts_seen:
+            server.parts_seen += 1
+            self._take_part(server, ask.chunks)
+            if ask.last:
+                self._finish_report(server)
+        t.outbox.reply(called.call, None)
+
+    def _take_part(self, server: Server, chunks: bytes) -> None:
+        seen = server.seen
+        try:
+            for handle, version, length_bytes in unpack_reports(chunks):
+                page = handle >> PAGE_BITS
+                seen[page] = seen.get(page, 0) | 1 << (handle & (PAGE_CHUNKS - 1))
+                self._take(server, handle, version, length_bytes)
+        except ValueError as error:
+            raise BadRequest(f"{server.id}: {error}") from None
+
+    def _take(
+        self, server: Server, handle: ChunkHandle, version: ChunkVersion, length_bytes: int
+    ) -> None:
+        t = self._t
+        # While a version is being changed only the answers to that count.
+        if handle in t.chunks and self._grants.underway(handle) is None:
+            t.chunks.report(handle, server.index, version, length_bytes)
+
+    def _finish_report(self, server: Server) -> None:
+        """Whatever it did not name it does not have (GFS §2.6.2)."""
+        t = self._t
+        for handle in list(t.chunks.held_by(server.index)):
+            mask = server.seen.get(handle >> PAGE_BITS, 0)
+            is_named = mask >> (handle & (PAGE_CHUNKS - 1)) & 1
+            if not is_named and self._grants.underway(handle) is None:
+                t.chunks.lose(handle, server.index)
+                t.story.tell(f"{server.id} does not have it (any more)", handle=handle)
+        server.has_reported, server.seen = True, {}
+        self._grants.look_at_waiting()
+
+    def _registered(self, name: ServerId, incarnation: int) -> Server:
+        server = self._t.servers.get(name)
+        if server is None or not server.is_up or server.incarnation != incarnation:
+            raise NotRegistered(f"{name}: register first (the master restarted, or gave you up)")
+        return server
+
+    # --- beating
+
+    def heartbeat(self, called: Called, ask: Heartbeat) -> None:
+        t = self._t
+        server = self._registered(ask.server, ask.incarnation)
+        server.heard_at_s, server.disks, server.is_busy = t.outbox.now_s, ask.disks, ask.busy
+        for handle in ask.lost:
+            if handle in t.chunks:
+                t.chunks.lose(handle, server.index)
+                t.story.tell(f"{server.id} lost its replica", handle=handle)
+        for handle, version in ask.corrupt:
+            self._corrupt(server, handle, version)
+        try:
+            self._changed(server, ask.changed)
+            garbage = self._sampled(server, ask.sample)
+        except ValueError as error:
+            raise BadRequest(f"{server.id}: {error}") from None
+        t.outbox.reply(called.call, HeartbeatReply(self._extended(server, ask.extend), garbage))
+
+    def _corrupt(self, server: Server, handle: ChunkHandle, version: ChunkVersion) -> None:
+        t = self._t
+        if handle not in t.chunks or self._grants.underway(handle) is not None:
+            return
+        if not t.chunks.holds(server.index, handle):
+            t.chunks.report(handle, server.index, version, 1 << 32)
+        known = t.chunks.odd(handle).get(server.index)
+        if known is None or known.state != "corrupt":
+            t.chunks.mark_corrupt(handle, server.index)
+            t.story.tell(f"replica on {server.id} fails its checksums", handle=handle)
+
+    def _changed(self, server: Server, packed: bytes) -> None:
+        t = self._t
+        for handle, version, length_bytes in unpack_reports(packed):
+            if handle in t.chunks.unsealed:
+                self.open_lengths[handle] = length_bytes
+            self._take(server, handle, version, length_bytes)
+
+    def _sampled(
+        self, server: Server, packed: bytes
+    ) -> tuple[tuple[ChunkHandle, ChunkVersion], ...]:
+        garbage: list[tuple[ChunkHandle, ChunkVersion]] = []
+        for handle, version, length_bytes in unpack_reports(packed):
+            self._take(server, handle, version, length_bytes)
+            if len(garbage) < GARBAGE_PER_HEARTBEAT_MAX and self._repair.is_garbage(
+                handle, server.index, version
+            ):
+                garbage.append((handle, version))
+        return tuple(garbage)
+
+    def _extended(self, server: Server, asked: tuple[HeldLease, ...]) -> tuple[HeldLease, ...]:
+        t = self._t
+        extended: list[HeldLease] = []
+        for held in asked:
+            lease = t.leases.in_force(held.handle, t.outbox.now_s)
+            if lease is None or lease.primary != server.index or lease.version != held.version:
+                continue
+            if self._grants.underway(held.handle) is not None:
+                continue  # it is about to be taken away
+            t.leases.extend(held.handle, t.outbox.now_s + t.settings.lease_s)
+            extended.append(HeldLease(held.handle, held.version, t.settings.lease_s))
+        return tuple(extended)
+
+    def command_done(self, called: Called, ask: CommandDone) -> None:
+        self._registered(ask.server, ask.incarnation).heard_at_s = self._t.outbox.now_s
+        self._t.outbox.answered(ask)
+        self._t.outbox.reply(called.call, None)
+
+    # --- going
+
+    def gone(self, event: ServerGone) -> None:
+        """The connection ended: nothing can be asked of it until it registers again."""
+        server = self._t.servers.get(event.server)
+        if server is not None and server.incarnation == event.incarnation:
+            server.is_connected = False
+            self._t.outbox.server_left(server.index)
+
+    def tick(self) -> None:
+        """Give up those that were silent for too long."""
+        t = self._t
+        for server in t.servers.all():
+            if server.is_up and t.outbox.now_s - server.heard_at_s > t.settings.dead_after_s:
+                self._bury(server)
+        t.leases.expire(t.outbox.now_s)
+        self._grants.look_at_waiting()
+        for handle in [h for h in self.open_lengths if h not in t.chunks.unsealed]:
+            del self.open_lengths[handle]
+
+    def _bury(self, server: Server) -> None:
+        t = self._t
+        server.is_up = server.is_connected = server.has_reported = False
+        t.outbox.server_left(server.index)
+        t.leases.end_all_of(server.index)
+        for handle in t.chunks.lose_server(server.index):
+            t.story.tell(f"{server.id} is dead", handle=handle)
+
+    # --- on request
+
+    def drain(self, called: Called, ask: DrainServer) -> None:
+        server = self._known(ask.server)
+        if server.is_draining != ask.drain:
+            self._t.outbox.emit(op.ServerDraining(ask.server, ask.drain))
+            self._repair.server_changed(server.index)
+        self._t.outbox.reply(called.call, None)
+
+    def forget(self, called: Called, ask: ForgetServer) -> None:
+        t = self._t
+        server = self._known(ask.server)
+        if server.is_up and not server.is_drained:
+            raise BadRequest(f"{ask.server} is up and not drained: drain it first")
+        t.outbox.server_left(server.index)
+        t.leases.end_all_of(server.index)
+        t.chunks.lose_server(server.index)
+        t.outbox.emit(op.ServerForgotten(ask.server))
+        t.outbox.reply(called.call, None)
+
+    def verify(self, called: Called, ask: ReportReplica) -> None:
+        """A client distrusts a replica; its server is the judge."""
+        t = self._t
+        server = self._known(ask.server)
+        if ask.handle in t.chunks and server.is_connected:
+            t.outbox.tell(server, lambda i: VerifyChunk(i, ask.handle, ask.version))
+            t.story.tell(f"a client distrusts {server.id}: {ask.reason[:200]}", handle=ask.handle)
+        t.outbox.reply(called.call, None)
+
+    def _known(self, name: ServerId) -> Server:
+        server = self._t.servers.get(name)
+        if server is None:
+            known = ", ".join(s.id for s in self._t.servers.all()) or "none"
+            raise NoSuchFile(f"{name}: no such chunkserver; known: {known}")
+        return server

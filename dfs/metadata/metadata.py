@@ -1,0 +1,226 @@
+"""The brain of the master: events in, commands out (all of `dfs.metadata` behind one door).
+
+`handle` is the only mutator; `query` answers questions and changes nothing; `restore` folds the log
+(M2). Time and chance come in as arguments. Never does any IO, never reads a clock, never logs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+from cluster.errors import ClusterError, Unavailable
+from cluster.messages import Request
+from dfs import protocol as p
+from dfs.chunk import FileId
+from dfs.metadata import operations as op
+from dfs.metadata.changes import Changes
+from dfs.metadata.chunk_table import ChunkTable
+from dfs.metadata.events import Called, Command, Event, ServerGone, Tick
+from dfs.metadata.grants import Grants, Tables
+from dfs.metadata.inspect import Inspect
+from dfs.metadata.leases import Leases
+from dfs.metadata.listing import Listing
+from dfs.metadata.membership import Membership
+from dfs.metadata.namespace import Namespace
+from dfs.metadata.outbox import Outbox
+from dfs.metadata.paths import join_path
+from dfs.metadata.placement import Placement
+from dfs.metadata.repair import Repair
+from dfs.metadata.servers import ServerTable
+from dfs.metadata.settings import Settings
+from dfs.metadata.story import Chronicle
+from dfs.metadata.writing import Writing
+
+AGAIN_MAX = 10_000
+"""Turns that parked requests may take in one event; more would be a loop."""
+
+
+class Metadata:
+    """All metadata of one file system."""
+
+    def __init__(
+        self, settings: Settings, random: Random, *, now_s: float = 0.0, first_command_id: int = 1
+    ) -> None:
+        chunks, servers = ChunkTable(), ServerTable()
+        self.space = Namespace(chunks)
+        self._outbox = Outbox(self.apply, first_command_id)
+        self._outbox.begin(now_s, 0.0)
+        self.tables = t = Tables(
+            self.space, chunks, servers, Leases(), Placement(random), settings, self._outbox,
+            Chronicle(), now_s,
+        )  # fmt: skip
+        self._appliers: dict[type[Any], Callable[[Any], None]] = {
+            **self.space.appliers,
+            op.ServerKnown: lambda record: servers.know(record.server),
+            op.ServerDraining: lambda record: servers.drain(record.server, record.drain),
+            op.ServerForgotten: lambda record: servers.forget(record.server),
+        }
+        self._changes = Changes(self.space, settings, self._outbox.emit)
+        self._listing = Listing(self.space, self._changes, settings)
+        self.grants = Grants(t)
+        self.repair = Repair(t, self.grants)
+        self.membership = Membership(t, self.grants, self.repair)
+        self._writing = Writing(t, self._changes, self._listing, self.grants, self.repair)
+        self._inspect = Inspect(t, self._changes, self._listing, self.membership, self.repair)
+        self._queries = self._query_table()
+        self._calls = self._call_table()
+
+    # --- the door
+
+    def handle(self, event: Event, now_s: float, wall_s: float) -> list[Command]:
+        """Take in one event; return what is to be made durable, said and sent, in this order."""
+        outbox = self._outbox
+        outbox.begin(now_s, wall_s)
+        self.tables.story.wall_s = wall_s
+        match event:
+            case Called():
+                self._called(event)
+            case ServerGone():
+                self.membership.gone(event)
+            case Tick():
+                self._tick()
+        turns = 0
+        while outbox.again:
+            again, outbox.again = outbox.again, []
+            for called in again:
+                turns += 1
+                assert turns <= AGAIN_MAX, "parked requests go round in circles"
+                self._called(called)
+        return outbox.take()
+
+    def query(self, request: Request, now_s: float) -> Any:
+        """Answer a question (one of `QUERIES`), or raise why not."""
+        self._outbox.begin(now_s, self._outbox.wall_s)
+        return self._queries[type(request)](request)
+
+    def apply(self, record: op.AnyRecord) -> None:
+        """Fold one logged change into the state. Never fails."""
+        self._appliers[type(record)](record)
+
+    def restore(self, record: op.AnyRecord) -> None:
+        """As `apply`, for a record read back from the log."""
+        self.apply(record)
+
+    # --- requests
+
+    def _called(self, called: Called) -> None:
+        waited_s = self._outbox.waited_s(called.call)
+        if waited_s > self.tables.settings.call_s_max:
+            name = type(called.request).__name__
+            error = Unavailable(f"{name} waited {waited_s:.0f} s for chunkservers; try again")
+            self._outbox.refuse(called.call, error)
+            self._writing.given_up(called)
+            return
+        try:
+            self._calls[type(called.request)](called, called.request)
+        except ClusterError as error:
+            self._outbox.refuse(called.call, error)
+
+    def _change(
+        self, decide: Callable[[Any, float, op.RequestId], Any]
+    ) -> Callable[[Called, Any], None]:
+        """A namespace change whose repeat is known by its request id: done once, answered twice."""
+
+        def changed(called: Called, ask: Any) -> None:
+            done = self.space.requests.get(called.request_id)
+            if done is not None:
+                self._outbox.reply(called.call, self._repeated(ask, done))
+                return
+            value = decide(ask, self._outbox.wall_s, called.request_id)
+            self._outbox.reply(called.call, value)
+
+        return changed
+
+    def _repeated(self, ask: Any, file_id: FileId) -> Any:
+        """What the first try answered, as far as it still can be told."""
+        if not isinstance(ask, p.Delete | p.Undelete):
+            return None
+        row = self.space.nodes.row_of(file_id)
+        return "" if row is None else join_path(self.space.nodes.path_of(row))
+
+    def _simple(self, decide: Callable[[Any], Any]) -> Callable[[Called, Any], None]:
+        """A change that may be repeated without harm."""
+        return lambda called, ask: self._outbox.reply(called.call, decide(ask))
+
+    def _call_table(self) -> dict[type[Request], Callable[[Called, Any], None]]:
+        c, w, m = self._changes, self._writing, self.membership
+        return {
+            p.MakeDirectory: self._change(c.make_directory),
+            p.Rename: self._change(c.rename),
+            p.Delete: self._change(c.delete),
+            p.Undelete: self._change(c.undelete),
+            p.Expunge: self._simple(lambda ask: c.expunge(ask, self._outbox.wall_s)),
+            p.SetReplication: self._simple(c.set_replication),
+            p.SetPolicy: self._simple(c.set_policy),
+            p.SetOwner: self._simple(c.set_owner),
+            p.SetMode: self._simple(c.set_mode),
+            p.SetTimes: self._simple(c.set_times),
+            p.Snapshot: w.snapshot,
+            p.CreateFile: w.create,
+            p.OpenAppend: w.open_append,
+            p.AllocateChunk: w.allocate,
+            p.FindLease: w.find_lease,
+            p.AppendTarget: w.append_target,
+            p.ConfirmLength: w.confirm_length,
+            p.CloseFile: w.close,
+            p.AbandonFile: w.abandon,
+            p.KeepAlive: w.keep_alive,
+            p.RecoverFile: w.recover,
+            p.ReportReplica: m.verify,
+            p.DrainServer: m.drain,
+            p.ForgetServer: m.forget,
+            p.Register: m.register,
+            p.ReportChunks: m.report_chunks,
+            p.Heartbeat: m.heartbeat,
+            p.CommandDone: m.command_done,
+        }
+
+    def _query_table(self) -> dict[type[Request], Callable[[Any], Any]]:
+        q, i = self._listing, self._inspect
+        return {
+            p.Stat: q.stat,
+            p.ListDirectory: q.list_directory,
+            p.Glob: q.glob,
+            p.FindTree: q.find_tree,
+            p.Summarise: q.summarise,
+            p.ListTrash: q.list_trash,
+            p.GetPolicy: q.policy,
+            p.Locate: i.locate,
+            p.Fsck: i.fsck,
+            p.Story: i.story,
+            p.Report: lambda _: i.report(),
+        }
+
+    @property
+    def calls(self) -> list[type[Request]]:
+        """The requests that `handle` takes."""
+        return list(self._calls)
+
+    @property
+    def queries(self) -> list[type[Request]]:
+        """The requests that `query` takes."""
+        return list(self._queries)
+
+    # --- time
+
+    def _tick(self) -> None:
+        self._outbox.time_out()
+        self.membership.tick()
+        self._changes.expire_trash(self._outbox.wall_s)
+        if not self.membership.safe_mode():
+            self._writing.tick()
+            self.repair.tick()
+
+    # --- invariants
+
+    def check_invariants(self, everything: bool = False) -> None:
+        """Assert what must hold: the cheap part, or all of it (slow)."""
+        t = self.tables
+        for handle in t.chunks if everything else t.chunks.unsealed:
+            t.chunks.check_invariants(handle)
+        for row in t.space.writers:
+            assert t.space.nodes.kind[row] == 1, "a writer of something that is not a file"
+        if everything:
+            self.space.check_invariants()

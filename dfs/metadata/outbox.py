@@ -1,0 +1,153 @@
+"""What the brain has decided so far in this turn, and the questions it waits to have answered.
+
+`Outbox` collects the commands of one `handle`; `Gather` asks several chunkservers the same thing
+and goes on when each has answered, failed, gone, or been silent for too long. Never does any IO.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from cluster.errors import ClusterError
+from dfs.metadata.chunk_table import ServerIndex
+from dfs.metadata.events import Called, Command, Log, Refuse, Reply, Send
+from dfs.metadata.operations import AnyRecord
+from dfs.metadata.servers import Server
+from dfs.protocol import Command as ServerCommand
+from dfs.protocol import CommandDone
+
+OnDone = Callable[[CommandDone | None], None]
+"""Called with the answer, or with None when there will be none."""
+
+
+@dataclass(slots=True)
+class _Question:
+    server: ServerIndex
+    incarnation: int
+    until_s: float
+    on_done: OnDone
+
+
+class Outbox:
+    """The commands of this turn; the time of this turn; questions under way."""
+
+    def __init__(self, apply: Callable[[AnyRecord], None], first_command_id: int) -> None:
+        self._apply = apply
+        self._commands: list[Command] = []
+        self._questions: dict[int, _Question] = {}
+        self._next_command_id = first_command_id
+        self._since_s: dict[int, float] = {}
+        self.again: list[Called] = []
+        """Requests that waited for something that is settled now: to be handled once more."""
+        self.now_s = 0.0
+        self.wall_s = 0.0
+
+    def begin(self, now_s: float, wall_s: float) -> None:
+        self.now_s, self.wall_s = now_s, wall_s
+
+    def take(self) -> list[Command]:
+        """Return what this turn decided, in order."""
+        commands, self._commands = self._commands, []
+        return commands
+
+    # --- decisions
+
+    def emit(self, record: AnyRecord) -> None:
+        """Change the metadata: apply at once, durable before whatever follows is said."""
+        self._apply(record)
+        self._commands.append(Log(record))
+
+    def reply(self, call: int, value: Any) -> None:
+        self._since_s.pop(call, None)
+        self._commands.append(Reply(call, value))
+
+    def refuse(self, call: int, error: ClusterError) -> None:
+        self._since_s.pop(call, None)
+        self._commands.append(Refuse(call, error))
+
+    def waited_s(self, call: int) -> float:
+        """How long this request has been waiting (0 the first time)."""
+        return self.now_s - self._since_s.setdefault(call, self.now_s)
+
+    # --- questions
+
+    def ask(
+        self,
+        server: Server,
+        make: Callable[[int], ServerCommand],
+        wait_s: float,
+        on_done: OnDone,
+    ) -> int:
+        """Send a command, made with the id it gets; `on_done` hears the outcome once."""
+        command_id = self._next_command_id
+        self._next_command_id += 1
+        self._questions[command_id] = _Question(
+            server.index, server.incarnation, self.now_s + wait_s, on_done
+        )
+        self._commands.append(Send(server.id, server.incarnation, make(command_id)))
+        return command_id
+
+    def tell(self, server: Server, make: Callable[[int], ServerCommand]) -> None:
+        """Send a command whose outcome changes nothing here."""
+        command_id = self._next_command_id
+        self._next_command_id += 1
+        self._commands.append(Send(server.id, server.incarnation, make(command_id)))
+
+    def answered(self, done: CommandDone) -> None:
+        """Take in an answer; one that nobody waits for (late, repeated) is dropped."""
+        question = self._questions.pop(done.command_id, None)
+        if question is not None:
+            question.on_done(done)
+
+    def server_left(self, server: ServerIndex) -> None:
+        """No answers will come from there."""
+        self._give_up([i for i, q in self._questions.items() if q.server == server])
+
+    def time_out(self) -> None:
+        """Give up on questions that are too old."""
+        if self._questions:
+            self._give_up([i for i, q in self._questions.items() if q.until_s <= self.now_s])
+
+    def _give_up(self, ids: list[int]) -> None:
+        for command_id in ids:
+            question = self._questions.pop(command_id, None)
+            if question is not None:
+                question.on_done(None)
+
+
+class Gather:
+    """One question to several servers; `then(self)` when all is said that will be said."""
+
+    def __init__(
+        self,
+        outbox: Outbox,
+        servers: Sequence[Server],
+        make: Callable[[int, Server], ServerCommand],
+        wait_s: float,
+        then: Callable[[Gather], None],
+    ) -> None:
+        assert servers, "nobody to ask"
+        self.acks: dict[ServerIndex, CommandDone] = {}
+        self.failed: list[ServerIndex] = []
+        self.errors: list[str] = []
+        self._left = len(servers)
+        self._then = then
+        for server in servers:
+            outbox.ask(
+                server,
+                lambda command_id, server=server: make(command_id, server),  # type: ignore[misc]
+                wait_s,
+                lambda done, server=server: self._answered(server, done),  # type: ignore[misc]
+            )
+
+    def _answered(self, server: Server, done: CommandDone | None) -> None:
+        if done is not None and done.ok:
+            self.acks[server.index] = done
+        else:
+            self.failed.append(server.index)
+            self.errors.append(f"{server.id}: {done.error if done is not None else 'no answer'}")
+        self._left -= 1
+        if self._left == 0:
+            self._then(self)

@@ -1,0 +1,132 @@
+"""The chunkservers: who they are, whether they live, how full they are (GFS §2.6.2, §4.3).
+
+A server is known for ever once it has registered (that is logged, so that a restarted master knows
+whom to wait for) until somebody forgets it. Everything else comes from registrations and
+heartbeats. Never does any IO.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from dfs.chunk import ServerId
+from dfs.metadata.chunk_table import ServerIndex
+from dfs.protocol import DiskUse, ServerAddress
+
+RECENT_HALF_LIFE_S = 30.0
+"""New chunks bring writes soon (GFS §4.3); half of that worry is gone after this time."""
+
+
+@dataclass
+class Server:
+    """One chunkserver."""
+
+    id: ServerId
+    index: ServerIndex
+    address: ServerAddress | None = None
+    incarnation: int = 0
+    is_up: bool = False
+    """Registered and heard of within `dead_after_s`."""
+    is_connected: bool = False
+    has_reported: bool = False
+    """This incarnation has told everything that it holds."""
+    is_draining: bool = False
+    is_drained: bool = False
+    heard_at_s: float = 0.0
+    disks: tuple[DiskUse, ...] = ()
+    is_busy: bool = False
+    clones_in: int = 0
+    clones_out: int = 0
+    parts_seen: int = 0
+    seen: dict[int, int] = field(default_factory=dict)
+    """Pages of handles named so far by the report under way, as bit masks."""
+    _recent: float = 0.0
+    _recent_at_s: float = 0.0
+
+    @property
+    def capacity_bytes(self) -> int:
+        return sum(disk.capacity_bytes for disk in self.disks if not disk.failed)
+
+    @property
+    def free_bytes(self) -> int:
+        return sum(disk.free_bytes for disk in self.disks if not disk.failed)
+
+    @property
+    def used_share(self) -> float:
+        capacity = self.capacity_bytes
+        return 1.0 if capacity <= 0 else 1.0 - self.free_bytes / capacity
+
+    @property
+    def largest_free_bytes(self) -> int:
+        return max((disk.free_bytes for disk in self.disks if not disk.failed), default=0)
+
+    @property
+    def rack(self) -> str:
+        return self.address.rack if self.address is not None else ""
+
+    def recent(self, now_s: float) -> float:
+        """Chunks placed here lately, fading."""
+        return float(self._recent * 0.5 ** ((now_s - self._recent_at_s) / RECENT_HALF_LIFE_S))
+
+    def placed(self, now_s: float) -> None:
+        """A new chunk was placed here."""
+        self._recent = self.recent(now_s) + 1.0
+        self._recent_at_s = now_s
+
+    def state(self) -> str:
+        if not self.is_up:
+            return "dead"
+        if self.is_draining:
+            return "drained" if self.is_drained else "draining"
+        return "up" if self.is_connected else "silent"
+
+
+class ServerTable:
+    """Every chunkserver that ever registered and was not forgotten."""
+
+    def __init__(self) -> None:
+        self._by_index: list[Server | None] = []
+        self._by_id: dict[ServerId, Server] = {}
+
+    # --- what is logged
+
+    def know(self, server: ServerId) -> None:
+        if server not in self._by_id:
+            entry = Server(server, len(self._by_index))
+            self._by_index.append(entry)
+            self._by_id[server] = entry
+
+    def drain(self, server: ServerId, drain: bool) -> None:
+        entry = self._by_id[server]
+        entry.is_draining = drain
+        entry.is_drained = False
+
+    def forget(self, server: ServerId) -> None:
+        entry = self._by_id.pop(server)
+        self._by_index[entry.index] = None
+
+    # --- looking
+
+    def all(self) -> list[Server]:
+        """Every known server, in the order in which they became known."""
+        return list(self._by_id.values())
+
+    def get(self, server: ServerId) -> Server | None:
+        return self._by_id.get(server)
+
+    def at(self, index: ServerIndex) -> Server:
+        entry = self._by_index[index]
+        assert entry is not None, f"server number {index} was forgotten but still holds chunks"
+        return entry
+
+    def up(self) -> list[Server]:
+        return [server for server in self._by_id.values() if server.is_up]
+
+    def addresses(self, indexes: list[ServerIndex]) -> tuple[ServerAddress, ...]:
+        """Where clients reach those of these that are up."""
+        found = []
+        for index in indexes:
+            server = self.at(index)
+            if server.is_up and server.address is not None:
+                found.append(server.address)
+        return tuple(found)
