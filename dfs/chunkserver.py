@@ -173,11 +173,14 @@ class ChunkServer:
 
     async def _talk(self) -> None:
         """Be in touch with the master, again and again."""
+        said = ""
         while True:
             try:
                 await self._with_master()
             except Unavailable as error:
-                log.info("master=%s unavailable: %s", self._plan.master, error)
+                if self._is_registered or str(error) != said:
+                    log.info("master=%s unavailable: %s", self._plan.master, error)
+                said = str(error)
             self._is_registered = False
             await asyncio.sleep(RECONNECT_S)
 

@@ -11,11 +11,13 @@ import getpass
 import logging
 import os
 import random
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from cluster.errors import HostUnreachable, Unavailable
+from cluster.config import DFS_MASTER, Cluster, ClusterConfig, current_cluster
+from cluster.errors import HostUnreachable, Unavailable, UserError
 from cluster.handshake import Identity, new_client_id
 from cluster.messages import Request
 from cluster.network import Connection
@@ -58,7 +60,6 @@ from dfs.topology import Place
 
 log = logging.getLogger(__name__)
 
-MASTER_ROLE = "dfs.master"
 KEEP_ALIVE_S = 2.0
 PAGE_ENTRIES = 1000
 
@@ -90,7 +91,7 @@ class DfsClient:
         self.chance = random.Random()
         self._call_s_max = call_s_max
         self._connection = Connection(
-            master, identity, role=MASTER_ROLE, connect_s_max=connect_s_max
+            master, identity, role=DFS_MASTER, connect_s_max=connect_s_max
         )
         self._writers_lock = threading.Lock()
         self._epochs: dict[Epoch, Callable[[], None]] = {}
@@ -289,3 +290,53 @@ def _user() -> str:
         return getpass.getuser()
     except (KeyError, OSError):
         return str(os.getuid())
+
+
+def connect(
+    cluster: str | None = None, *, user: str = "", retry: RetryPolicy | None = None
+) -> DfsClient:
+    """Return a client of the cluster given (a file or a name), or of the current one.
+
+    Raises UserError if there is none. Nothing is sent yet.
+    """
+    found = current_cluster(cluster)
+    if found is None:
+        raise UserError(
+            "there is no current cluster: `mrstream cluster up` makes one, or name a cluster file "
+            "with -cluster FILE or $MRSTREAM_CLUSTER"
+        )
+    return client_of(found, user=user, retry=retry)
+
+
+def client_of(cluster: Cluster, *, user: str = "", retry: RetryPolicy | None = None) -> DfsClient:
+    """Return a client of a cluster that was found already."""
+    config = cluster.config
+    return DfsClient(
+        config.master_address(DFS_MASTER),
+        cluster.identity(),
+        place=place_in(config),
+        user=user,
+        retry=retry,
+        transfer_s_max=max(5.0, config.dfs.dead_after_s),
+    )
+
+
+def place_in(config: ClusterConfig) -> Place:
+    """Where this process is in the cluster: `$MRSTREAM_HOST` if a daemon said so, else the host
+    whose address is one of this machine's."""
+    name = os.environ.get("MRSTREAM_HOST", "")
+    for host in config.hosts:
+        if host.name == name or (not name and _is_here(host.address)):
+            return Place(host.name, host.rack)
+    return Place()
+
+
+def _is_here(address: str) -> bool:
+    """Only an address of this machine can be bound."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    with socket.socket(family, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.bind((address, 0))
+        except OSError:
+            return False
+    return True

@@ -21,7 +21,7 @@ from cluster.errors import Unavailable
 class RetryPolicy:
     """How long to go on trying, and how the waits between grow."""
 
-    total_s: float = 60.0
+    total_s: float = 30.0
     first_s: float = 0.05
     longest_s: float = 1.0
 

@@ -1,0 +1,283 @@
+"""A real cluster on this machine: daemons as processes on 127.0.0.x, in a temporary directory.
+
+    with LocalCluster(tmp_path, 3) as cluster:
+        cluster.kill("dfs.chunkserver", "h2")
+        ...
+        cluster.start("dfs.chunkserver", "h2")
+
+Every process is ended by its pid, and only those started here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from cluster.config import Cluster, ClusterConfig, load
+from cluster.errors import ClusterError, Unavailable
+from cluster.messages import Health, HealthReply
+from cluster.network import Connection
+from cluster.state import Secret, write_private
+from dfs.client import DfsClient, client_of
+from dfs.retry import RetryPolicy
+
+MASTER = "dfs.master"
+CHUNKSERVER = "dfs.chunkserver"
+DFS_ROLES = (MASTER, CHUNKSERVER)
+PORTS = 10
+T = TypeVar("T")
+_root = Path(__file__).parent.parent.parent
+
+
+class LocalCluster:
+    """`count` hosts h1 … hn; h1 has the masters."""
+
+    def __init__(
+        self,
+        directory: Path,
+        count: int = 3,
+        *,
+        roles: Sequence[str] = DFS_ROLES,
+        dfs: dict[str, str] | None = None,
+        mapreduce: dict[str, str] | None = None,
+        racks: Sequence[str] = (),
+        disks: int = 0,
+        environment: dict[str, str] | None = None,
+        name: str = "test",
+    ) -> None:
+        self.directory = directory
+        self.roles = tuple(roles)
+        self.hosts = [f"h{number}" for number in range(1, count + 1)]
+        self.environment = {
+            **os.environ,
+            "MRSTREAM_HOME": str(directory / "home"),
+            **(environment or {}),
+        }
+        self.environment.pop("MRSTREAM_CLUSTER", None)
+        self._processes: dict[tuple[str, str], subprocess.Popen[bytes]] = {}
+        self._clients: list[DfsClient] = []
+        settings = {
+            "chunk_size": "1MiB", "replication": str(min(3, count)), "dead_after": "2s",
+            "heartbeat": "200ms", "lease": "4s", "reserve": "0%", "log_replicas": "0",
+            "safe_mode": "3s",
+        }  # fmt: skip
+        settings.update(dfs or {})
+        lines = [f"name: {name}", f"ports: {{base: {_free_base(count)}}}", "hosts:"]
+        for number, host in enumerate(self.hosts, 1):
+            rack = f", rack: {racks[number - 1]}" if racks else ""
+            paths = [str(directory / f"{host}-disk{disk}") for disk in range(disks)]
+            where = f", disks: [{', '.join(paths)}]" if disks else ""
+            lines.append(
+                f"  {host}: {{address: 127.0.0.{number}, via: local, "
+                f"dir: {directory / 'hosts'}{rack}{where}}}"
+            )
+        lines.append("dfs: {" + ", ".join(f"{k}: {v}" for k, v in settings.items()) + "}")
+        if mapreduce:
+            lines.append("mapreduce:")
+            lines += [f"  {key}: {value!r}" for key, value in mapreduce.items()]
+        text = "\n".join(lines) + "\n"
+        self.secret = Secret.new()
+        home = directory / "home" / "clusters" / name
+        self.file = str(home / "cluster.yaml")
+        for place in [home, *(self.host_directory(host, name) for host in self.hosts)]:
+            write_private(str(place / "cluster.yaml"), text)
+            write_private(str(place / "identity.json"), self.secret.to_text())
+        write_private(str(directory / "home" / "current"), name + "\n")
+        self.config: ClusterConfig = load(self.file)
+        self.cluster = Cluster(self.config, self.secret)
+
+    def host_directory(self, host: str, name: str = "test") -> Path:
+        """What a host keeps of this cluster."""
+        return self.directory / "hosts" / name / host
+
+    # -- life -----------------------------------------------------------------------------
+
+    def __enter__(self) -> LocalCluster:
+        try:
+            self.start_all()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def start_all(self) -> None:
+        """Start every role everywhere and wait until all are ready."""
+        for role in self.roles:
+            for host in self.hosts_of(role):
+                self.launch(role, host)
+        for role in self.roles:
+            for host in self.hosts_of(role):
+                self.wait_ready(role, host)
+
+    def hosts_of(self, role: str) -> list[str]:
+        """Where a role runs."""
+        return self.hosts[:1] if role.endswith(".master") else self.hosts
+
+    def launch(self, role: str, host: str, **environment: str) -> int:
+        """Start a daemon without waiting for it; return its pid."""
+        place = self.host_directory(host, self.config.name)
+        (place / "logs").mkdir(parents=True, exist_ok=True)
+        with open(place / "logs" / f"{role}.out", "ab") as output:
+            process = subprocess.Popen(
+                [sys.executable, "-P", "-m", role, "--host", host, "--dir", str(place)],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                cwd=place,
+                env={**self.environment, "PYTHONPATH": str(_root), **environment},
+                start_new_session=True,
+            )
+        self._processes[role, host] = process
+        return process.pid
+
+    def start(self, role: str, host: str, **environment: str) -> int:
+        """Start a daemon and wait until it is ready; return its pid."""
+        pid = self.launch(role, host, **environment)
+        self.wait_ready(role, host)
+        return pid
+
+    def pid(self, role: str, host: str) -> int:
+        """The pid of a daemon that was started here."""
+        return self._processes[role, host].pid
+
+    def kill(self, role: str, host: str) -> None:
+        """kill -9, and wait for the end."""
+        process = self._processes.pop((role, host))
+        process.kill()
+        process.wait()
+
+    def signal(self, role: str, host: str, number: signal.Signals) -> None:
+        """Send a signal to a daemon, such as SIGSTOP or SIGCONT."""
+        os.kill(self.pid(role, host), number)
+
+    def wait_exit(self, role: str, host: str, seconds: float = 10.0) -> int:
+        """Wait until a daemon has ended by itself; return its exit status."""
+        status = self._processes[role, host].wait(seconds)
+        del self._processes[role, host]
+        return status
+
+    def wait_ready(self, role: str, host: str, seconds: float = 20.0) -> HealthReply:
+        """Wait until a daemon says that it serves."""
+
+        def ready() -> HealthReply | None:
+            process = self._processes.get((role, host))
+            if process is not None and process.poll() is not None:
+                raise AssertionError(
+                    f"{role} on {host} ended with {process.returncode}:\n{self.output(role, host)}"
+                )
+            try:
+                reply = self.health(role, host)
+            except Unavailable:
+                return None
+            return reply if reply.ready else None
+
+        return wait_for(ready, seconds, f"{role} on {host} to be ready")
+
+    def health(self, role: str, host: str) -> HealthReply:
+        """Ask a daemon how it is."""
+        with Connection(self.config.address(host, role), self.cluster.identity()) as connection:
+            reply: HealthReply = connection.call(Health(), 2.0)
+            return reply
+
+    def output(self, role: str, host: str) -> str:
+        """What a daemon said and logged, its end."""
+        place = self.host_directory(host, self.config.name) / "logs"
+        texts = [
+            path.read_text(errors="replace")[-4000:]
+            for path in (place / f"{role}.out", place / f"{role}.log")
+            if path.exists()
+        ]
+        return "\n".join(texts)
+
+    def client(self, retry_s: float = 15.0) -> DfsClient:
+        """A client of the file system, closed with the cluster."""
+        client = client_of(self.cluster, user="tester", retry=RetryPolicy(total_s=retry_s))
+        self._clients.append(client)
+        return client
+
+    def close(self) -> None:
+        """End everything that was started here."""
+        for client in self._clients:
+            client.close()
+        for process in self._processes.values():
+            with contextlib.suppress(ProcessLookupError):
+                process.send_signal(signal.SIGCONT)
+                process.kill()
+        for process in self._processes.values():
+            process.wait()
+        self._processes.clear()
+
+    # -- commands -------------------------------------------------------------------------
+
+    def mrstream(self, *arguments: str, **options: Any) -> subprocess.CompletedProcess[bytes]:
+        """Run `mrstream ARGUMENTS` as a user of this cluster would."""
+        options.setdefault("cwd", self.directory)
+        code = "import sys; from streaming.cli import main; sys.exit(main())"
+        environment = {**self.environment, "PYTHONPATH": str(_root)}
+        return subprocess.run(
+            [sys.executable, "-c", code, *arguments],
+            env=environment,
+            capture_output=True,
+            timeout=120,
+            check=False,
+            **options,
+        )
+
+
+def wait_for(
+    condition: Callable[[], T | None], seconds: float, what: str, every_s: float = 0.05
+) -> T:
+    """Poll until the condition gives something true; fail after that long."""
+    deadline_s = time.monotonic() + seconds
+    last: BaseException | None = None
+    while True:
+        try:
+            found = condition()
+        except ClusterError as error:
+            found, last = None, error
+        if found:
+            return found
+        if time.monotonic() > deadline_s:
+            raise AssertionError(f"waited {seconds:g} s for {what}" + (f": {last}" if last else ""))
+        time.sleep(every_s)
+
+
+_bases: Iterator[int] = itertools.count(0)
+
+
+def _free_base(count: int) -> int:
+    """A base port from which all ports are free on all addresses, another at each call."""
+    slots = range(0, 40_000, PORTS)
+    # Two test processes begin at different places, so that they seldom race for the same ports.
+    start = (os.getpid() * 7 + next(_bases)) % len(slots)
+    for step in range(len(slots)):
+        base = 20_000 + slots[(start + step) % len(slots)]
+        if all(
+            _is_free(f"127.0.0.{host}", base + offset)
+            for host in range(1, count + 1)
+            for offset in range(PORTS)
+        ):
+            return base
+    raise AssertionError("no free ports")
+
+
+def _is_free(address: str, port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((address, port))
+        except OSError:
+            return False
+    return True
