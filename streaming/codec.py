@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import bz2
 import struct
+import zlib
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Protocol, cast
 
@@ -21,6 +22,10 @@ BLOCK_BYTES = 256 * 1024
 # What a lz4 or snappy block may say that it holds before we call it damaged rather than try to
 # allocate it.
 BLOCK_BYTES_MAX = 1 << 30
+# How much plain text is made at a time.
+PLAIN_BYTES = 1 << 20
+# zstd has no limit on what one call gives; from this much it can be 32 MB at the very most.
+_ZSTD_FEED_BYTES = 1 << 10
 
 
 class CodecCorrupt(Corrupt):
@@ -32,10 +37,12 @@ class UnknownCodec(UserError):
 
 
 class Decompressor(Protocol):
-    """Fed compressed bytes, gives plain ones."""
+    """Fed compressed bytes, gives plain ones; a kilobyte that says "a gigabyte of zeros" is no
+    reason to hold a gigabyte.
+    """
 
-    def feed(self, data: bytes) -> bytes:
-        """Give what `data` completes."""
+    def feed(self, data: bytes) -> Iterator[bytes]:
+        """Give what `data` completes, in bounded pieces; to be used up before the next call."""
         ...
 
     def finish(self) -> None:
@@ -82,18 +89,25 @@ class Codec:
     def decompress(self, data: bytes) -> bytes:
         """Decompress one buffer that holds a whole stream."""
         decompressor = self.decompressor()
-        plain = decompressor.feed(data)
+        plain = b"".join(decompressor.feed(data))
         decompressor.finish()
         return plain
 
     def decompressed(self, blobs: Iterable[bytes], name: str = "") -> Iterator[bytes]:
         """Decompress a stream of blobs; an error names `name`."""
         decompressor = self.decompressor()
+        held: list[bytes] = []
+        held_bytes = 0
         try:
             for blob in blobs:
-                plain = decompressor.feed(blob)
-                if plain:
-                    yield plain
+                for plain in decompressor.feed(blob):
+                    held.append(plain)
+                    held_bytes += len(plain)
+                    if held_bytes >= PLAIN_BYTES:
+                        yield b"".join(held)
+                        held, held_bytes = [], 0
+            if held_bytes:
+                yield b"".join(held)
             decompressor.finish()
         except CodecCorrupt as error:
             raise CodecCorrupt(f"{name}: {error}" if name else str(error)) from None
@@ -120,28 +134,30 @@ class _ZlibDecompressor:
     def __init__(self, window_bits: int, name: str, magic: bytes) -> None:
         from isal import isal_zlib  # several times faster than the zlib of Python, same format
 
-        self._new: Callable[[], Any] = lambda: isal_zlib.decompressobj(window_bits)
-        self._failure = cast(type[Exception], isal_zlib.error)
+        # isal 1.8 loses bytes that follow a zlib stream; with gzip it does not.
+        library: Any = isal_zlib if window_bits > 15 else zlib
+        self._new: Callable[[], Any] = lambda: library.decompressobj(window_bits)
+        self._failure = cast(type[Exception], library.error)
         self._name = name
         self._magic = magic
         self._stream: Any = None
         self._head = b""
         self._any = False
 
-    def feed(self, data: bytes) -> bytes:
-        out: list[bytes] = []
+    def feed(self, data: bytes) -> Iterator[bytes]:
         while data:
             if self._stream is None:
                 data = self._begin(data)
                 continue
             try:
-                out.append(self._stream.decompress(data))
+                plain = self._stream.decompress(data, PLAIN_BYTES)
             except self._failure as error:
                 raise CodecCorrupt(f"damaged {self._name} stream: {error}") from None
-            data = self._stream.unused_data if self._stream.eof else b""
             if self._stream.eof:
-                self._stream = None
-        return b"".join(out)
+                data, self._stream = self._stream.unused_data, None
+            else:
+                data = self._stream.unconsumed_tail
+            yield plain
 
     def _begin(self, data: bytes) -> bytes:
         self._head += data
@@ -182,19 +198,18 @@ class _Bzip2Decompressor:
     def __init__(self) -> None:
         self._stream: bz2.BZ2Decompressor | None = None
 
-    def feed(self, data: bytes) -> bytes:
-        out: list[bytes] = []
-        while data:
+    def feed(self, data: bytes) -> Iterator[bytes]:
+        while data or (self._stream is not None and not self._stream.needs_input):
             if self._stream is None:
                 self._stream = bz2.BZ2Decompressor()
             try:
-                out.append(self._stream.decompress(data))
+                plain = self._stream.decompress(data, PLAIN_BYTES)
             except OSError as error:
                 raise CodecCorrupt(f"damaged bzip2 stream: {error}") from None
-            data = self._stream.unused_data if self._stream.eof else b""
+            data = b""
             if self._stream.eof:
-                self._stream = None
-        return b"".join(out)
+                data, self._stream = self._stream.unused_data, None
+            yield plain
 
     def finish(self) -> None:
         if self._stream is not None:
@@ -220,19 +235,20 @@ class _ZstdDecompressor:
         self._failure = cast(type[Exception], zstandard.ZstdError)
         self._stream: Any = None
 
-    def feed(self, data: bytes) -> bytes:
-        out: list[bytes] = []
-        while data:
-            if self._stream is None:
-                self._stream = self._new()
-            try:
-                out.append(self._stream.decompress(data))
-            except self._failure as error:
-                raise CodecCorrupt(f"damaged zstd stream: {error}") from None
-            data = self._stream.unused_data if self._stream.eof else b""
-            if self._stream.eof:
-                self._stream = None
-        return b"".join(out)
+    def feed(self, data: bytes) -> Iterator[bytes]:
+        for start in range(0, len(data), _ZSTD_FEED_BYTES):
+            part = data[start : start + _ZSTD_FEED_BYTES]
+            while part:
+                if self._stream is None:
+                    self._stream = self._new()
+                try:
+                    plain = self._stream.decompress(part)
+                except self._failure as error:
+                    raise CodecCorrupt(f"damaged zstd stream: {error}") from None
+                part = b""
+                if self._stream.eof:
+                    part, self._stream = self._stream.unused_data, None
+                yield plain
 
     def finish(self) -> None:
         if self._stream is not None:
@@ -262,9 +278,8 @@ class _BlockDecompressor:
         self._held = bytearray()
         self._left_in_block = 0
 
-    def feed(self, data: bytes) -> bytes:
+    def feed(self, data: bytes) -> Iterator[bytes]:
         self._held += data
-        out: list[bytes] = []
         start = 0
         while len(self._held) - start >= 4:
             (length,) = struct.unpack_from(">i", self._held, start)
@@ -276,10 +291,9 @@ class _BlockDecompressor:
                 continue
             if len(self._held) - start - 4 < length:
                 break
-            out.append(self._chunk(bytes(self._held[start + 4 : start + 4 + length])))
+            yield self._chunk(bytes(self._held[start + 4 : start + 4 + length]))
             start += 4 + length
         del self._held[:start]
-        return b"".join(out)
 
     def _chunk(self, compressed: bytes) -> bytes:
         try:

@@ -30,6 +30,7 @@ from streaming.xml_records import XmlRecords
 Record = tuple[bytes, bytes]
 # A record that begins in a split may end behind it: how much is read at a time to find its end.
 TAIL_BYTES = 64 * 1024
+BZIP2_HEADER_BYTES = 4
 
 
 class PieceReader(Protocol):
@@ -370,7 +371,11 @@ class _Bzip2RecordBytes(RecordBytes):
         plain_end = start
         try:
             for block_at, plain in bzip2_blocks(file.blobs_from(start), start):
-                if block_at >= self._compressed_end and self._end is None:
+                if block_at <= BZIP2_HEADER_BYTES:
+                    # The file's first block is read from byte 0, wherever the next piece begins.
+                    if start > 0:
+                        continue
+                elif block_at >= self._compressed_end and self._end is None:
                     if plain_end == start:
                         return  # no block begins in the piece: it owns no record
                     self._end = plain_end
