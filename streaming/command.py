@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+
+import msgspec
 
 from cluster.errors import UserError
 from streaming import classes, options
@@ -33,8 +34,7 @@ class RunsNoJava(UserError):
     """The job needs a Java class or jar that mrstream does not have."""
 
 
-@dataclass(frozen=True, slots=True)
-class Program:
+class Program(msgspec.Struct, frozen=True):
     """What a stage runs: a command line, or the built-in for a Java class name."""
 
     command: str = ""
@@ -44,8 +44,7 @@ class Program:
         return self.command or self.builtin
 
 
-@dataclass(frozen=True, slots=True)
-class StreamingCommand:
+class StreamingCommand(msgspec.Struct, frozen=True):
     """One job, as it was asked for.
 
     `inputs` are cut at commas, with globs in place. `reducer` is None for a job of
@@ -91,7 +90,7 @@ def command_of(said: Options) -> StreamingCommand:
     _set_formats(said, told)
     _set_plain_options(said, told)
     command = _with_programs(said, told, shipment)
-    return replace(
+    return msgspec.structs.replace(
         command,
         inputs=tuple(inputs),
         warnings=(*options.warnings(said), *shipment.warnings),
@@ -261,11 +260,11 @@ def _shipped(program: Program, shipment: Shipment) -> Program:
 
 def _portable(program: Program) -> Program:
     """Return the program as any wire format takes it; `parse_command` undoes it."""
-    return replace(program, command=to_wire(program.command))
+    return msgspec.structs.replace(program, command=to_wire(program.command))
 
 
 def _portable_file(item: Shipped) -> Shipped:
-    return replace(
+    return msgspec.structs.replace(
         item, source=to_wire(item.source), link=to_wire(item.link), word=to_wire(item.word)
     )
 

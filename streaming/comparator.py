@@ -8,7 +8,8 @@ properties or files, and never looks at a value.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from cluster.errors import UserError
 
@@ -21,8 +22,7 @@ class BadKeySpec(UserError):
     """A `-k` option that does not name fields; the job cannot start with it."""
 
 
-@dataclass(frozen=True, slots=True)
-class KeySpec:
+class KeySpec(msgspec.Struct, frozen=True):
     """A byte range of a key, as in `-kF1.C1,F2.C2nr`; fields and bytes count from 1.
 
     `last_field` 0 means the end of the key, `last_byte` 0 the end of `last_field`.
@@ -36,20 +36,17 @@ class KeySpec:
     reverse: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class ByteOrder:
+class ByteOrder(msgspec.Struct, frozen=True):
     """Unsigned bytes, shorter first: text, raw bytes and typed bytes alike."""
 
 
-@dataclass(frozen=True, slots=True)
-class LongOrder:
+class LongOrder(msgspec.Struct, frozen=True):
     """Big-endian two's complement integers, all of one width (offset keys have 8 bytes)."""
 
     reverse: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class KeyFieldOrder:
+class KeyFieldOrder(msgspec.Struct, frozen=True):
     """Compare the ranges of `specs` in turn until one differs; equal in all is a tie.
 
     With `whole_key` the key is one field, whatever separators it has (options

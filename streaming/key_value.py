@@ -6,13 +6,12 @@ give the same bytes as `split` and `join` here. Never reads files or properties.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 TAB = b"\t"
 
 
-@dataclass(frozen=True, slots=True)
-class KeyValueRule:
+class KeyValueRule(msgspec.Struct, frozen=True):
     """Cut a line after its `key_fields`-th separator: key before it, value behind it.
 
     Invariant: the separator has at least one byte and `key_fields` is at least 1

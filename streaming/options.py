@@ -8,7 +8,8 @@ Hadoop in one way: generic options may stand anywhere.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+
+import msgspec
 
 from cluster.errors import UserError
 
@@ -16,8 +17,7 @@ STREAM_JOB, DUMP_TYPED_BYTES, LOAD_TYPED_BYTES = "streamjob", "dumptb", "loadtb"
 TOOLS = (STREAM_JOB, DUMP_TYPED_BYTES, LOAD_TYPED_BYTES)
 
 
-@dataclass(frozen=True, slots=True)
-class Option:
+class Option(msgspec.Struct, frozen=True):
     """One option: its value, how often it may be given, what it does.
 
     `value` is the value's name in usage texts, empty for a flag. `many` takes any
@@ -119,16 +119,15 @@ class BadOptionWord(BadCommandLine):
     usage = True
 
 
-@dataclass(slots=True)
-class Options:
+class Options(msgspec.Struct):
     """What was said, in order. `values` has each option's values, `flags` those without."""
 
     tool: str = STREAM_JOB
-    values: dict[str, list[str]] = field(default_factory=dict)
-    flags: set[str] = field(default_factory=set)
-    left_over: list[str] = field(default_factory=list)
-    uses: dict[str, int] = field(default_factory=dict)
-    ignored: list[str] = field(default_factory=list)
+    values: dict[str, list[str]] = {}
+    flags: set[str] = set()
+    left_over: list[str] = []
+    uses: dict[str, int] = {}
+    ignored: list[str] = []
 
     def first(self, name: str) -> str | None:
         """Return the value that counts of an option that has one, or None."""

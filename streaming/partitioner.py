@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from streaming.comparator import (
     BYTE_ORDER,
@@ -23,26 +24,22 @@ from streaming.comparator import (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class HashPartition:
+class HashPartition(msgspec.Struct, frozen=True):
     """Hash of the key's bytes, starting at 1: text, raw bytes and typed bytes."""
 
 
-@dataclass(frozen=True, slots=True)
-class LongHashPartition:
+class LongHashPartition(msgspec.Struct, frozen=True):
     """The low 32 bits of a big-endian integer key (byte offsets of identity jobs)."""
 
 
-@dataclass(frozen=True, slots=True)
-class StringHashPartition:
+class StringHashPartition(msgspec.Struct, frozen=True):
     """Hash of the key's UTF-16 units, starting at 0 (a key field partitioner without options).
 
     Bytes that are not UTF-8 count as U+FFFD.
     """
 
 
-@dataclass(frozen=True, slots=True)
-class KeyFieldPartition:
+class KeyFieldPartition(msgspec.Struct, frozen=True):
     """One running hash, starting at 0, over the byte ranges of `specs`.
 
     The key is decoded and encoded again first, so that a byte that is not UTF-8
@@ -54,8 +51,7 @@ class KeyFieldPartition:
     whole_key: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class BinaryPartition:
+class BinaryPartition(msgspec.Struct, frozen=True):
     """Hash, starting at 1, of the bytes from `left` to `right`, both inclusive.
 
     Negative offsets count from the end of the key, as in Python.
@@ -65,8 +61,7 @@ class BinaryPartition:
     right: int = -1
 
 
-@dataclass(frozen=True, slots=True)
-class TotalOrderPartition:
+class TotalOrderPartition(msgspec.Struct, frozen=True):
     """The number of cut points that are at most the key; `cuts` strictly increase."""
 
     cuts: tuple[bytes, ...]

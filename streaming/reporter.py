@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 REPORTER_LINE_BYTES_MAX = 64 * 1024
 _LONG_MIN, _LONG_MAX = -(2**63), 2**63 - 1
@@ -20,8 +21,7 @@ _AMOUNT = re.compile(r"[+-]?[0-9]{1,40}", re.ASCII)
 _TRIMMED = "".join(map(chr, range(33)))
 
 
-@dataclass(frozen=True, slots=True)
-class Counter:
+class Counter(msgspec.Struct, frozen=True):
     """`reporter:counter:GROUP,NAME,AMOUNT`."""
 
     group: str
@@ -29,22 +29,19 @@ class Counter:
     amount: int
 
 
-@dataclass(frozen=True, slots=True)
-class Status:
+class Status(msgspec.Struct, frozen=True):
     """`reporter:status:TEXT`."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Warning:
+class Warning(msgspec.Struct, frozen=True):
     """A reporter line that means nothing; the task goes on."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Text:
+class Text(msgspec.Struct, frozen=True):
     """Bytes for the log, as the program wrote them."""
 
     data: bytes

@@ -10,8 +10,9 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING
+
+import msgspec
 
 from cluster.errors import UserError
 from streaming.properties import from_wire
@@ -38,8 +39,7 @@ class NotShippable(UserError):
     """A file to ship that is neither here nor on a file system that we can read."""
 
 
-@dataclass(frozen=True, slots=True)
-class Shipped:
+class Shipped(msgspec.Struct, frozen=True):
     """A file, directory or archive that tasks find in their working directory under `link`.
 
     `source` is a path or URL. `word` is the word of a command that named it, for
