@@ -44,7 +44,11 @@ class OddReplica:
     length_bytes: int
 
 
-class _Page:
+class Page:
+    """The columns of 1,024 chunks."""
+
+    LOGGED = ("version", "length", "owner", "index", "references", "goal", "flags")
+
     __slots__ = (
         "count", "flags", "goal", "index", "length", "owner", "references", "slots", "version"
     )  # fmt: skip
@@ -66,7 +70,7 @@ class ChunkTable:
     """Every chunk that some file has."""
 
     def __init__(self) -> None:
-        self._pages: dict[int, _Page] = {}
+        self._pages: dict[int, Page] = {}
         self._more: dict[ChunkHandle, list[ServerIndex]] = {}
         self._odd: dict[ChunkHandle, dict[ServerIndex, OddReplica]] = {}
         self._ahead: dict[ChunkHandle, ChunkVersion] = {}
@@ -82,7 +86,7 @@ class ChunkTable:
         """A new chunk at the first version, unsealed."""
         page = self._pages.get(handle >> PAGE_BITS)
         if page is None:
-            page = self._pages[handle >> PAGE_BITS] = _Page()
+            page = self._pages[handle >> PAGE_BITS] = Page()
         at = handle & (PAGE_CHUNKS - 1)
         assert not page.flags[at], f"handle {handle:016x} is given out twice"
         page.version[at] = FIRST_VERSION
@@ -126,7 +130,7 @@ class ChunkTable:
         page.goal[at] = goal if page.references[at] == 1 else max(goal, page.goal[at])
         self.dirty[handle] = None
 
-    def _forget(self, handle: ChunkHandle, page: _Page, at: int) -> None:
+    def _forget(self, handle: ChunkHandle, page: Page, at: int) -> None:
         for server in self.good(handle):
             self._unhold(server, handle)
         for slot in range(SLOTS * at, SLOTS * at + SLOTS):
@@ -143,9 +147,26 @@ class ChunkTable:
         if page.count == 0:
             del self._pages[handle >> PAGE_BITS]
 
+    def restore_page(self, number: int, page: Page) -> None:
+        """Take a page over from a checkpoint."""
+        page.count = sum(1 for flags in page.flags if flags)
+        self.count += page.count
+        self._pages[number] = page
+        for at, flags in enumerate(page.flags):
+            if flags:
+                handle = ChunkHandle(number << PAGE_BITS | at)
+                self.dirty[handle] = None
+                if flags & UNSEALED:
+                    self.unsealed[handle] = None
+
+    def pages(self) -> Iterator[tuple[int, Page]]:
+        """Every page with its number, for a checkpoint."""
+        for number in sorted(self._pages):
+            yield number, self._pages[number]
+
     # --- looking
 
-    def _at(self, handle: ChunkHandle) -> tuple[_Page, int]:
+    def _at(self, handle: ChunkHandle) -> tuple[Page, int]:
         return self._pages[handle >> PAGE_BITS], handle & (PAGE_CHUNKS - 1)
 
     def __contains__(self, handle: ChunkHandle) -> bool:

@@ -243,6 +243,13 @@ class Membership:
         for handle in [h for h in self.open_lengths if h not in t.chunks.unsealed]:
             del self.open_lengths[handle]
 
+    def forgive(self, seconds: float) -> None:
+        """The master itself was stopped for so long: that silence is not the servers'. Their
+        leases may have ended meanwhile, but never last longer than they know."""
+        for server in self._t.servers.all():
+            if server.is_up:
+                server.heard_at_s += seconds
+
     def _bury(self, server: Server) -> None:
         t = self._t
         server.is_up = server.is_connected = server.has_reported = False

@@ -88,6 +88,8 @@ class Metadata:
                 turns += 1
                 assert turns <= AGAIN_MAX, "parked requests go round in circles"
                 self._called(called)
+        if self.repair.is_eager and not self.membership.safe_mode():
+            self.repair.tick()
         return outbox.take()
 
     def query(self, request: Request, now_s: float) -> Any:

@@ -61,6 +61,11 @@ class Names:
             self.strings.append(string)
         return number
 
+    def forget(self) -> None:
+        """Begin anew."""
+        self.strings.clear()
+        self._numbers.clear()
+
 
 class Namespace:
     """Files, directories, writers, trash and rules."""
@@ -105,10 +110,6 @@ class Namespace:
         root = self.nodes.add(DIRECTORY, ROOT, b"", 0.0)
         assert root == ROOT
         self._own(root, "", "", 0o755)
-
-    def found(self, owner: str, group: str) -> None:
-        """A new, empty file system: give the root to whoever runs it."""
-        self._own(ROOT, owner, group, 0o755)
 
     # --- small things shared by the appliers
 
@@ -182,7 +183,7 @@ class Namespace:
         if record.chunk_bytes not in self.chunk_sizes:
             self.chunk_sizes.append(record.chunk_bytes)
         self.nodes.chunk_kind[row] = self.chunk_sizes.index(record.chunk_bytes)
-        self._begin_writer(row, record.epoch, record.client)
+        self.begin_writer(row, record.epoch, record.client)
         self._remember(record.request, row)
 
     def _renamed(self, record: op.Renamed) -> None:
@@ -255,10 +256,11 @@ class Namespace:
 
     def _file_opened(self, record: op.FileOpened) -> None:
         row = self.row_of(record.file_id)
-        self._begin_writer(row, record.epoch, record.client)
+        self.begin_writer(row, record.epoch, record.client)
         self._remember(record.request, row)
 
-    def _begin_writer(self, row: int, epoch: Epoch, client: str) -> None:
+    def begin_writer(self, row: int, epoch: Epoch, client: str) -> None:
+        """From now on this epoch, and no other, may write the file."""
         self._end_writer(row)
         self.writers[row] = Writer(epoch, client)
         self.epochs[epoch] = row

@@ -62,6 +62,8 @@ class Repair:
         self.missing: dict[ChunkHandle, None] = {}
         self.corrupt: dict[ChunkHandle, None] = {}
         self.clones_active = 0
+        self.is_eager = False
+        """A clone has ended: the next may begin without waiting for a tick."""
         self._balanced_at_s = 0.0
         self._drained_at_s = 0.0
 
@@ -160,6 +162,7 @@ class Repair:
 
     def tick(self) -> None:
         """Look at what changed and start what may be started."""
+        self.is_eager = False
         self._look_at_some()
         self._start_clones()
         self._tidy_up()
@@ -286,6 +289,7 @@ class Repair:
         if not clones:
             del self._cloning[handle]
         self.clones_active -= 1
+        self.is_eager = True
         target.clones_in -= 1
         t.servers.at(clone.source).clones_out -= 1
         for called in self._waiting.pop(handle, []):

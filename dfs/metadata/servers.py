@@ -105,6 +105,17 @@ class ServerTable:
         entry = self._by_id.pop(server)
         self._by_index[entry.index] = None
 
+    def restore(self, server: ServerId | None) -> None:
+        """Take over the next entry of a checkpoint; None: that one was forgotten."""
+        if server is None:
+            self._by_index.append(None)
+        else:
+            self.know(server)
+
+    def by_index(self) -> list[Server | None]:
+        """All that ever were, forgotten ones as None, for a checkpoint."""
+        return list(self._by_index)
+
     # --- looking
 
     def all(self) -> list[Server]:

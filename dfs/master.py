@@ -1,0 +1,348 @@
+"""The master: one process, all metadata, no file bytes (GFS §2.4).
+
+The shell around `dfs.metadata`. Its duties, in order: take one request, let the brain decide, put
+what must last into the operation log, and only when that is durable answer and send. A question
+that only reads waits the same way if the state it saw is not yet durable (M1). Heartbeats,
+checkpoints and ticks run on the one loop; there is no other thread that touches the brain.
+
+Never sees a byte of a file, never decides anything itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import grp
+import logging
+import os
+import pwd
+import random
+import sys
+import time
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from cluster.config import DFS_MASTER, DfsConfig
+from cluster.daemon import Daemon, run
+from cluster.errors import ClusterError, Unavailable, WrongCluster
+from cluster.journal import Journal, JournalSink
+from cluster.network import Handler, Peer
+from dfs.chunk import ServerId
+from dfs.metadata.events import Called, Command, Log, Refuse, Reply, Send, ServerGone, Tick
+from dfs.metadata.metadata import Metadata
+from dfs.metadata.operations import OwnerSet
+from dfs.metadata.settings import Settings
+from dfs.oplog import OperationLog, replay
+from dfs.protocol import PROTOCOL_VERSION, Checkpoint, ClusterReport, Register, Report
+
+log = logging.getLogger(__name__)
+
+ROLE = DFS_MASTER
+TICK_S = 0.25
+LATE_TICK_S = 2.0
+
+
+def settings_from(config: DfsConfig) -> Settings:
+    """Return the brain's numbers as cluster.yaml gives them."""
+    return Settings(
+        chunk_bytes=config.chunk_bytes,
+        replication=config.replication,
+        trash_after_s=config.trash_after_s,
+        heartbeat_s=config.heartbeat_s,
+        dead_after_s=config.dead_after_s,
+        lease_s=config.lease_s,
+        safe_mode_s_max=config.safe_mode_s,
+    )
+
+
+class Master:
+    """The service of the `dfs.master` daemon."""
+
+    def __init__(self, daemon: Daemon, sinks: Sequence[JournalSink] = ()) -> None:
+        self._daemon = daemon
+        self._clock = daemon.clock
+        self._loop = daemon.loop
+        self._settings = settings_from(daemon.config.dfs)
+        self._cluster_id = daemon.identity.cluster_id
+        now_s = self._clock.now_s()
+        # Chunkservers remember the ids of commands that they carried out: never the same twice.
+        first_command_id = int(self._clock.wall_s() * 1000) << 20
+        seed = random.SystemRandom().getrandbits(64)
+        self._brain = Metadata(
+            self._settings, random.Random(seed), now_s=now_s, first_command_id=first_command_id
+        )
+        self._journal = Journal(
+            os.path.join(daemon.state_directory, "oplog"),
+            self._cluster_id,
+            sinks=sinks,
+            on_failure=lambda error: daemon.fail(error, "operation log"),
+        )
+        self._oplog = OperationLog(self._journal, daemon.config.dfs.checkpoint_bytes)
+        self._answers: dict[int, asyncio.Future[Any]] = {}
+        self._held: deque[tuple[int, list[Command]]] = deque()
+        self._peers: dict[ServerId, Peer] = {}
+        self._next_call = 1
+        self._ticker: asyncio.TimerHandle | None = None
+        self._tick_due_s = 0.0
+        self._checkpointing: list[asyncio.Future[None]] = []
+        self._counts: dict[str, int] = {}
+        self.handlers: Mapping[type[Any], Handler] = {
+            **dict.fromkeys(self._brain.queries, self._query),
+            **dict.fromkeys(self._brain.calls, self._call),
+            Report: self._report,
+            Register: self._register,
+            Checkpoint: self._checkpoint_now,
+        }
+
+    # --- life
+
+    async def start(self) -> None:
+        """Recover the exact acknowledged state, then serve (chunkservers report meanwhile)."""
+        began_s = time.perf_counter()
+        found = self._journal.recover()
+        for problem in [*found.problems, *([found.torn] if found.torn else [])]:
+            log.warning("recovery: %s", problem)
+        count = replay(found, self._brain)
+        # What was just read stays for good: the collector need not look at it again.
+        gc.collect()
+        gc.freeze()
+        self._journal.start(self._loop)
+        if found.last_sequence == 0:
+            self._found()
+        nodes = self._brain.space.nodes
+        log.info(
+            "recovered files=%d directories=%d chunks=%d sequence=%d replayed=%d seconds=%.2f",
+            nodes.file_count, nodes.directory_count, self._brain.tables.chunks.count,
+            found.last_sequence, count, time.perf_counter() - began_s,
+        )  # fmt: skip
+        self._brain.tables.started_at_s = self._clock.now_s()
+        self._tick_due_s = self._clock.now_s() + TICK_S
+        self._ticker = self._loop.call_later(TICK_S, self._tick)
+
+    def _found(self) -> None:
+        """A new file system: its root belongs to whoever runs it."""
+        record = OwnerSet("/", _user_name(), _group_name(), False)
+        self._brain.apply(record)
+        self._oplog.append(record)
+
+    async def stop(self) -> None:
+        """Make durable what was decided; there is nothing else to do (GFS §5.1.1)."""
+        if self._ticker is not None:
+            self._ticker.cancel()
+        await self._loop.run_in_executor(None, self._journal.close)
+
+    def ready(self) -> tuple[bool, str]:
+        """Serving, and what is still missing."""
+        if self._journal.blocked:
+            return False, f"cannot log: {self._journal.blocked}"
+        waiting = self._brain.membership.safe_mode()
+        return not waiting, waiting or "serving"
+
+    def metrics(self) -> dict[str, float]:
+        """The master's counters."""
+        report = self._numbers()
+        figures = {
+            "files": report.file_count,
+            "directories": report.directory_count,
+            "chunks": report.chunk_count,
+            "chunks_under_replicated": report.under_replicated,
+            "chunks_missing": report.missing,
+            "chunks_corrupt": report.corrupt,
+            "servers_up": sum(1 for server in report.servers if server.state != "dead"),
+            "servers_known": len(report.servers),
+            "clones_active": report.clones_active,
+            "leases": report.leases,
+            "files_open": report.files_open,
+            "log_sequence": self._oplog.seen,
+            "log_durable": self._oplog.durable,
+            "answers_waiting": len(self._answers),
+        }
+        figures |= {f"calls_{name}": count for name, count in self._counts.items()}
+        return {name: float(value) for name, value in figures.items()}
+
+    def connected(self, peer: Peer) -> None:
+        """Nothing is known of a client until it asks."""
+
+    def disconnected(self, peer: Peer) -> None:
+        """A chunkserver's connection ended: what was asked of it will not be answered."""
+        if peer.context is None:
+            return
+        server, incarnation = peer.context
+        if self._peers.get(server) is peer:
+            del self._peers[server]
+            log.info("chunkserver=%s disconnected", server)
+            self._event(ServerGone(server, incarnation))
+
+    # --- requests
+
+    def _query(self, request: Any, peer: Peer) -> Any:
+        value = self._brain.query(request, self._clock.now_s())
+        if self._oplog.durable >= self._oplog.seen:
+            return value
+        return self._when_durable(value)
+
+    def _when_durable(self, value: Any) -> asyncio.Future[Any]:
+        """The value, once everything that it may rest on is on disk."""
+        call, answer = self._new_call()
+        self._held.append((self._oplog.seen, [Reply(call, value)]))
+        self._watch(self._oplog.seen)
+        return answer
+
+    def _call(self, request: Any, peer: Peer) -> Any:
+        name = type(request).__name__
+        self._counts[name] = self._counts.get(name, 0) + 1
+        call, answer = self._new_call()
+        self._event(Called(call, request, peer.request_id if request.mutates else (0, 0)))
+        if not answer.done():
+            return answer
+        return answer.result()
+
+    def _new_call(self) -> tuple[int, asyncio.Future[Any]]:
+        call, self._next_call = self._next_call, self._next_call + 1
+        answer = self._answers[call] = self._loop.create_future()
+        return call, answer
+
+    def _register(self, request: Register, peer: Peer) -> Any:
+        """As any request; and from now on commands for that server go down this connection."""
+        if request.cluster_id != self._cluster_id:
+            raise WrongCluster(
+                f"chunkserver {request.address.server} holds data of cluster {request.cluster_id}; "
+                f"this is {self._cluster_id}"
+            )
+        if request.protocol_version != PROTOCOL_VERSION:
+            raise Unavailable(
+                f"chunkserver {request.address.server} speaks protocol {request.protocol_version}; "
+                f"this master speaks {PROTOCOL_VERSION}"
+            )
+        answer = self._call(request, peer)
+        name = request.address.server
+        server = self._brain.tables.servers.get(name)
+        if server is not None and server.incarnation == request.incarnation:
+            peer.context = (name, request.incarnation)
+            self._peers[name] = peer
+            log.info("chunkserver=%s registered address=%s", name, request.address.host)
+        return answer
+
+    def _report(self, request: Report, peer: Peer) -> Any:
+        report = self._numbers()
+        if self._oplog.durable >= self._oplog.seen:
+            return report
+        return self._when_durable(report)
+
+    def _numbers(self) -> ClusterReport:
+        report: ClusterReport = self._brain.query(Report(), self._clock.now_s())
+        return msgspec.structs.replace(
+            report, log_sequence=self._oplog.seen, started_at_s=self._daemon.since_s
+        )
+
+    # --- the order of duties
+
+    def _event(self, event: Called | ServerGone | Tick) -> None:
+        """Let the brain decide; log; and when that is durable, say and send."""
+        commands = self._brain.handle(event, self._clock.now_s(), self._clock.wall_s())
+        rest: list[Command] = []
+        for command in commands:
+            if type(command) is Log:
+                self._oplog.append(command.record)
+            else:
+                rest.append(command)
+        if not rest:
+            return
+        if self._oplog.durable >= self._oplog.seen and not self._held:
+            self._carry_out(rest)
+        else:
+            self._held.append((self._oplog.seen, rest))
+            self._watch(self._oplog.seen)
+
+    def _watch(self, sequence: int) -> None:
+        self._journal.when_durable(sequence).add_done_callback(self._release)
+
+    def _release(self, durable: asyncio.Future[None]) -> None:
+        if durable.exception() is not None:
+            return  # the journal has told the daemon, which is ending
+        held, reached = self._held, self._oplog.durable
+        while held and held[0][0] <= reached:
+            self._carry_out(held.popleft()[1])
+
+    def _carry_out(self, commands: list[Command]) -> None:
+        for command in commands:
+            match command:
+                case Reply(call, value):
+                    self._answer(call, value, None)
+                case Refuse(call, error):
+                    self._answer(call, None, error)
+                case Send(server, incarnation, message):
+                    peer = self._peers.get(server)
+                    if peer is not None and peer.context == (server, incarnation):
+                        peer.push(message)
+                case Log():
+                    raise AssertionError("a record is logged before anything is carried out")
+
+    def _answer(self, call: int, value: Any, error: ClusterError | None) -> None:
+        answer = self._answers.pop(call, None)
+        if answer is None or answer.done():
+            return  # whoever asked is gone
+        if error is None:
+            answer.set_result(value)
+        else:
+            answer.set_exception(error)
+
+    # --- time and checkpoints
+
+    def _tick(self) -> None:
+        now_s = self._clock.now_s()
+        if now_s - self._tick_due_s > LATE_TICK_S:
+            # We were stopped or starved: silence in that time was ours, not the servers'.
+            self._brain.membership.forgive(now_s - self._tick_due_s)
+        self._tick_due_s = now_s + TICK_S
+        self._event(Tick())
+        if self._oplog.wants_checkpoint and not self._checkpointing:
+            self._begin_checkpoint()
+        self._ticker = self._loop.call_later(TICK_S, self._tick)
+
+    def _begin_checkpoint(self) -> int:
+        done: asyncio.Future[None] = self._loop.create_future()
+        self._checkpointing.append(done)
+
+        def ended() -> None:
+            self._checkpointing.remove(done)
+            done.set_result(None)
+
+        def ended_elsewhere() -> None:
+            self._loop.call_soon_threadsafe(ended)
+
+        return self._oplog.checkpoint(self._brain, ended_elsewhere)
+
+    async def _checkpoint_now(self, request: Checkpoint, peer: Peer) -> int:
+        while self._checkpointing:
+            await asyncio.shield(self._checkpointing[0])
+        sequence = self._begin_checkpoint()
+        while self._checkpointing:
+            await asyncio.shield(self._checkpointing[0])
+        return sequence
+
+
+def _user_name() -> str:
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return str(os.getuid())
+
+
+def _group_name() -> str:
+    try:
+        return grp.getgrgid(os.getgid()).gr_name
+    except KeyError:
+        return str(os.getgid())
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Be the master of the file system."""
+    return run(ROLE, Master, argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
