@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 KERNEL := $(wildcard mapreduce/dataflow/*.c mapreduce/dataflow/*.h)
+PACKAGES := cluster dfs mapreduce streaming tui
 SEEDS  ?= 5000
 
 .DEFAULT_GOAL := help
@@ -24,6 +25,7 @@ $(VENV)/.ready: pyproject.toml $(KERNEL)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --upgrade pip
 	$(BIN)/pip install --quiet --editable . --group dev
+	$(BIN)/python -m compileall -q $(PACKAGES)
 	touch $@
 
 demo: setup
@@ -44,6 +46,7 @@ check: setup
 	$(BIN)/pytest -q -x --no-skips tests/unit tests/house
 
 bench: setup
+	$(BIN)/python -m compileall -q $(PACKAGES)
 	$(BIN)/python tests/benchmarks
 
 soak: setup
