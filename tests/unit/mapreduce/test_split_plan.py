@@ -1,0 +1,332 @@
+"""mapreduce/dataflow/{files,input_paths,split_plan,split_reader}.py: `-input` words to bytes."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+import pytest
+
+from mapreduce.dataflow.files import RoutedFiles, files_for, join, scheme_of
+from mapreduce.dataflow.input_paths import (
+    InvalidInput,
+    expand_braces,
+    glob,
+    list_input_files,
+    split_at_commas,
+)
+from mapreduce.dataflow.split_plan import TooManyMaps, plan_splits
+from mapreduce.dataflow.split_reader import open_split
+from streaming.jobconf import JobConf
+from streaming.writable import LONG, TEXT
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> RoutedFiles:
+    """The local disk, with relative paths starting in a fresh directory."""
+    return RoutedFiles("file:///", str(tmp_path))
+
+
+def put(root: Path, **contents: bytes | str) -> None:
+    """Make files; `__` in a name is a slash."""
+    for name, content in contents.items():
+        path = root / name.replace("__", "/")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+
+
+def names(inputs: list[str], files: RoutedFiles, **options: bool) -> list[str]:
+    """The last two components of every input file."""
+    found = list_input_files(inputs, files, **options)
+    return [status.url.rsplit("/", 1)[-1] for status in found]
+
+
+@pytest.mark.parametrize(
+    ("word", "parts"),
+    [
+        ("a,b", ["a", "b"]),
+        ("a{b,c},d", ["a{b,c}", "d"]),
+        ("{a,{b,c}},d", ["{a,{b,c}}", "d"]),
+        (",a,,", ["a"]),
+    ],
+)
+def test_a_value_is_cut_at_commas_outside_braces(word: str, parts: list[str]) -> None:
+    """Spec 3.1."""
+    assert split_at_commas(word) == parts
+
+
+def test_braces_are_written_out() -> None:
+    """Spec 3.1; they may hold slashes and nest, and a backslash quotes."""
+    assert expand_braces("a{b,c{d,e}}f") == ["abf", "acdf", "acef"]
+    assert expand_braces(r"a\{b") == [r"a\{b"]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "matched"),
+    [
+        ("*", ["a1", "a2", "b1", "d"]),
+        ("a?", ["a1", "a2"]),
+        ("[ab]1", ["a1", "b1"]),
+        ("[^a]1", ["b1"]),
+        ("[!a]1", ["b1"]),
+        ("[a-b]2", ["a2"]),
+        ("{a,b}1", ["a1", "b1"]),
+        ("{b1,a1}", ["a1", "b1"]),
+        ("d/*", ["x*y", "xzy"]),
+        (r"d/x\*y", ["x*y"]),
+        ("{d/xzy,a1}", ["a1", "xzy"]),
+        ("*/x?y", ["x*y", "xzy"]),
+        ("no*", []),
+    ],
+)
+def test_globs_match_as_hadoops(
+    tmp_path: Path, files: RoutedFiles, pattern: str, matched: list[str]
+) -> None:
+    """Spec 3.1: matches of one pattern are sorted by path."""
+    put(tmp_path, a1="", a2="", b1="", d__xzy="", **{"d__x*y": ""})
+
+    assert [status.name for status in glob(files.qualify(pattern), files)] == matched
+
+
+def test_hidden_names_are_dropped_but_hidden_parents_are_not(
+    tmp_path: Path, files: RoutedFiles
+) -> None:
+    """Spec 3.1: the last component decides, even if it is named outright."""
+    put(tmp_path, d___x="", d__ok="", **{"d__.crc": "", "_h__f": ""})
+
+    assert names(["d", "_h/f"], files) == ["ok", "f"]
+    with pytest.raises(InvalidInput, match=r"Input path does not exist: file:.*/d/_x$"):
+        names(["d/_x"], files)
+
+
+def test_every_problem_is_reported_at_once(tmp_path: Path, files: RoutedFiles) -> None:
+    """Spec 1.4: one line each, exit 5."""
+    put(tmp_path, a="")
+
+    with pytest.raises(InvalidInput) as caught:
+        names(["a", "nope,z*"], files)
+
+    assert str(caught.value).split("\n") == [
+        f"Input path does not exist: file:{tmp_path}/nope",
+        f"Input Pattern file:{tmp_path}/z* matches 0 files",
+    ]
+    assert caught.value.exit_status == 5
+
+
+def test_a_subdirectory_is_an_error_unless_the_job_says_otherwise(
+    tmp_path: Path, files: RoutedFiles
+) -> None:
+    """Spec 3.1: one level; descend or skip on request."""
+    put(tmp_path, d__a="", d__s__b="", d__s___hidden="")
+
+    with pytest.raises(InvalidInput, match=f"^Not a file: file:{tmp_path}/d/s$"):
+        names(["d"], files)
+    assert names(["d"], files, ignore_subdirs=True) == ["a"]
+    assert names(["d"], files, recursive=True) == ["a", "b"]
+
+
+def test_the_same_path_twice_is_read_twice(tmp_path: Path, files: RoutedFiles) -> None:
+    """Spec 3.1, the golden case in_dup."""
+    put(tmp_path, a="x")
+
+    assert names(["a", "a"], files) == ["a", "a"]
+
+
+def ranges(
+    files: RoutedFiles, inputs: list[str], **settings: str | int
+) -> list[tuple[str, int, int]]:
+    """(file name, start, length) of every split's first piece, in map order."""
+    conf = JobConf({name: str(value) for name, value in settings.items()})
+    pieces = [split.pieces[0] for split in plan_splits(conf, inputs, files).splits]
+    return [(piece.url.rsplit("/", 1)[-1], piece.start, piece.length) for piece in pieces]
+
+
+@pytest.mark.parametrize(
+    ("length", "block", "expected"),
+    [
+        (210, 100, [(100, 110), (0, 100)]),
+        (211, 100, [(0, 100), (100, 100), (200, 11)]),
+        (110, 100, [(0, 110)]),
+        (0, 100, [(0, 0)]),
+    ],
+)
+def test_the_last_piece_may_be_a_tenth_larger(
+    tmp_path: Path, files: RoutedFiles, length: int, block: int, expected: list[tuple[int, int]]
+) -> None:
+    """Spec 3.2: 1.1 slop, longest first, an empty file is a split."""
+    put(tmp_path, f=b"x" * length)
+
+    found = ranges(files, ["f"], **{"fs.local.block.size": block})
+
+    assert [(start, size) for _, start, size in found] == expected
+
+
+def test_the_goal_is_the_total_over_the_maps_asked_for(tmp_path: Path, files: RoutedFiles) -> None:
+    """Spec 3.2: size = max(min, min(goal, block)); a hint of 1 keeps a tiny file whole."""
+    put(tmp_path, a=b"x" * 100, b=b"x" * 20)
+
+    assert ranges(files, ["a", "b"]) == [("a", 0, 100), ("b", 0, 20)]
+    assert ranges(files, ["a", "b"], **{"mapreduce.job.maps": 3})[0] == ("a", 0, 40)
+    assert ranges(
+        files,
+        ["a"],
+        **{"mapreduce.job.maps": 10, "mapreduce.input.fileinputformat.split.minsize": 60},
+    ) == [("a", 0, 60), ("a", 60, 40)]
+
+
+def test_a_file_that_cannot_be_split_is_one_piece(tmp_path: Path, files: RoutedFiles) -> None:
+    """Spec 3.3: gzip starts only at its start; bzip2 and plain text anywhere."""
+    put(tmp_path, **{"a.gz": b"x" * 50, "b.bz2": b"x" * 50})
+
+    assert ranges(files, ["a.gz"], **{"fs.local.block.size": 10}) == [("a.gz", 0, 50)]
+    assert len(ranges(files, ["b.bz2"], **{"fs.local.block.size": 10})) == 5
+
+
+def test_nline_pieces_are_recorded_as_hadoop_records_them(
+    tmp_path: Path, files: RoutedFiles
+) -> None:
+    """Spec 3.5: (0, n-1) first, (begin-1, n) after; never across files."""
+    put(tmp_path, f="l1\nl22\nl333\nl4444\nl55555\n", g="a\r\nb", empty="")
+
+    found = ranges(
+        files,
+        ["f", "g", "empty"],
+        **{
+            "mapred.input.format.class": "NLineInputFormat",
+            "mapreduce.input.lineinputformat.linespermap": 2,
+        },
+    )
+
+    assert found == [("f", 6, 11), ("f", 17, 7), ("f", 0, 6), ("g", 0, 3)]
+
+
+def test_ten_thousand_small_files_are_few_splits(tmp_path: Path, files: RoutedFiles) -> None:
+    """CombineTextInputFormat packs files up to the split size."""
+    put(tmp_path, **{f"d__f{number:03}": b"x" * 10 for number in range(300)})
+    settings = {"mapred.input.format.class": "CombineTextInputFormat"}
+
+    whole = plan_splits(JobConf(settings), ["d"], files)
+    limit = {"mapreduce.input.fileinputformat.split.maxsize": "1000"}
+    packed = plan_splits(JobConf(settings | limit), ["d"], files)
+
+    assert [len(split.pieces) for split in whole.splits] == [300]
+    assert [len(split.pieces) for split in packed.splits] == [100, 100, 100]
+    assert whole.file_count == 300
+
+
+def test_a_job_may_limit_its_maps(tmp_path: Path, files: RoutedFiles) -> None:
+    """Spec 1.4."""
+    put(tmp_path, f=b"x" * 400)
+    conf = JobConf({"fs.local.block.size": "100", "mapreduce.job.max.map": "2"})
+
+    with pytest.raises(TooManyMaps, match=r"^The number of map tasks 4 exceeded limit 2$"):
+        plan_splits(conf, ["f"], files)
+
+
+def read(files: RoutedFiles, path: str, **settings: str) -> bytes:
+    """What the maps of one file read, in map order."""
+    conf = JobConf(settings)
+    return b"".join(
+        b"".join(open_split(split, conf, files))
+        for split in plan_splits(conf, [path], files).splits
+    )
+
+
+@pytest.mark.parametrize(
+    ("content", "settings", "expected"),
+    [
+        (b"a\r\nb\rc\n\n", {}, b"a\nb\nc\n\n"),
+        (b"\xef\xbb\xbfa\nb", {}, b"a\nb\n"),
+        (b"\xef\xbb\xbf", {}, b"\n"),
+        (b"a\nbb\n", {"stream.map.input.ignoreKey": "false"}, b"0\ta\n2\tbb\n"),
+        (b"a\nbb\n", {"stream.map.input": "keyonlytext"}, b"0\n2\n"),
+        (b"a;;b\n;;", {"textinputformat.record.delimiter": ";;"}, b"a\nb\n\n"),
+        (
+            b"a;;bb;;",
+            {"textinputformat.record.delimiter": ";;", "stream.map.input.ignoreKey": "false"},
+            b"0\ta\n3\tbb\n",
+        ),
+        (
+            b"12345678\n123456789\n",
+            {"mapreduce.input.linerecordreader.line.maxlength": "10"},
+            b"12345678\n",
+        ),
+        (b"k\tv\nn\n", {"mapred.input.format.class": "KeyValueTextInputFormat"}, b"k\tv\nn\t\n"),
+        (
+            "kév\n".encode(),
+            {
+                "mapred.input.format.class": "KeyValueTextInputFormat",
+                "mapreduce.input.keyvaluelinerecordreader.key.value.separator": "é",
+            },
+            b"k\tv\n",
+        ),
+        (b"x\n", {"mapred.input.format.class": "AutoInputFormat"}, b"0\tx\n"),
+    ],
+)
+def test_a_mapper_reads_what_hadoop_would_give_it(
+    tmp_path: Path, files: RoutedFiles, content: bytes, settings: dict[str, str], expected: bytes
+) -> None:
+    """Spec 3.4, 3.5 and 4.1."""
+    put(tmp_path, f=content)
+
+    assert read(files, "f", **settings) == expected
+
+
+def test_a_built_in_mapper_gets_records_with_offsets(tmp_path: Path, files: RoutedFiles) -> None:
+    """Spec 3.4: key = byte offset (LongWritable), value = the line."""
+    put(tmp_path, f="a\nbb\n")
+    conf = JobConf({})
+    [split] = plan_splits(conf, ["f"], files).splits
+
+    reader = open_split(split, conf, files)
+    found = list(reader.records_iter())
+
+    assert found == [(struct.pack(">q", 0), b"a"), (struct.pack(">q", 2), b"bb")]
+    assert (reader.key_type, reader.value_type) == (LONG, TEXT)
+    assert (reader.records, reader.bytes_read) == (2, 5)
+    assert reader.position() == (files.qualify("f"), 5)
+    assert reader.progress() == 1.0
+
+
+def test_a_long_line_is_never_held_as_a_whole(tmp_path: Path, files: RoutedFiles) -> None:
+    """100 MB lines: the text path passes blobs on as they come."""
+    put(tmp_path, f=b"x" * 5_000_000 + b"\ny\n")
+    conf = JobConf({})
+    [split] = plan_splits(conf, ["f"], files).splits
+
+    blobs = list(open_split(split, conf, files))
+
+    assert max(map(len, blobs)) <= 1024 * 1024
+    assert b"".join(blobs) == b"x" * 5_000_000 + b"\ny\n"
+
+
+def test_any_fsspec_url_is_input(tmp_path: Path) -> None:
+    """Files of another file system are listed, planned and read by their scheme."""
+    files = files_for("file:///", str(tmp_path))
+    with files.create("memory://in/d/a") as out:
+        out.write(b"one\ntwo\n")
+    with files.create("memory://in/d/_hidden") as out:
+        out.write(b"no\n")
+
+    assert read(files, "memory://in/d", **{"fs.local.block.size": "4"}) == b"one\ntwo\n"
+    with pytest.raises(InvalidInput, match="Input path does not exist: memory://"):
+        read(files, "memory://in/nope")
+
+
+@pytest.mark.parametrize(
+    ("path", "scheme"),
+    [("/a/b", None), ("a:b", None), ("file:/x", "file"), ("dfs://c/x", "dfs"), ("s3://b/k", "s3")],
+)
+def test_the_scheme_of_a_path(path: str, scheme: str | None) -> None:
+    """A colon in a name is not a scheme."""
+    assert scheme_of(path) == scheme
+
+
+def test_urls_are_written_as_hadoop_prints_them(tmp_path: Path) -> None:
+    """Spec 1.4: `file:/x`, one slash, no end slash."""
+    files = RoutedFiles("file:///", "/work")
+
+    assert files.qualify("a/") == "file:/work/a"
+    assert files.qualify("file:///x//y") == "file:/x/y"
+    assert files.qualify("/") == "file:/"
+    assert join(files.qualify("/"), "a") == "file:/a"
