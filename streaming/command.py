@@ -245,7 +245,7 @@ def _with_programs(said: Options, told: OptionProperties, shipment: Shipment) ->
         debug="debug" in said.flags,
         tasks=said.first("tasks"),
         cluster=said.first("cluster"),
-        force_local=_forces_local(said),
+        force_local=_forces_local(conf),
     )
 
 
@@ -319,13 +319,11 @@ def url_encoded(text: str) -> str:
     )
 
 
-def _forces_local(said: Options) -> bool:
-    filesystem = said.first("fs") or said.first("dfs") or ""
-    return (
-        said.first("jt") == "local"
-        or filesystem == "local"
-        or (filesystem.startswith("file:") and not filesystem.removeprefix("file:").strip("/"))
-    )
+def _forces_local(conf: JobConf) -> bool:
+    """Say whether the job asks for this machine, by `-jt local`, `-fs local` or their properties."""
+    filesystem = conf.default_filesystem if conf.is_given_setting("default_filesystem") else ""
+    framework = conf.framework if conf.is_given_setting("framework") else ""
+    return framework == "local" or filesystem.rstrip("/") == "file:"
 
 
 def described(command: StreamingCommand) -> Sequence[str]:

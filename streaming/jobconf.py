@@ -49,8 +49,6 @@ class JobConf(Properties):
     maps_max = Setting("mapreduce.job.max.map", setting.whole, "-1")
     framework = Setting("mapreduce.framework.name", setting.trimmed)
     default_filesystem = Setting("fs.defaultFS", setting.trimmed)
-    user_name = Setting("mapreduce.job.user.name", setting.text)
-    working_directory = Setting("mapreduce.job.working.dir", setting.optional_text)
     local_dir = Setting("mapreduce.cluster.local.dir", setting.optional_text, ours="")
 
     # ---- input
@@ -91,16 +89,11 @@ class JobConf(Properties):
     reduce_output_key_fields = Setting("stream.num.reduce.output.key.fields", setting.whole, "1")
 
     # ---- commands
-    map_command = Setting("stream.map.streamprocessor", setting.optional_text)
-    combine_command = Setting("stream.combine.streamprocessor", setting.optional_text)
-    reduce_command = Setting("stream.reduce.streamprocessor", setting.optional_text)
-    added_environment = Setting("stream.addenvironment", setting.text)
     nonzero_exit_is_failure = Setting("stream.non.zero.exit.is.failure", setting.true_or(True))
     skip_after_records = Setting("stream.minRecWrittenToEnableSkip_", setting.optional_count)
     environment_value_length_max = Setting("stream.jobconf.truncate.limit", setting.whole, "-1")
     join_delay_s = Setting("stream.joindelay.milli", setting.milliseconds, "0")
     reporter_prefix = Setting("stream.stderr.reporter.prefix", setting.byte_string, "reporter:")
-    tmp_dir = Setting("stream.tmpdir", setting.optional_text)
 
     # ---- partition and sort
     partitioner_class = Setting(
@@ -122,15 +115,11 @@ class JobConf(Properties):
     )
     comparator_class = Setting("mapreduce.job.output.key.comparator.class", _class_of("comparator"))
     comparator_options = Setting("mapreduce.partition.keycomparator.options", setting.text)
-    group_comparator_class = Setting(
-        "mapreduce.job.output.group.comparator.class", _class_of("comparator")
-    )
     key_field_separator = Setting("mapreduce.map.output.key.field.separator", setting.separator)
 
     # ---- memory and intermediate data
     io_sort_bytes = Setting("mapreduce.task.io.sort.mb", setting.mebibytes)
     io_sort_factor = Setting("mapreduce.task.io.sort.factor", setting.whole)
-    io_sort_spill_fraction = Setting("mapreduce.map.sort.spill.percent", setting.decimal)
     combine_spills_min = Setting("mapreduce.map.combine.minspills", setting.whole, "3")
     map_output_compress = Setting("mapreduce.map.output.compress", setting.true_or(False))
     map_output_codec_class = Setting("mapreduce.map.output.compress.codec", _class_of("codec"))
@@ -155,9 +144,6 @@ class JobConf(Properties):
     skip_start_attempts = Setting("mapreduce.task.skip.start.attempts", setting.whole)
     skip_output = Setting("mapreduce.job.skip.outdir", setting.optional_text)
     counters_max = Setting("mapreduce.job.counters.max", setting.whole)
-    counter_groups_max = Setting("mapreduce.job.counters.groups.max", setting.whole, "50")
-    counter_name_chars_max = Setting("mapreduce.job.counters.counter.name.max", setting.whole, "64")
-    counter_group_chars_max = Setting("mapreduce.job.counters.group.name.max", setting.whole, "128")
 
     # ---- output
     declared_output_format_class = Setting(
@@ -168,7 +154,6 @@ class JobConf(Properties):
         _class_of("outputformat"),
         classes.TEXT_OUTPUT,
     )
-    output_dir = Setting("mapreduce.output.fileoutputformat.outputdir", setting.optional_text)
     output_separator = Setting("mapreduce.output.textoutputformat.separator", setting.separator)
     output_compress = Setting("mapreduce.output.fileoutputformat.compress", setting.true_or(False))
     output_codec_class = Setting(
@@ -211,6 +196,10 @@ class JobConf(Properties):
     def to_dict(self) -> dict[str, str]:
         """Return what the job was given, as text that any wire format takes."""
         return {name: to_wire(value) for name, value in self.given().items()}
+
+    def is_given_setting(self, attribute: str) -> bool:
+        """Say whether the job itself was given a setting."""
+        return self.is_given(setting_name(attribute))
 
     @property
     def map_output_rule(self) -> KeyValueRule:

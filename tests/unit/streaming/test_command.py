@@ -185,6 +185,8 @@ def test_lazy_output_wraps_the_format_that_was_given() -> None:
         (["-jt", "local"], True),
         (["-fs", "local"], True),
         (["-fs", "file:///"], True),
+        (["-D", "mapreduce.framework.name=local"], True),
+        (["-D", "fs.default.name=file:///"], True),
         (["-fs", "dfs://demo"], False),
         ([], False),
     ],
