@@ -180,8 +180,9 @@ class LocalJob:
             for key, _ in self._selector.select(wait_s):
                 if key.fileobj is self._zygote:
                     self._attempt_ended(self._zygote.ended())
-                else:
-                    self._read_report(self._running[key.data])
+                elif (running := self._running.get(key.data)) is not None:
+                    # Its end may have been told in this very round, and then all was read.
+                    self._read_report(running)
 
     def _handle(self, event: Event) -> None:
         """Let the brain decide, then do what it says."""
@@ -386,6 +387,8 @@ class LocalJob:
         """End every process, then make the output final or clear it up."""
         assert self._zygote is not None
         succeeded = self._finish is not None and self._finish.outcome is JobOutcome.SUCCEEDED
+        if self._output.temporary:
+            self._zygote.keep(self._output.temporary)  # what is committed is yet to be moved
         self._zygote.close()
         for running in self._running.values():
             if running.report >= 0:

@@ -161,7 +161,8 @@ class Attempt:
         """Make the working directory with its links, and the environment, when first needed."""
         if self._environment is None:
             self._cwd = os.path.join(self.order.directory, "work")
-            tmp = os.path.join(self._cwd, "tmp")
+            tmp = os.path.join(self.order.directory, "tmp")
+            os.makedirs(self._cwd, exist_ok=True)
             os.makedirs(tmp, exist_ok=True)
             link_shipped(self._cwd, self.spec.shipped, self.order.cache, self._fetch)
             self._environment = task_environment(
