@@ -166,7 +166,8 @@ def task_environment(
     for name, value in conf.items():
         _put(environment, name, value, limit)
     old_names = _old_names()
-    for name, value in task_properties.items():
+    for name, portable in task_properties.items():
+        value = from_wire(portable)
         _put(environment, name, value, limit)
         for old_name in old_names.get(name, ()):
             _put(environment, old_name, value, limit)

@@ -92,7 +92,7 @@ def command_of(said: Options) -> StreamingCommand:
     command = _with_programs(said, told, shipment)
     return msgspec.structs.replace(
         command,
-        inputs=tuple(inputs),
+        inputs=tuple(to_wire(path) for path in inputs),
         warnings=(*options.warnings(said), *shipment.warnings),
         notes=tuple(
             f"{old} is deprecated. Instead, use {new}" for old, new in conf.old_names_used()
@@ -230,10 +230,11 @@ def _with_programs(said: Options, told: OptionProperties, shipment: Shipment) ->
     told.set_programs(
         mapper=_encoded(mapper), combiner=_encoded(combiner), reducer=_encoded(reducer)
     )
+    output = said.first("output")
     return StreamingCommand(
         conf=conf,
         inputs=(),
-        output=said.first("output"),
+        output=None if output is None else to_wire(output),
         mapper=_portable(mapper),
         combiner=_portable(combiner) if combiner and conf.reduces else None,
         reducer=_portable(reducer) if conf.reduces else None,
