@@ -11,7 +11,8 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+
+import msgspec
 
 from cluster.errors import UserError
 from streaming import classes
@@ -37,8 +38,7 @@ class TypeMismatch(UserError):
     """A built-in got, or gave, records of a type that the job did not declare."""
 
 
-@dataclass(frozen=True, slots=True)
-class BuiltinMapper:
+class BuiltinMapper(msgspec.Struct, frozen=True):
     """Maps one record to any number of records."""
 
     map: Callable[[bytes, bytes], Iterable[Record]]
@@ -46,8 +46,7 @@ class BuiltinMapper:
     value_type: WritableType
 
 
-@dataclass(frozen=True, slots=True)
-class BuiltinReducer:
+class BuiltinReducer(msgspec.Struct, frozen=True):
     """Reduces one key and its values to any number of records; a combiner is one, too."""
 
     reduce: Callable[[bytes, Iterable[bytes]], Iterable[Record]]

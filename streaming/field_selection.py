@@ -7,7 +7,8 @@ expression and joins as literal text. Pure.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from cluster.errors import UserError
 from streaming.java_regex import compile_java
@@ -17,8 +18,7 @@ class BadFieldSpec(UserError):
     """A field list that cannot be read."""
 
 
-@dataclass(frozen=True, slots=True)
-class FieldSpec:
+class FieldSpec(msgspec.Struct, frozen=True):
     """Which fields make the key and which the value; `all_from` adds every field from there on
     to the value."""
 

@@ -10,14 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from enum import Enum
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 from cluster.errors import UserError
 from streaming.classes import canonical
 from streaming.codec import Codec, codec_by_class
 from streaming.jobconf import JobConf
-from streaming.sequence_file import SequenceFileWriter, sequence_file_writer
 from streaming.writable import WritableType, writable_type
+
+if TYPE_CHECKING:
+    from streaming.sequence_file import SequenceFileWriter
 
 _MAPRED = "org.apache.hadoop.mapred."
 _FLUSH_BYTES = 1024 * 1024
@@ -256,6 +258,8 @@ class _SequenceFileOutput(_FileWriter):
         super().close()
 
     def _begin(self) -> SequenceFileWriter:
+        from streaming.sequence_file import sequence_file_writer  # text jobs start without it
+
         self._held: list[bytes] = []
         self._held_bytes = 0
         return sequence_file_writer(self._hold, *self._declared, self._compression, self._codec)

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import BinaryIO
+
+import msgspec
 
 from cluster.errors import UserError
 from streaming.java_number import format_double, format_float
@@ -28,8 +29,7 @@ class BadTypedBytes(UserError):
     """A command wrote bytes that are no typed bytes."""
 
 
-@dataclass(frozen=True, slots=True)
-class Opaque:
+class Opaque(msgspec.Struct, frozen=True):
     """Bytes (code 0) or an application's own type (50 to 200)."""
 
     data: bytes

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from dataclasses import dataclass
+
+import msgspec
 
 from cluster.errors import Corrupt, UserError
 from streaming.java_number import format_double, format_float
@@ -53,8 +54,7 @@ def read_vlong(data: bytes | memoryview, start: int) -> tuple[int, int]:
     return (value if first >= 136 else ~value), end
 
 
-@dataclass(frozen=True, slots=True)
-class WritableType:
+class WritableType(msgspec.Struct, frozen=True):
     """One Java class: all that streaming does with its values."""
 
     class_name: str

@@ -12,17 +12,16 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, BinaryIO, Protocol, cast
+
+import msgspec
 
 BLOCK_BYTES_DEFAULT = 64 * 1024 * 1024
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]*)(?=://)|(file)(?=:)")
 
 
-@dataclass(frozen=True, slots=True)
-class FileStatus:
+class FileStatus(msgspec.Struct, frozen=True):
     """One file or directory: its URL, its length, and the unit in which it is best cut."""
 
     url: str
@@ -202,6 +201,8 @@ class LocalFiles:
         path = local_path(url)
         try:
             if os.path.isdir(path) and not os.path.islink(path):
+                import shutil  # 5 ms that most commands need not pay
+
                 shutil.rmtree(path)
             else:
                 os.unlink(path)

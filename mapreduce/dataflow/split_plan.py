@@ -8,7 +8,6 @@ of up to 1.1 times the others, longest split first. Reads file names, lengths an
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
 import msgspec
@@ -70,8 +69,7 @@ class Split(msgspec.Struct, frozen=True, array_like=True):
         return InputFormat[self.kind]
 
 
-@dataclass(frozen=True, slots=True)
-class SplitPlan:
+class SplitPlan(msgspec.Struct, frozen=True):
     """All splits of a job in map order, and how many files they came from."""
 
     splits: tuple[Split, ...]

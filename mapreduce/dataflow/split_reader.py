@@ -17,15 +17,13 @@ from mapreduce.dataflow import kernel
 from mapreduce.dataflow.files import Files
 from mapreduce.dataflow.record_form import LineForm, LineInput
 from mapreduce.dataflow.split_plan import READ_BYTES, Piece, Split
-from streaming.bzip2_blocks import blocks as bzip2_blocks
 from streaming.codec import Codec, CodecCorrupt, codec_by_suffix
 from streaming.input_format import InputFormat, XmlMarks, stream_reader_is_lines
 from streaming.jobconf import LINE_BYTES_MAX, JobConf
-from streaming.record_io import record_writer
-from streaming.sequence_file import MAGIC, SequenceFileReader
 from streaming.text_lines import BYTE_ORDER_MARK, LineCounter, RecordBytes, records, to_lines
 from streaming.writable import LONG, TEXT, WritableType
-from streaming.xml_records import XmlRecords
+
+# The modules of rarer formats are imported where they are needed: a small text job starts faster.
 
 Record = tuple[bytes, bytes]
 # A record that begins in a split may end behind it: how much is read at a time to find its end.
@@ -188,7 +186,7 @@ class _CountedFile:
 
 def _open_piece(kind: InputFormat, piece: Piece, conf: JobConf, file: _CountedFile) -> PieceReader:
     if kind is InputFormat.AUTO:
-        is_sequence_file = file.read(len(MAGIC)) == MAGIC
+        is_sequence_file = file.read(3) == b"SEQ"
         file.seek(0)
         kind = InputFormat.SEQUENCE_FILE if is_sequence_file else InputFormat.AUTO
     if kind.is_sequence_file:
@@ -278,6 +276,8 @@ class _TextPiece:
             yield written
 
     def _written_pairs(self) -> Iterator[bytes]:
+        from streaming.record_io import record_writer
+
         write = record_writer(
             self._conf.map_input_identifier,
             self.key_type,
@@ -368,6 +368,8 @@ class _Bzip2RecordBytes(RecordBytes):
         super().__init__(self._plain(file, start), start, None, delimiter)
 
     def _plain(self, file: _CountedFile, start: int) -> Iterator[bytes]:
+        from streaming.bzip2_blocks import blocks as bzip2_blocks
+
         plain_end = start
         try:
             for block_at, plain in bzip2_blocks(file.blobs_from(start), start):
@@ -397,6 +399,8 @@ class _RecordPiece:
         self._ignore_key = ignore_key
 
     def blobs(self) -> Iterator[bytes]:
+        from streaming.record_io import record_writer
+
         write = record_writer(
             self._conf.map_input_identifier,
             self.key_type,
@@ -414,6 +418,8 @@ class _SequenceFilePiece(_RecordPiece):
     """Sequence files, their records as they are, as text or as raw bytes."""
 
     def __init__(self, kind: InputFormat, piece: Piece, conf: JobConf, file: _CountedFile) -> None:
+        from streaming.sequence_file import SequenceFileReader
+
         super().__init__(conf, kind.ignores_key(conf.map_input_ignore_key))
         self._reader = SequenceFileReader(
             file,  # type: ignore[arg-type]  # it reads and seeks, which is all that is asked
@@ -440,6 +446,8 @@ class _XmlPiece(_RecordPiece):
     value_type = TEXT
 
     def __init__(self, piece: Piece, conf: JobConf, file: _CountedFile) -> None:
+        from streaming.xml_records import XmlRecords
+
         super().__init__(conf, InputFormat.STREAM.ignores_key(conf.map_input_ignore_key))
         file.seek(piece.start)
         self._reader = XmlRecords(
