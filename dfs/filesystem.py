@@ -188,6 +188,15 @@ class DfsFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec has no 
             index = chunks[-1].index + 1
         return blocks
 
+    def hosts_of(self, path: str, start: int, length: int) -> tuple[str, ...]:
+        """The hosts that hold most of a range, best first."""
+        held: dict[str, int] = {}
+        for block in self.block_locations(path, start, length):
+            end = min(start + length, block["offset"] + block["length"])
+            for host in block["hosts"]:
+                held[host] = held.get(host, 0) + max(0, end - max(start, block["offset"]))
+        return tuple(sorted(held, key=lambda host: (-held[host], host)))
+
     # -- changing names -------------------------------------------------------------------
 
     def mkdir(self, path: str, create_parents: bool = True, **kwargs: Any) -> None:
@@ -353,7 +362,7 @@ def _info(status: FileStatus) -> dict[str, Any]:
         "group": status.group,
         "mode": status.mode,
         "replication": status.replication,
-        "blocksize": status.chunk_bytes,
+        "block_size": status.chunk_bytes,
         "file_id": status.file_id,
         "is_open": status.is_open,
     }
