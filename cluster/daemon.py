@@ -21,6 +21,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final, NoReturn, Protocol
 
 from cluster.clock import SystemClock
@@ -79,7 +80,7 @@ class Daemon:
         self.role = role
         self.cluster = cluster
         self.config: ClusterConfig = cluster.config
-        self.host = host
+        self.host = replace(host, disks=tuple(map(os.path.expanduser, host.disks)))
         self.directory = directory
         """The cluster's directory on this host."""
         self.state_directory = os.path.join(directory, role)
@@ -271,6 +272,7 @@ def _say_running(daemon: Daemon) -> None:
         "since": daemon.since_s,
         "address": daemon.address,
         "version": version(),
+        "build": os.environ.get("MRSTREAM_BUILD", ""),
     }
     temporary = f"{path}.{os.getpid()}"
     with open(temporary, "w", encoding="utf-8") as file:

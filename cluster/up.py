@@ -1,0 +1,271 @@
+"""`mrstream cluster up`: from a list of hosts to a running cluster, or to the reason why not.
+
+In order: log in and look at every host, see that they reach each other, put software and state
+there, start what does not run, wait until it is healthy, and only then keep it. Whatever ends this
+early (a failure, Ctrl-C, a lost connection) leaves the hosts as they were. A host that fails is
+named; the cluster comes up without it unless it is the master's.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from dataclasses import replace
+from typing import Final
+
+from cluster import state
+from cluster.config import ROLES, VIA_SSH, Cluster, ClusterConfig
+from cluster.config_writer import write_config
+from cluster.errors import ClusterError, HostUnreachable, UserError
+from cluster.health import UP, ask
+from cluster.launcher import HostLink, Hosts, Say, with_resolved_addresses
+from cluster.session import HostRefused
+from cluster.units import format_size
+from cluster.wheel import Wheel, running_wheel, wheelhouse
+
+PROBE_OFFSET: Final = 9
+"""The port, from the base on, with which hosts try whether they reach each other."""
+FREE_BYTES_MIN: Final = 64 * 1024 * 1024
+FREE_BYTES_LOW: Final = 1024 * 1024 * 1024
+CLOCK_SKEW_S_MAX: Final = 5.0
+REACH_S_MAX: Final = 3.0
+HEALTHY_S_MAX: Final = 60.0
+INSTALL_S_MAX: Final = 900.0
+_ASK_EVERY_S: Final = (0.02, 0.02, 0.05, 0.05, 0.1)
+
+
+class UpFailed(UserError):
+    """The cluster could not be brought up; what had been started is stopped again."""
+
+
+class Up:
+    """One run of `cluster up`."""
+
+    def __init__(self, config: ClusterConfig, say: Say, only: list[str] | None = None) -> None:
+        self.config = with_resolved_addresses(config)
+        self._say = say
+        self._only = only
+        self._wheel: Wheel | None = None
+        self._pythons: dict[str, str] = {}
+
+    def run(self) -> dict[str, ClusterError]:
+        """Bring it up; return the hosts that it is up without, and why."""
+        secret = self._secret()
+        self.cluster = Cluster(self.config, secret)
+        if self._needs_wheel():
+            self._wheel = running_wheel()
+        with Hosts(self.config, self._only) as hosts:
+            hosts.open(lock=True)
+            self._master_lives(hosts)
+            hosts.each(self._look)
+            self._master_lives(hosts)
+            self._see_each_other(hosts)
+            self._master_lives(hosts)
+            hosts.each(self._furnish)
+            self._master_lives(hosts)
+            hosts.each(self._start)
+            self._master_lives(hosts)
+            hosts.each(self._await_healthy)
+            self._master_lives(hosts)
+            hosts.each(lambda link: link.call("keep"))
+            self._master_lives(hosts)
+            failed = dict(hosts.failed)
+        self._remember()
+        return failed
+
+    # --- steps
+
+    def _secret(self) -> state.Secret:
+        """The cluster's identity is made once, by the first `up`."""
+        path = state.identity_file(self.config.name)
+        made = not os.path.exists(path)
+        secret = state.Secret.new() if made else state.read_identity(path)
+        if self.config.tls:
+            from cluster.tls import with_tls_keys
+
+            with_keys = with_tls_keys(secret)
+            made = made or with_keys is not secret
+            secret = with_keys
+        if made:
+            state.write_private(path, secret.to_text())
+        return secret
+
+    def _needs_wheel(self) -> bool:
+        return self.config.install != "none" and any(
+            host.via == VIA_SSH for host in self.config.hosts
+        )
+
+    def _master_lives(self, hosts: Hosts) -> None:
+        """Stop here if the cluster cannot come up at all."""
+        for name, error in hosts.failed.items():
+            if name == self.config.master:
+                raise UpFailed(f"{name} (the master): {error}")
+        if not hosts.good:
+            names = "; ".join(f"{name}: {error}" for name, error in hosts.failed.items())
+            raise UpFailed(f"no host could be used: {names}")
+
+    def _look(self, link: HostLink) -> None:
+        """Check a host before anything is changed on it."""
+        facts, host = link.facts, link.host
+        text = link.call("read", path=f"{link.directory}/identity.json")["text"]
+        if text is not None:
+            there = state.Secret.from_text(text, f"{link.directory}/identity.json")
+            if there.cluster_id != self.cluster.secret.cluster_id:
+                raise HostRefused(
+                    f"{link.directory} belongs to another cluster named {self.config.name}: choose "
+                    "another name or dir, or `mrstream cluster join` that cluster"
+                )
+        roles = [r for r in self.config.roles_of(host.name) if r not in facts["running"]]
+        disks = [link.directory, *host.disks]
+        found = link.call("check", address=host.address, ports=link.ports(roles), disks=disks)
+        for port, reason in found["busy"].items():
+            raise HostRefused(_busy(host.address, port, reason))
+        for path, free in found["free"].items():
+            if free < FREE_BYTES_MIN:
+                raise HostRefused(
+                    f"{path} has {format_size(free)} free; at least {format_size(FREE_BYTES_MIN)} "
+                    "are needed"
+                )
+        low = [f for f in found["free"].values() if f < FREE_BYTES_LOW]
+        skew_s = abs(facts["wall_s"] - time.time())
+        self._say(
+            host.name,
+            f"{facts['user']}@{facts['hostname']}, Python {facts['version']}, {facts['cores']} "
+            f"cores, {format_size(min(found['free'].values()))} free"
+            + (" (LOW)" if low else "")
+            + (f", CLOCK is {skew_s:.0f} s off" if skew_s > CLOCK_SKEW_S_MAX else ""),
+        )
+
+    def _see_each_other(self, hosts: Hosts) -> None:
+        """See that every host reaches the master, and the master every host, where given."""
+        links = [link for link in hosts.good if not _all_running(link, self.config)]
+        if len(hosts.good) < 2 or not links or all(link.is_local for link in hosts.good):
+            return
+        port = self.config.base_port + PROBE_OFFSET
+        hosts.each(lambda link: link.call("listen", address=link.host.address, port=port))
+        targets = {link.name: [link.host.address, port] for link in hosts.good}
+        found = hosts.each(
+            lambda link: link.call(
+                "reach",
+                targets={name: at for name, at in targets.items() if name != link.name},
+                timeout_s=REACH_S_MAX,
+            )
+        )
+        hosts.each(lambda link: link.call("unlisten"))
+        for name, answer in found.items():
+            for other, reason in answer["failed"].items():
+                text = f"{name} cannot reach {other} at {targets[other][0]} ({reason})"
+                if self.config.master in (name, other):
+                    culprit = other if name == self.config.master else name
+                    text += ": is the address right, and does a firewall let the ports through?"
+                    hosts.fail(culprit, HostUnreachable(text))
+                else:
+                    self._say(name, f"WARNING: {text}")
+
+    def _furnish(self, link: HostLink) -> None:
+        """Put software, cluster file and identity there."""
+        self._pythons[link.name] = self._install(link)
+        found = link.call("modules", python=self._pythons[link.name], names=list(ROLES))
+        link.facts["roles"] = [r for r in self.config.roles_of(link.name) if r in found["found"]]
+        files = {
+            "cluster.yaml": write_config(self.config),
+            "identity.json": self.cluster.secret.to_text(),
+        }
+        for name, text in files.items():
+            path = f"{link.directory}/{name}"
+            link.call("put", path=path, mode=0o600, payload=text.encode())
+
+    def _install(self, link: HostLink) -> str:
+        if link.is_local:
+            return sys.executable
+        if self.config.install == "none":
+            python: str = link.host.python or self.config.python or link.facts["python"]
+            return python
+        assert self._wheel is not None
+        base = f"{link.host.dir}/versions/{self._wheel.digest}"
+        wheels = {f"{base}/{self._wheel.name}": self._wheel.content}
+        offline = self.config.install == "wheelhouse"
+        if offline:
+            for name, path in wheelhouse(link.facts["version"], link.facts["machine"]).items():
+                with open(path, "rb") as file:
+                    wheels[f"{base}/{name}"] = file.read()
+        marker = f"{base}/venv/installed"
+        if marker not in link.call("have", paths=[marker])["paths"]:
+            there = set(link.call("have", paths=list(wheels))["paths"])
+            for path, content in wheels.items():
+                if path not in there:
+                    link.call(
+                        "put", path=path, mode=0o644, payload=content, timeout_s=INSTALL_S_MAX
+                    )
+            self._say(link.name, f"installing {self._wheel.name} ({self._wheel.digest})")
+        own = f"{base}/{self._wheel.name}"
+        answer = link.call(
+            "install",
+            venv=f"{base}/venv",
+            wheels=list(wheels),
+            requirement=own,
+            no_index=offline,
+            timeout_s=INSTALL_S_MAX,
+        )
+        installed: str = answer["python"]
+        return installed
+
+    def _start(self, link: HostLink) -> None:
+        """Start what does not run; restart what runs another build of the software."""
+        build = self._wheel.digest if self._wheel is not None and not link.is_local else ""
+        environment = {"MRSTREAM_BUILD": build}
+        path = os.environ.get("PYTHONPATH")
+        if link.is_local and path:
+            environment["PYTHONPATH"] = path
+        for role in link.facts["roles"]:
+            running = link.facts["running"].get(role)
+            if running is not None and build and running.get("build") not in ("", build):
+                link.call("stop", roles=[role], grace_s=10.0)
+                self._say(link.name, f"{role} ran another build; it is started anew")
+            link.call("start", role=role, python=self._pythons[link.name], environment=environment)
+
+    def _await_healthy(self, link: HostLink) -> None:
+        for role in link.facts["roles"]:
+            self._await_role(link, role)
+
+    def _await_role(self, link: HostLink, role: str) -> None:
+        deadline_s = time.monotonic() + HEALTHY_S_MAX
+        turn = 0
+        while True:
+            found = ask(self.cluster, link.name, role)
+            if found.state == UP and found.health is not None and found.health.ready:
+                if role not in link.facts["running"]:
+                    self._say(link.name, f"{role} is up (pid {found.health.pid})")
+                return
+            alive = link.call("alive", role=role)
+            if not alive["alive"]:
+                raise HostRefused(f"{role} ended right after its start: {alive['said'] or '?'}")
+            if time.monotonic() > deadline_s:
+                words = found.health.detail if found.health is not None else found.reason
+                raise HostRefused(
+                    f"{role} runs but is not healthy after {HEALTHY_S_MAX:.0f} s: {words}"
+                )
+            time.sleep(_ASK_EVERY_S[min(turn, len(_ASK_EVERY_S) - 1)])
+            turn += 1
+
+    def _remember(self) -> None:
+        """Keep the cluster file, and make this the current cluster."""
+        state.write_private(state.cluster_file(self.config.name), write_config(self.config))
+        state.make_current(self.config.name)
+        self.config = replace(self.config, path=state.cluster_file(self.config.name))
+
+
+def _all_running(link: HostLink, config: ClusterConfig) -> bool:
+    return all(role in link.facts["running"] for role in config.roles_of(link.name))
+
+
+def _busy(address: str, port: str, reason: str) -> str:
+    if "assign" in reason:
+        return (
+            f"{address} is not an address of this host: give the one that other hosts reach it by"
+        )
+    return (
+        f"port {port} at {address} is taken ({reason}): another program or cluster uses it; choose "
+        "another ports.base"
+    )
