@@ -11,14 +11,14 @@ import os
 import shutil
 import sys
 import time
-from dataclasses import dataclass
 from typing import TextIO
+
+import msgspec
 
 LIVE_EVERY_S = 0.2
 
 
-@dataclass(frozen=True, slots=True)
-class JobProgress:
+class JobProgress(msgspec.Struct, frozen=True):
     """How far a job is; fractions from 0 to 1."""
 
     map_fraction: float

@@ -13,7 +13,6 @@ import selectors
 import signal
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from types import FrameType
 from typing import NoReturn
 
@@ -91,15 +90,15 @@ def run(spec: JobSpec, *, background: bool = False, console: Console | None = No
         raise
 
 
-@dataclass(slots=True)
 class _Running:
     """An attempt that has a process."""
 
-    attempt_id: AttemptId
-    token: int
-    report: int
-    decoder: Decoder = field(default_factory=Decoder)
-    outcome: Done | Failed | None = None
+    def __init__(self, attempt_id: AttemptId, token: int, report: int) -> None:
+        self.attempt_id = attempt_id
+        self.token = token
+        self.report = report
+        self.decoder = Decoder()
+        self.outcome: Done | Failed | None = None
 
 
 class LocalJob:

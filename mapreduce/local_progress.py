@@ -6,8 +6,9 @@ attempts that did not commit never count (MapReduce §4.9). Does no IO and reads
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any
+
+import msgspec
 
 from mapreduce import counters as c
 from mapreduce.attempt_report import Done, Failure, Progress
@@ -17,30 +18,25 @@ from mapreduce.report import JobFacts, TaskTime
 from mapreduce.scheduler.ids import AttemptId, TaskKind
 
 
-@dataclass(slots=True)
-class _Live:
+class _Live(msgspec.Struct):
     kind: TaskKind
     started_at_s: float
     progress: Progress | None = None
 
 
-@dataclass(slots=True)
 class Tally:
     """The sums of one job."""
 
-    maps: int
-    reduces: int
-    started_at_s: float
-    counters: Counters
-    finished: dict[TaskKind, list[TaskTime]] = field(
-        default_factory=lambda: {TaskKind.MAP: [], TaskKind.REDUCE: []}
-    )
-    failures: list[tuple[AttemptId, Failure]] = field(default_factory=list)
-    map_output_bytes: int = 0
-    _live: dict[AttemptId, _Live] = field(default_factory=dict)
-    _abandoned: dict[TaskKind, int] = field(
-        default_factory=lambda: {TaskKind.MAP: 0, TaskKind.REDUCE: 0}
-    )
+    def __init__(self, maps: int, reduces: int, started_at_s: float, counters: Counters) -> None:
+        self.maps = maps
+        self.reduces = reduces
+        self.started_at_s = started_at_s
+        self.counters = counters
+        self.finished: dict[TaskKind, list[TaskTime]] = {TaskKind.MAP: [], TaskKind.REDUCE: []}
+        self.failures: list[tuple[AttemptId, Failure]] = []
+        self.map_output_bytes = 0
+        self._live: dict[AttemptId, _Live] = {}
+        self._abandoned = {TaskKind.MAP: 0, TaskKind.REDUCE: 0}
 
     def started(self, attempt_id: AttemptId, now_s: float) -> None:
         """An attempt has begun."""

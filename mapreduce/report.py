@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from mapreduce.attempt_report import Failure, InputRange
 from mapreduce.console import count, duration, size
@@ -85,8 +86,7 @@ def _input_rows(at: InputRange) -> list[tuple[str, str]]:
     ]
 
 
-@dataclass(frozen=True, slots=True)
-class TaskTime:
+class TaskTime(msgspec.Struct, frozen=True):
     """One finished task, for the closing report."""
 
     name: str
@@ -97,8 +97,7 @@ class TaskTime:
     largest_key_records: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class JobFacts:
+class JobFacts(msgspec.Struct, frozen=True):
     """What a finished job took."""
 
     elapsed_s: float

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from typing import Protocol
+
+import msgspec
 
 from mapreduce.attempt_report import InputRange
 from mapreduce.dataflow.pump import Blob, Flow, RunningCommand
@@ -33,8 +34,7 @@ class Source(Protocol):
         """Give the file and the offset behind the last byte that was given."""
 
 
-@dataclass(frozen=True, slots=True)
-class ExitRule:
+class ExitRule(msgspec.Struct, frozen=True):
     """When a program's end is a failure."""
 
     nonzero_is_failure: bool = True

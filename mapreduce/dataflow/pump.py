@@ -19,8 +19,9 @@ import subprocess
 import termios
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Protocol
+
+import msgspec
 
 from mapreduce.errors import CommandFailed
 from mapreduce.zygote import children_of
@@ -62,8 +63,7 @@ class Watch(Protocol):
         """The program has ended; raises TaskTimedOut if it was the watch that ended it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Flow:
+class Flow(msgspec.Struct, frozen=True):
     """How far a program's input got.
 
     The program surely read `read_bytes` of the `given_bytes`; `left_bytes` more never reached the
