@@ -97,15 +97,13 @@ class Listing:
         if self._nodes.kind[row] == FILE:
             return Page(() if ask.start_after else (self.status(row, path),))
         limit = self._limit(ask.limit)
-        names = self._nodes.names_after(row, _name(ask.start_after), limit + 1)
+        names = self._nodes.names_after(row, _name(ask.start_after), limit + 2)
+        if row == ROOT:
+            names = [name for name in names if name != TRASH_NAME]
         shown = names[:limit]
         entries = self._nodes.entries[row]
         base = path if path.endswith("/") else path + "/"
-        statuses = tuple(
-            self.status(entries[name], base + name.decode())
-            for name in shown
-            if row != ROOT or name != TRASH_NAME
-        )
+        statuses = tuple(self.status(entries[name], base + name.decode()) for name in shown)
         return Page(statuses, shown[-1].decode() if len(names) > limit else "")
 
     def find_tree(self, ask: FindTree) -> Page:

@@ -299,6 +299,7 @@ class Repair:
         t.chunks.dirty[handle] = None
         if done is not None and done.ok:
             if self._grants.underway(handle) is None:
+                t.chunks.lose(handle, target.index)  # a bad one that it replaced
                 t.chunks.report(handle, target.index, done.version, done.length_bytes)
             self._retry_at_s.pop(handle, None)
             t.story.tell(f"cloned to {target.id} at version {done.version}", handle=handle)

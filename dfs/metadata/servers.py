@@ -17,7 +17,7 @@ RECENT_HALF_LIFE_S = 30.0
 """New chunks bring writes soon (GFS §4.3); half of that worry is gone after this time."""
 
 
-@dataclass
+@dataclass(eq=False)
 class Server:
     """One chunkserver."""
 

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dfs.chunk import ChunkHandle, ChunkVersion, Epoch, FileId, ServerId
+import msgspec
+
+from dfs.chunk import NO_HANDLE, ChunkHandle, ChunkVersion, Epoch, FileId, ServerId
 from dfs.errors import BadRequest, FileBusy, NoServers, WriterFenced
 from dfs.metadata import operations as op
 from dfs.metadata.changes import Changes
@@ -204,8 +206,10 @@ class Writing:
         last = self._nodes.chunk_at(row, count - 1)
         size = t.space.chunk_bytes(row)
         if last == ask.full and t.chunks.is_unsealed(last):
-            # Its length must be certain before anything comes after it.
-            self._seal_and_park(last, called)
+            # Its length must be certain before anything comes after it. Should it turn out not to
+            # be full, the request goes on as one that knows of no full chunk.
+            again = msgspec.structs.replace(ask, full=NO_HANDLE)
+            self._seal_and_park(last, Called(called.call, again, called.request_id))
         elif not t.chunks.is_unsealed(last) and t.chunks.length(last) >= size:
             self._grants.create(file_id, ask.near).parked.append(called)
         else:
