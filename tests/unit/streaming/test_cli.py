@@ -96,7 +96,7 @@ def test_a_subcommand_gets_the_words_behind_it(monkeypatch: pytest.MonkeyPatch) 
             cls.words = words
             return 7
 
-    monkeypatch.setitem(sys.modules, "tui.cli", Heard)  # type: ignore[arg-type]  # quacks enough
+    monkeypatch.setitem(sys.modules, "tui.cli", Heard)
 
     assert main(["top", "--demo"]) == 7
     assert Heard.words == ["--demo"]
@@ -108,6 +108,6 @@ def test_ctrl_c_is_130(monkeypatch: pytest.MonkeyPatch) -> None:
         def main(words: list[str]) -> int:
             raise KeyboardInterrupt
 
-    monkeypatch.setitem(sys.modules, "dfs.cli", Interrupted)  # type: ignore[arg-type]  # the same
+    monkeypatch.setitem(sys.modules, "dfs.cli", Interrupted)
 
     assert main(["dfs", "-ls"]) == 130

@@ -67,8 +67,8 @@ def test_a_spec_that_names_no_fields_is_refused(text: str) -> None:
 
 
 def ordered(options: str, keys: list[bytes]) -> list[bytes]:
-    order = key_field_order(options)
-    return sorted(keys, key=functools.cmp_to_key(lambda a, b: compare(order, a, b)))
+    by = functools.partial(compare, key_field_order(options))
+    return sorted(keys, key=functools.cmp_to_key(by))
 
 
 def test_numbers_are_compared_without_being_parsed() -> None:

@@ -162,11 +162,11 @@ def test_a_link_stays_in_the_working_directory(places: tuple[Path, Path], name: 
 
 def test_other_file_systems_are_asked_through_fetch(places: tuple[Path, Path]) -> None:
     cwd, cache = places
-    shipped = [Shipped("dfs:///data/x", "x")]
 
-    link_shipped(
-        str(cwd), shipped, str(cache), lambda url, path: Path(path).write_text(url) and None
-    )
+    def fetch(url: str, path: str) -> None:
+        Path(path).write_text(url)
+
+    link_shipped(str(cwd), [Shipped("dfs:///data/x", "x")], str(cache), fetch)
 
     assert (cwd / "x").read_text() == "dfs:///data/x"
     with pytest.raises(NotShippable):
