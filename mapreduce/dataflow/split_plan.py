@@ -175,12 +175,14 @@ def _cut_and_combine(
     limit = 0
     for pieces in _by_first_host(conf, kind, found, files).values():
         group: list[Piece] = []
+        length = 0
         for piece, size in pieces:
             limit = max(limit, size)
             group.append(piece)
-            if sum(each.length for each in group) >= size:
+            length += piece.length
+            if length >= size:
                 yield tuple(group)
-                group = []
+                group, length = [], 0
         left_over += group
     yield from _packed(left_over, limit)
 
