@@ -20,6 +20,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from dfs.chunk import FIRST_VERSION, ChunkHandle, ChunkVersion
+from dfs.metadata.handle_set import HandleSet
 
 PAGE_BITS = 10
 PAGE_CHUNKS = 1 << PAGE_BITS
@@ -74,9 +75,9 @@ class ChunkTable:
         self._more: dict[ChunkHandle, list[ServerIndex]] = {}
         self._odd: dict[ChunkHandle, dict[ServerIndex, OddReplica]] = {}
         self._ahead: dict[ChunkHandle, ChunkVersion] = {}
-        self._held: dict[ServerIndex, dict[int, int]] = {}
+        self._held: dict[ServerIndex, HandleSet] = {}
         self.unsealed: dict[ChunkHandle, None] = {}
-        self.dirty: dict[ChunkHandle, None] = {}
+        self.dirty = HandleSet()
         """Chunks whose replicas or goal changed since repair last looked."""
         self.count = 0
 
@@ -99,7 +100,7 @@ class ChunkTable:
         page.count += 1
         self.count += 1
         self.unsealed[handle] = None
-        self.dirty[handle] = None
+        self.dirty.add(handle)
 
     def grant(self, handle: ChunkHandle, version: ChunkVersion, owner: int, index: int) -> None:
         page, at = self._at(handle)
@@ -108,7 +109,7 @@ class ChunkTable:
         page.index[at] = index
         page.flags[at] |= UNSEALED
         self.unsealed[handle] = None
-        self.dirty[handle] = None
+        self.dirty.add(handle)
 
     def seal(self, handle: ChunkHandle, version: ChunkVersion, length_bytes: int) -> None:
         page, at = self._at(handle)
@@ -116,7 +117,7 @@ class ChunkTable:
         page.length[at] = length_bytes
         page.flags[at] &= ~UNSEALED
         self.unsealed.pop(handle, None)
-        self.dirty[handle] = None
+        self.dirty.add(handle)
 
     def reference(self, handle: ChunkHandle, change: int) -> None:
         """One file more or less has the chunk; at none it is forgotten (its replicas: garbage)."""
@@ -128,7 +129,7 @@ class ChunkTable:
     def set_goal(self, handle: ChunkHandle, goal: int) -> None:
         page, at = self._at(handle)
         page.goal[at] = goal if page.references[at] == 1 else max(goal, page.goal[at])
-        self.dirty[handle] = None
+        self.dirty.add(handle)
 
     def _forget(self, handle: ChunkHandle, page: Page, at: int) -> None:
         for server in self.good(handle):
@@ -143,7 +144,7 @@ class ChunkTable:
         page.flags[at] = 0
         page.count -= 1
         self.count -= 1
-        self.dirty[handle] = None
+        self.dirty.add(handle)
         if page.count == 0:
             del self._pages[handle >> PAGE_BITS]
 
@@ -155,7 +156,7 @@ class ChunkTable:
         for at, flags in enumerate(page.flags):
             if flags:
                 handle = ChunkHandle(number << PAGE_BITS | at)
-                self.dirty[handle] = None
+                self.dirty.add(handle)
                 if flags & UNSEALED:
                     self.unsealed[handle] = None
 
@@ -235,20 +236,13 @@ class ChunkTable:
 
     def held_by(self, server: ServerIndex) -> Iterator[ChunkHandle]:
         """Every chunk of which the server holds a replica, good or odd."""
-        pages = self._held.get(server, {})
-        for number in sorted(pages):
-            mask, base = pages[number], number << PAGE_BITS
-            while mask:
-                low = mask & -mask
-                yield ChunkHandle(base | low.bit_length() - 1)
-                mask ^= low
+        return iter(self._held.get(server, ()))
 
     def held_count(self, server: ServerIndex) -> int:
-        return sum(mask.bit_count() for mask in self._held.get(server, {}).values())
+        return len(self._held.get(server, ()))
 
     def holds(self, server: ServerIndex, handle: ChunkHandle) -> bool:
-        mask = self._held.get(server, {}).get(handle >> PAGE_BITS, 0)
-        return bool(mask >> (handle & (PAGE_CHUNKS - 1)) & 1)
+        return handle in self._held.get(server, ())
 
     # --- what the chunkservers say
 
@@ -323,7 +317,7 @@ class ChunkTable:
         else:
             self._drop_good(handle, server)
         self._unhold(server, handle)
-        self.dirty[handle] = None
+        self.dirty.add(handle)
 
     def lose_server(self, server: ServerIndex) -> list[ChunkHandle]:
         """The server is gone, with all it holds; return those chunks."""
@@ -352,13 +346,13 @@ class ChunkTable:
         else:
             self._more.setdefault(handle, []).append(server)
         self._hold(server, handle)
-        self.dirty[handle] = None
+        self.dirty.add(handle)
 
     def _set_odd(self, handle: ChunkHandle, server: ServerIndex, replica: OddReplica) -> None:
         self._odd.setdefault(handle, {})[server] = replica
         self._hold(server, handle)
         self._drop_good(handle, server)
-        self.dirty[handle] = None
+        self.dirty.add(handle)
 
     def _drop_good(self, handle: ChunkHandle, server: ServerIndex) -> None:
         page = self._pages[handle >> PAGE_BITS]
@@ -396,20 +390,15 @@ class ChunkTable:
                 self._set_good(handle, server)
 
     def _hold(self, server: ServerIndex, handle: ChunkHandle) -> None:
-        pages = self._held.setdefault(server, {})
-        number = handle >> PAGE_BITS
-        pages[number] = pages.get(number, 0) | 1 << (handle & (PAGE_CHUNKS - 1))
+        held = self._held.get(server)
+        if held is None:
+            held = self._held[server] = HandleSet()
+        held.add(handle)
 
     def _unhold(self, server: ServerIndex, handle: ChunkHandle) -> None:
-        pages = self._held.get(server)
-        if pages is None:
-            return
-        number = handle >> PAGE_BITS
-        mask = pages.get(number, 0) & ~(1 << (handle & (PAGE_CHUNKS - 1)))
-        if mask:
-            pages[number] = mask
-        else:
-            pages.pop(number, None)
+        held = self._held.get(server)
+        if held is not None:
+            held.discard(handle)
 
     def check_invariants(self, handle: ChunkHandle) -> None:
         """M4 for one chunk, and that the tables agree with each other."""

@@ -126,7 +126,7 @@ class Inspect:
     def report(self) -> ClusterReport:
         """Return the state of the cluster in numbers."""
         t = self._t
-        self._repair.look_at_all()
+        self._repair.look()
         now_s = t.outbox.now_s
         servers = tuple(
             ServerStatus(

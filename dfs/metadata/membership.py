@@ -11,9 +11,9 @@ from __future__ import annotations
 from dfs.chunk import ChunkHandle, ChunkVersion, ServerId, unpack_reports
 from dfs.errors import BadRequest, NoSuchFile, NotRegistered
 from dfs.metadata import operations as op
-from dfs.metadata.chunk_table import PAGE_BITS, PAGE_CHUNKS
 from dfs.metadata.events import Called, ServerGone
 from dfs.metadata.grants import Grants, Tables
+from dfs.metadata.handle_set import HandleSet
 from dfs.metadata.leases import Lease
 from dfs.metadata.repair import Repair
 from dfs.metadata.servers import Server
@@ -81,7 +81,7 @@ class Membership:
             self._repair.server_changed(server.index)
         server.address, server.incarnation = address, ask.incarnation
         server.is_up = server.is_connected = True
-        server.has_reported, server.parts_seen, server.seen = False, 0, {}
+        server.has_reported, server.parts_seen, server.seen = False, 0, HandleSet()
         server.heard_at_s, server.disks = t.outbox.now_s, ask.disks
         t.chunks.unsure_of(server.index)
         self._take_leases(server, ask.leases)
@@ -124,8 +124,7 @@ class Membership:
         seen = server.seen
         try:
             for handle, version, length_bytes in unpack_reports(chunks):
-                page = handle >> PAGE_BITS
-                seen[page] = seen.get(page, 0) | 1 << (handle & (PAGE_CHUNKS - 1))
+                seen.add(handle)
                 self._take(server, handle, version, length_bytes)
         except ValueError as error:
             raise BadRequest(f"{server.id}: {error}") from None
@@ -142,12 +141,10 @@ class Membership:
         """Whatever it did not name it does not have (GFS §2.6.2)."""
         t = self._t
         for handle in list(t.chunks.held_by(server.index)):
-            mask = server.seen.get(handle >> PAGE_BITS, 0)
-            is_named = mask >> (handle & (PAGE_CHUNKS - 1)) & 1
-            if not is_named and self._grants.underway(handle) is None:
+            if handle not in server.seen and self._grants.underway(handle) is None:
                 t.chunks.lose(handle, server.index)
                 t.story.tell(f"{server.id} does not have it (any more)", handle=handle)
-        server.has_reported, server.seen = True, {}
+        server.has_reported, server.seen = True, HandleSet()
         self._grants.look_at_waiting()
 
     def _registered(self, name: ServerId, incarnation: int) -> Server:

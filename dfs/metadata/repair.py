@@ -26,7 +26,7 @@ from dfs.protocol import CloneChunk, CommandDone, DeleteChunk
 
 BLOCKING, ONE_LEFT, TWO_LOST, ONE_LOST, DELETED, CROWDED = range(6)
 URGENCIES = ("blocks a client", "one copy left", "lost two", "lost one", "deleted file", "one rack")
-LOOKED_AT_PER_TICK = 20_000
+LOOKED_AT_PER_TICK = 10_000
 VAIN_TRIES_PER_TICK = 64
 RETRY_S = 2.0
 BALANCE_EVERY_S = 5.0
@@ -64,6 +64,9 @@ class Repair:
         self.clones_active = 0
         self.is_eager = False
         """A clone has ended: the next may begin without waiting for a tick."""
+        self._racks: set[str] = set()
+        """Where a replica could be put; looked up once for each batch. Never iterated."""
+        self._draining: list[ServerIndex] = []
         self._balanced_at_s = 0.0
         self._drained_at_s = 0.0
 
@@ -85,27 +88,19 @@ class Repair:
     def wait_for_clone(self, handle: ChunkHandle, called: Called) -> None:
         """Park a request until the clone under way is done."""
         self._waiting.setdefault(handle, []).append(called)
-        self._t.chunks.dirty[handle] = None
+        self._t.chunks.dirty.add(handle)
 
-    def look_at_all(self) -> None:
-        """Bring the queues up to date with every change so far."""
-        while self._t.chunks.dirty:
-            self._look_at_some()
-
-    def _look_at_some(self) -> None:
-        dirty = self._t.chunks.dirty
-        for handle in list(dirty)[:LOOKED_AT_PER_TICK]:
-            del dirty[handle]
+    def look(self) -> None:
+        """Bring the queues up to date with what changed (a part of it, if that is a lot)."""
+        up = [server for server in self._t.servers.up() if not server.is_draining]
+        self._racks = {server.rack for server in up}
+        self._draining = [s.index for s in self._t.servers.all() if s.is_draining]
+        for handle in self._t.chunks.dirty.take(LOOKED_AT_PER_TICK):
             self._look_at(handle)
 
     def _look_at(self, handle: ChunkHandle) -> None:
         """Put a chunk where it belongs."""
-        old = self._urgency.pop(handle, None)
-        if old is not None:
-            self._queues[old].pop(handle, None)
-        self.missing.pop(handle, None)
-        self.corrupt.pop(handle, None)
-        self._tidy.pop(handle, None)
+        self._forget(handle)
         chunks = self._t.chunks
         if handle not in chunks:
             self._retry_at_s.pop(handle, None)
@@ -117,8 +112,10 @@ class Repair:
             if not chunks.is_unsealed(handle) or self._grants.confirmed_bytes(handle) > 0:
                 self.missing[handle] = None
             return
-        staying = self._staying(good)
         goal = chunks.goal(handle)
+        if len(good) == goal and not odd and not self._draining and len(self._racks) < 2:
+            return  # all is well, as with nearly every chunk
+        staying = self._staying(good)
         if len(staying) < goal:
             self._enqueue(handle, self._how_urgent(handle, len(good), goal - len(staying)))
             return
@@ -126,6 +123,15 @@ class Repair:
             self._tidy[handle] = None
         elif self._is_crowded(staying):
             self._enqueue(handle, CROWDED)
+
+    def _forget(self, handle: ChunkHandle) -> None:
+        if self._urgency:
+            old = self._urgency.pop(handle, None)
+            if old is not None:
+                self._queues[old].pop(handle, None)
+        for waiting in (self.missing, self.corrupt, self._tidy):
+            if waiting:
+                waiting.pop(handle, None)
 
     def _staying(self, servers: list[ServerIndex]) -> list[Server]:
         """Those that are not on their way out."""
@@ -154,16 +160,14 @@ class Repair:
 
     def _is_crowded(self, holders: list[Server]) -> bool:
         racks = {server.rack for server in holders}
-        if len(holders) < 2 or len(racks) > 1:
-            return False
-        return any(s.rack not in racks for s in self._t.servers.up() if not s.is_draining)
+        return len(holders) > 1 and len(racks) == 1 and not self._racks <= racks
 
     # --- doing
 
     def tick(self) -> None:
         """Look at what changed and start what may be started."""
         self.is_eager = False
-        self._look_at_some()
+        self.look()
         self._start_clones()
         self._tidy_up()
         now_s = self._t.outbox.now_s
@@ -296,7 +300,7 @@ class Repair:
             t.outbox.again.append(called)
         if handle not in t.chunks:
             return
-        t.chunks.dirty[handle] = None
+        t.chunks.dirty.add(handle)
         if done is not None and done.ok:
             if self._grants.underway(handle) is None:
                 t.chunks.lose(handle, target.index)  # a bad one that it replaced
@@ -413,4 +417,4 @@ class Repair:
     def server_changed(self, server: ServerIndex) -> None:
         """Its chunks have to be looked at again (drained, taken back, new rack)."""
         for handle in self._t.chunks.held_by(server):
-            self._t.chunks.dirty[handle] = None
+            self._t.chunks.dirty.add(handle)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from dfs.chunk import ServerId
 from dfs.metadata.chunk_table import ServerIndex
+from dfs.metadata.handle_set import HandleSet
 from dfs.protocol import DiskUse, ServerAddress
 
 RECENT_HALF_LIFE_S = 30.0
@@ -38,8 +39,8 @@ class Server:
     clones_in: int = 0
     clones_out: int = 0
     parts_seen: int = 0
-    seen: dict[int, int] = field(default_factory=dict)
-    """Pages of handles named so far by the report under way, as bit masks."""
+    seen: HandleSet = field(default_factory=HandleSet)
+    """Handles named so far by the report under way."""
     _recent: float = 0.0
     _recent_at_s: float = 0.0
 
