@@ -365,9 +365,17 @@ class RoutedFiles:
         files = self._by_root.get(root)
         if files is None:
             here = self._working_directory if self._local else None
-            files = LocalFiles(here) if local else FsspecFiles(url)
+            files = LocalFiles(here) if local else _remote_files(scheme, url)
             self._by_root[root] = files
         return files
+
+
+def _remote_files(scheme: str | None, url: str) -> Files:
+    if scheme == "dfs":
+        from mapreduce.dataflow.dfs_files import DfsFiles  # a local job needs no dfs
+
+        return DfsFiles(url)
+    return FsspecFiles(url)
 
 
 def files_for(url: str, working_directory: str | None = None) -> Files:

@@ -1,0 +1,108 @@
+"""What a stage needs of the dfs: `Files` straight over its client, without fsspec in between.
+
+URLs are `dfs://NAME/path`; an empty NAME is the current cluster. A process makes its client when it
+first needs it, so that a forked attempt never shares a connection with its parent.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import BinaryIO, cast
+from urllib.parse import unquote
+
+from dfs import writer
+from dfs.client import DfsClient, connect
+from dfs.errors import NoSuchFile
+from dfs.protocol import FileStatus as DfsStatus
+from dfs.reader import DfsReader
+from mapreduce.dataflow.files import FileStatus, parent
+
+_LOCATE_CHUNKS = 64
+
+
+class DfsFiles:
+    """The files of one cluster's dfs."""
+
+    def __init__(self, url: str) -> None:
+        self._name = _split(url)[0]
+        self._client: DfsClient | None = None
+        self._client_pid = 0
+
+    @property
+    def client(self) -> DfsClient:
+        """This process's own client."""
+        if self._client is None or self._client_pid != os.getpid():
+            self._client = connect(self._name or None)
+            self._client_pid = os.getpid()
+        return self._client
+
+    def qualify(self, path: str) -> str:
+        return self._url(os.path.normpath("/" + _split(path)[1].lstrip("/")))
+
+    def status(self, url: str) -> FileStatus | None:
+        try:
+            return self._status(self.client.stat(_split(url)[1]))
+        except NoSuchFile:
+            return None
+
+    def list(self, url: str) -> list[FileStatus]:
+        found = [self._status(entry) for entry in self.client.list(_split(url)[1])]
+        return sorted(found, key=lambda status: status.name.encode("utf-8", "surrogateescape"))
+
+    def open(self, url: str, offset: int = 0) -> BinaryIO:
+        reader = DfsReader(self.client, _split(url)[1])
+        if offset:
+            reader.seek(offset)
+        return cast(BinaryIO, reader)
+
+    def create(self, url: str) -> BinaryIO:
+        return cast(BinaryIO, writer.create(self.client, _split(url)[1], overwrite=True))
+
+    def rename(self, source: str, target: str) -> None:
+        self.client.make_directory(_split(parent(target))[1], parents=True)
+        self.client.rename(_split(source)[1], _split(target)[1], overwrite=True)
+
+    def delete(self, url: str) -> None:
+        try:
+            self.client.delete(_split(url)[1], recursive=True, skip_trash=True)
+        except NoSuchFile:
+            return
+
+    def mkdirs(self, url: str) -> None:
+        self.client.make_directory(_split(url)[1], parents=True)
+
+    def exists(self, url: str) -> bool:
+        return self.status(url) is not None
+
+    def hosts_of(self, url: str, start: int, length: int) -> tuple[str, ...]:
+        path, held = _split(url)[1], dict[str, int]()
+        located = self.client.locate(path, 0, 1)
+        chunk_bytes = located.status.chunk_bytes
+        index, last = start // chunk_bytes, max(start, start + length - 1) // chunk_bytes
+        while index <= last:
+            chunks = self.client.locate(path, index, min(last - index + 1, _LOCATE_CHUNKS)).chunks
+            if not chunks:
+                break
+            for chunk in chunks:
+                first = chunk.index * chunk_bytes
+                covered = min(start + length, first + chunk_bytes) - max(start, first)
+                for server in chunk.replicas:
+                    held[server.server] = held.get(server.server, 0) + covered
+            index = chunks[-1].index + 1
+        return tuple(sorted(held, key=lambda host: (-held[host], host)))
+
+    def _url(self, path: str) -> str:
+        return f"dfs://{self._name}{path}"
+
+    def _status(self, status: DfsStatus) -> FileStatus:
+        return FileStatus(
+            self._url(status.path), status.length_bytes, status.is_directory, status.chunk_bytes
+        )
+
+
+def _split(url: str) -> tuple[str, str]:
+    """Give the cluster's name and the path of a `dfs:` URL, or of a plain path."""
+    if "://" not in url:
+        return "", url
+    name, _, path = url.split("://", 1)[1].partition("/")
+    return unquote(name), "/" + path
