@@ -124,7 +124,7 @@ class MapTask:
             attempt.input_range = lambda: self._input_range(running)
             return running
 
-        run_command(watched, self._trail, feed, rule, records)
+        run_command(watched, self._trail, attempt.overheard(feed), rule, records)
 
     def _spill_plan(self) -> SpillPlan:
         attempt, conf = self._attempt, self._attempt.conf

@@ -76,13 +76,25 @@ class ReduceTask:
         output = CommandOutput(attempt, conf.reduce_output_identifier, conf.reduce_output_rule)
         try:
             had_input = run_reducer(
-                watched, self._stream(), output.feed, ExitRule(conf.nonzero_exit_is_failure)
+                watched,
+                self._stream(),
+                attempt.overheard(output.feed),
+                ExitRule(conf.nonzero_exit_is_failure),
             )
             output.finish()
         except BaseException:
             output.abandon()
             raise
         return self._done(output, keep_user_counters=had_input)
+
+    def input_blobs(self) -> Iterator[bytes]:
+        """Give what the reduce command reads, without running it."""
+        try:
+            for _, blob in self._stream().blobs():
+                yield blob
+        finally:
+            for reader in self._readers:
+                reader.close()
 
     def _stream(self) -> Merge | _Written:
         conf = self._attempt.conf

@@ -21,7 +21,7 @@ from mapreduce.dataflow.pump import Blob, RunningCommand
 from mapreduce.dataflow.split_plan import Split
 from mapreduce.job import JobSpec
 from mapreduce.scheduler.ids import TaskKind, parse_attempt_id
-from mapreduce.task_log import TaskLog
+from mapreduce.task_log import ECHO_BYTES_MAX, TaskLog
 from mapreduce.watch import AttemptWatch
 from streaming.child import find_program, parse_command, resolve_words, task_environment
 from streaming.command import Program
@@ -75,7 +75,13 @@ class Attempt:
     """The surroundings of one attempt: its directory, programs, log, counters and watch."""
 
     def __init__(
-        self, spec: JobSpec, order: AttemptOrder, tell: Tell, lifeline: int | None = None
+        self,
+        spec: JobSpec,
+        order: AttemptOrder,
+        tell: Tell,
+        lifeline: int | None = None,
+        *,
+        echo_bytes_max: int = ECHO_BYTES_MAX,
     ) -> None:
         self.spec = spec
         self.order = order
@@ -89,12 +95,15 @@ class Attempt:
             tell,
             prefix=self.conf.reporter_prefix,
             user_counters_max=self.conf.counters_max,
+            echo_bytes_max=echo_bytes_max,
         )
         self.watch = AttemptWatch(order.attempt_id, self.conf.task_timeout_s, lifeline)
         self.progress: Callable[[], tuple[float, int, int]] = lambda: (0.0, 0, 0)
         self.phase = "map" if order.is_map else "reduce"
         self.input_range: Callable[[], InputRange | None] = lambda: None
         self.keep_input: Callable[[str], None] = lambda directory: None
+        self.tee: Callable[[bytes], None] | None = None
+        """Also gets what the map or reduce command writes, as it writes it."""
         self.stage = ""
         """Whose program runs, or ran last: the one to blame."""
         self._environment: dict[str, str] | None = None
@@ -120,6 +129,18 @@ class Attempt:
             )
 
         return start
+
+    def overheard(self, collect: Callable[[bytes], None]) -> Callable[[bytes], None]:
+        """Give a function that collects, and lets `tee` see it too if there is one."""
+        tee = self.tee
+        if tee is None:
+            return collect
+
+        def both(data: bytes) -> None:
+            tee(data)
+            collect(data)
+
+        return both
 
     def program_of(self, stage: str) -> Program | None:
         """Give the program of a stage."""

@@ -32,8 +32,10 @@ class TaskLog:
         *,
         prefix: bytes,
         user_counters_max: int,
+        echo_bytes_max: int = ECHO_BYTES_MAX,
     ) -> None:
         """Log to `path`; it is made when there is a first byte to log."""
+        self._echo_bytes_max = echo_bytes_max
         self.path = path
         self.status = ""
         self._tell = tell
@@ -105,12 +107,12 @@ class TaskLog:
         self._echo(data)
 
     def _echo(self, data: bytes) -> None:
-        room = ECHO_BYTES_MAX - self._echoed_bytes
+        room = self._echo_bytes_max - self._echoed_bytes
         if room <= 0:
             return
         self._echoed_bytes += len(data)
         self._tell(Said(data[:room]))
-        if self._echoed_bytes >= ECHO_BYTES_MAX:
+        if self._echoed_bytes >= self._echo_bytes_max:
             self._tell(Said(f"\n[more of this program's stderr is in {self.path}]\n".encode()))
 
 

@@ -143,7 +143,7 @@ class _Nursery:
         self._attempts: dict[int, int] = {}  # pid → token
         self._remove: dict[str, None] = {}
         self._lifeline, self._lifeline_held = os.pipe()
-        self._adopts = _become_subreaper()
+        self._adopts = become_subreaper()
 
     def run(self) -> int:
         """Serve orders until the parent is gone."""
@@ -192,7 +192,7 @@ class _Nursery:
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             self._control.close()
             os.close(self._lifeline_held)
-            _become_subreaper()
+            become_subreaper()
             os.environ[MARK] = mark
             _run_and_exit(lambda: self._target(_read_all(paper), report, self._lifeline))
         os.close(report)
@@ -288,7 +288,7 @@ def kill_marked(session_pids: Iterable[int], mark_prefix: str = "") -> None:
                 os.kill(int(name), signal.SIGKILL)
 
 
-def _become_subreaper() -> bool:
+def become_subreaper() -> bool:
     """Ask the system to give us the orphans among our descendants; says whether it will."""
     try:
         import ctypes  # here, since only the zygote and attempts need it

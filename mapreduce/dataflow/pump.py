@@ -110,7 +110,8 @@ class RunningCommand:
         self._join_delay_s = join_delay_s
         self._failure: BaseException | None = None
         self._given_bytes = 0
-        self._unread_bytes: int | None = None
+        self._peek = -1
+        self._final_flow: Flow | None = None
         self._left_bytes = 0
         self._is_broken = False
         self._process = _start(argv, directory, environment)
@@ -134,13 +135,11 @@ class RunningCommand:
     @property
     def flow(self) -> Flow:
         """How far the input got, as of now."""
-        in_pipe = self._unread_bytes
-        if in_pipe is None:
-            # Once everything was given the pipe is closed for us, and only its size bounds what is
-            # in it.
-            in_pipe = min(self._given_bytes, STDIN_PIPE_BYTES)
-            with contextlib.suppress(OSError, ValueError):
-                in_pipe = _bytes_in_pipe(self._stdin.fileno())
+        if self._final_flow is not None:
+            return self._final_flow
+        in_pipe = min(self._given_bytes, STDIN_PIPE_BYTES)  # if nobody can tell any more
+        with contextlib.suppress(OSError, ValueError):
+            in_pipe = _bytes_in_pipe(self._peek if self._peek >= 0 else self._stdin.fileno())
         return Flow(
             self._given_bytes, self._given_bytes - in_pipe, self._left_bytes, self._is_broken
         )
@@ -202,7 +201,6 @@ class RunningCommand:
                 view = view[written:]
         except BrokenPipeError:
             self._is_broken = True
-            self._unread_bytes = _bytes_in_pipe(stdin)
             self._left_bytes = len(view)
             return False
         return True
@@ -216,6 +214,10 @@ class RunningCommand:
                 return
 
     def _close_stdin(self) -> None:
+        """Give the end of the input; a reading end of ours can still tell what was not read."""
+        with contextlib.suppress(OSError):
+            path = f"/proc/self/fd/{self._stdin.fileno()}"
+            self._peek = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         with contextlib.suppress(BrokenPipeError):
             self._stdin.close()
 
@@ -267,9 +269,13 @@ class RunningCommand:
                 # Someone left the group (setsid) and still holds a pipe of the program.
                 kill_adopted()
                 thread.join()
+        self._final_flow = self.flow
         for pipe in (self._stdin, self._stdout, self._stderr):
             with contextlib.suppress(BrokenPipeError):
                 pipe.close()
+        if self._peek >= 0:
+            os.close(self._peek)
+            self._peek = -1
         _running.pop(self.pid, None)
 
 

@@ -188,3 +188,12 @@ def test_a_text_file_without_an_interpreter_line_is_run_by_the_shell(tmp_path: o
 
     assert b"".join(command.output()) == b"from sh\n"
     assert command.finish() == 0
+
+
+def test_what_was_surely_read_is_known_to_the_byte() -> None:
+    """Also when everything was given: the report of a failure names the range."""
+    command = run("exec 3<&0; dd bs=1 count=7 of=/dev/null status=none <&3; exit 1", [b"x" * 100])
+    list(command.output())
+
+    assert command.finish() == 1
+    assert (command.flow.given_bytes, command.flow.read_bytes) == (100, 7)
