@@ -6,6 +6,7 @@ becomes all that it matches. Also the state of one run: where it writes, and wha
 
 from __future__ import annotations
 
+import io
 import posixpath
 import sys
 from collections.abc import Callable, Iterator
@@ -46,15 +47,20 @@ class Item:
 
     def child(self, status: FileStatus) -> Item:
         """An entry of this directory."""
-        name = posixpath.basename(status.path)
-        shown = self.shown + name if self.shown.endswith("/") else f"{self.shown}/{name}"
+        shown = self.below_shown(posixpath.basename(status.path))
         return Item(self.volume, status.path, shown, status)
 
     def below(self, name: str) -> Item:
         """What has that name in this directory, if anything."""
         path = posixpath.join(self.path, name)
-        shown = self.shown + name if self.shown.endswith("/") else f"{self.shown}/{name}"
+        shown = self.below_shown(name)
         return Item(self.volume, path, shown, status_or_none(self.volume, path))
+
+    def below_shown(self, relative: str) -> str:
+        """How something below this directory is shown."""
+        if not relative or self.shown == ".":
+            return relative or self.shown
+        return self.shown + relative if self.shown.endswith("/") else f"{self.shown}/{relative}"
 
     @property
     def is_directory(self) -> bool:
@@ -79,8 +85,8 @@ class Shell:
     disk: Volume
     cluster_of: Callable[[str], Volume]
     """The volume of `dfs://NAME`; an empty name is the current cluster."""
-    decode: Callable[[str, IO[bytes]], IO[bytes]]
-    """For `text`: (name, file) → the file decoded by its suffix or its first bytes."""
+    decode: Callable[[str, io.BufferedReader], Iterator[bytes]]
+    """For `text`: (name, file) → what is in it, by its first bytes or its suffix."""
     out: IO[bytes] = field(default_factory=lambda: sys.stdout.buffer)
     error: IO[str] = field(default_factory=lambda: sys.stderr)
     verb: str = ""

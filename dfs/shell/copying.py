@@ -1,0 +1,229 @@
+"""Verbs that copy bytes: put, get, cp, getmerge, appendToFile.
+
+A tree is walked first; then its files are copied by a few threads at a time. A file gets its final
+name only once it is complete.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from cluster.errors import ClusterError
+from dfs.errors import BadRequest, FileExists, IsADirectory, NoSuchFile, NotADirectory
+from dfs.shell.arguments import Arguments, BadUsage
+from dfs.shell.items import Item, Shell, is_disk
+from dfs.shell.progress import Progress
+from dfs.shell.volumes import PIECE_BYTES
+
+THREADS_DEFAULT = 4
+THREADS_MAX = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """One file to be copied."""
+
+    source: Item
+    target: Item
+
+
+def put(shell: Shell, said: Arguments) -> None:
+    """Copy from this machine's disk, or standard input for `-`."""
+    *sources, last = said.rest if len(said.rest) > 1 else (*said.rest, ".")
+    target = shell.resolve(last)
+    if sources == ["-"]:
+        _pour_in(shell, target, said)
+        return
+    _copy_all(shell, list(shell.each(tuple(sources), on_disk=True)), target, said, len(sources))
+
+
+def get(shell: Shell, said: Arguments) -> None:
+    """Copy to this machine's disk, or standard output for `-`."""
+    *sources, last = said.rest if len(said.rest) > 1 else (*said.rest, ".")
+    if last == "-":
+        for item in shell.each(tuple(sources)):
+            with _reported(shell, item.shown):
+                for piece in _pieces(item):
+                    shell.out.write(piece)
+        return
+    _copy_all(shell, list(shell.each(tuple(sources))), shell.on_disk(last), said, len(sources))
+
+
+def cp(shell: Shell, said: Arguments) -> None:
+    """Copy within or between file systems."""
+    *sources, last = said.rest
+    _copy_all(shell, list(shell.each(tuple(sources))), shell.resolve(last), said, len(sources))
+
+
+def getmerge(shell: Shell, said: Arguments) -> None:
+    """Put files, and the files of directories, one after the other into one file on disk."""
+    *sources, last = said.rest
+    target = shell.on_disk(last)
+    items: list[Item] = []
+    for item in shell.each(tuple(sources)):
+        if item.is_directory:
+            children = [item.child(one) for one in item.volume.list(item.path)]
+            items += [child for child in children if not child.is_directory]
+        else:
+            items.append(item)
+    if shell.status:
+        return
+    if target.is_directory:
+        shell.fail(IsADirectory(last), last)
+        return
+    with _reported(shell, last), target.volume.create(target.path, overwrite=True) as merged:
+        for item in items:
+            if "skip-empty-file" in said and item.known().length_bytes == 0:
+                continue
+            for piece in _pieces(item):
+                merged.write(piece)
+            if "nl" in said:
+                merged.write(b"\n")
+
+
+def append_to_file(shell: Shell, said: Arguments) -> None:
+    """Append files of this machine's disk, or standard input for `-`."""
+    *sources, last = said.rest
+    target = shell.resolve(last)
+    with _reported(shell, last):
+        if target.is_directory:
+            raise IsADirectory(last)
+        if target.status is None:
+            file = target.volume.create(target.path, overwrite=False)
+        else:
+            file = target.volume.append(target.path)
+        try:
+            for word in sources:
+                if word == "-":
+                    while piece := sys.stdin.buffer.read(PIECE_BYTES):
+                        file.write(piece)
+                    continue
+                for item in shell.matches(word, on_disk=True):
+                    for part in _pieces(item):
+                        file.write(part)
+        finally:
+            # What was appended before a failure stays, as with any append.
+            file.close()
+
+
+# -- many files ---------------------------------------------------------------------------
+
+
+def _copy_all(
+    shell: Shell, sources: list[Item], target: Item, said: Arguments, words_count: int
+) -> None:
+    if not sources:
+        return
+    if (words_count > 1 or len(sources) > 1) and not target.is_directory:
+        reason = NoSuchFile if target.status is None else NotADirectory
+        shell.fail(reason(target.shown), target.shown)
+        return
+    copies: list[Copy] = []
+    for source in sources:
+        with _reported(shell, source.shown):
+            final = target.below(source.name) if target.is_directory else target
+            if source.volume is final.volume and _is_below(final.path, source.path):
+                raise BadRequest(f"`{final.shown}': is a subdirectory of itself")
+            copies += _plan(shell, source, final, said)
+    total = sum(copy.source.known().length_bytes for copy in copies)
+    progress = Progress(shell.error, total, is_shown=shell.shows_progress and "q" not in said)
+    with ThreadPoolExecutor(_threads(said)) as threads:
+        list(threads.map(lambda copy: _copy_one(shell, copy, said, progress), copies))
+    progress.finish()
+
+
+def _plan(shell: Shell, source: Item, target: Item, said: Arguments) -> list[Copy]:
+    """The files to copy for one source; the directories are made."""
+    if not source.is_directory:
+        _refuse_existing(target, said)
+        return [Copy(source, target)]
+    if target.status is None:
+        target.volume.make_directory(target.path, parents=False)
+    elif not target.is_directory:
+        raise NotADirectory(target.shown)
+    copies = []
+    for child in [source.child(one) for one in source.volume.list(source.path)]:
+        with _reported(shell, child.shown):
+            copies += _plan(shell, child, target.below(child.name), said)
+    return copies
+
+
+def _refuse_existing(target: Item, said: Arguments) -> None:
+    if target.is_directory:
+        raise IsADirectory(target.shown)
+    if target.status is not None and "f" not in said:
+        raise FileExists(target.shown)
+
+
+def _copy_one(shell: Shell, copy: Copy, said: Arguments, progress: Progress) -> None:
+    with _reported(shell, copy.target.shown):
+        status = copy.source.known()
+        with _created(copy.target, said) as file:
+            for piece in _pieces(copy.source):
+                file.write(piece)
+                progress.add(len(piece))
+        if "p" in said:
+            volume, path = copy.target.volume, copy.target.path
+            volume.set_times(path, status.modified_at_s, status.accessed_at_s)
+            volume.set_mode(path, status.mode)
+            with contextlib.suppress(ClusterError):  # the owner may not exist here: as Hadoop
+                volume.set_owner(path, status.owner, status.group)
+
+
+@contextlib.contextmanager
+def _created(target: Item, said: Arguments) -> Iterator[io.RawIOBase]:
+    """A file that has its name only once it is whole; missing parents are an error, as in HDFS."""
+    parent = target.path.rpartition("/")[0] or "/"
+    if is_disk(target.volume) and not os.path.isdir(parent):
+        raise NoSuchFile(target.shown)
+    with target.volume.create(target.path, overwrite="f" in said) as file:
+        yield file
+
+
+def _pour_in(shell: Shell, target: Item, said: Arguments) -> None:
+    with _reported(shell, target.shown):
+        _refuse_existing(target, said)
+        with _created(target, said) as file:
+            while piece := sys.stdin.buffer.read(PIECE_BYTES):
+                file.write(piece)
+
+
+def _pieces(item: Item) -> Iterator[memoryview]:
+    if item.is_directory:
+        raise IsADirectory(item.shown)
+    buffer = bytearray(PIECE_BYTES)
+    with item.volume.open(item.path) as file:
+        while count := file.readinto(buffer):
+            yield memoryview(buffer)[:count]
+
+
+@contextlib.contextmanager
+def _reported(shell: Shell, shown: str) -> Iterator[None]:
+    """Say what goes wrong inside, and go on after it."""
+    try:
+        yield
+    except (FileExists, NoSuchFile, IsADirectory, NotADirectory) as error:
+        # Where the error itself names a path as the user wrote it, that is the one to show.
+        text = str(error)
+        shell.fail(error, text if "/" in text and " " not in text else shown)
+    except ClusterError as error:
+        shell.fail(error, shown)
+    except OSError as error:
+        shell.fail(f"`{shown}': {error.strerror or error}")
+
+
+def _threads(said: Arguments) -> int:
+    text = said.values.get("t", str(THREADS_DEFAULT))
+    if not text.isdigit() or not 1 <= int(text) <= THREADS_MAX:
+        raise BadUsage(f"-t is {text!r}; it must be a number of threads, 1 to {THREADS_MAX}")
+    return int(text)
+
+
+def _is_below(path: str, directory: str) -> bool:
+    return (path + "/").startswith(directory.rstrip("/") + "/")

@@ -1,0 +1,277 @@
+"""Verbs that look at names: ls, du, df, count, stat, find, test."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Iterator
+
+from cluster.errors import ClusterError
+from dfs.protocol import FileStatus
+from dfs.shell.arguments import Arguments, BadUsage
+from dfs.shell.formats import minute, permissions, second_utc, size, table
+from dfs.shell.items import Item, Shell
+
+
+def ls(shell: Shell, said: Arguments) -> None:
+    """List entries, or the entry itself for a file."""
+    for item in shell.each(said.rest or (".",)):
+        try:
+            if "d" in said or not item.is_directory:
+                _print_entries(shell, [item], said)
+            else:
+                _list_directory(shell, item, said)
+        except ClusterError as error:
+            shell.fail(error, item.shown)
+
+
+def _list_directory(shell: Shell, item: Item, said: Arguments) -> None:
+    entries = _ordered([item.child(one) for one in item.volume.list(item.path)], said)
+    if "R" not in said:
+        if entries and "C" not in said:
+            shell.print(f"Found {len(entries)} items")
+        _print_entries(shell, entries, said)
+        return
+    for entry in entries:
+        _print_entries(shell, [entry], said)
+        if entry.is_directory:
+            _list_directory(shell, entry, said)
+
+
+def _ordered(entries: list[Item], said: Arguments) -> list[Item]:
+    def time_of(item: Item) -> float:
+        status = item.known()
+        return status.accessed_at_s if "u" in said else status.modified_at_s
+
+    if "t" in said:
+        entries = sorted(entries, key=time_of, reverse=True)
+    elif "S" in said:
+        entries = sorted(entries, key=lambda item: item.known().length_bytes, reverse=True)
+    return entries[::-1] if "r" in said else entries
+
+
+def _print_entries(shell: Shell, entries: list[Item], said: Arguments) -> None:
+    if "C" in said:
+        for entry in entries:
+            shell.print(entry.shown)
+        return
+    rows = [_row(entry, said) for entry in entries]
+    if not rows:
+        return
+    widths = [max(len(row[at]) for row in rows) for at in range(6)]
+    replication, length = max(3, widths[1]), max(10, widths[4])
+    for mode, copies, owner, group, count, at, shown in rows:
+        shell.print(
+            f"{mode} {copies:>{replication}} {owner:<{widths[2]}} {group:<{widths[3]}} "
+            f"{count:>{length}} {at} {shown}"
+        )
+
+
+def _row(item: Item, said: Arguments) -> tuple[str, str, str, str, str, str, str]:
+    status = item.known()
+    at_s = status.accessed_at_s if "u" in said else status.modified_at_s
+    shown = "".join(c if c.isprintable() else "?" for c in item.shown) if "q" in said else None
+    return (
+        ("d" if status.is_directory else "-") + permissions(status.mode),
+        "-" if status.is_directory else str(status.replication),
+        status.owner,
+        status.group,
+        size(status.length_bytes, "h" in said),
+        minute(at_s),
+        item.shown if shown is None else shown,
+    )
+
+
+def du(shell: Shell, said: Arguments) -> None:
+    """Bytes, and bytes times replication, of each entry (of the whole with -s)."""
+    rows = [("SIZE", "DISK_SPACE_CONSUMED_WITH_ALL_REPLICAS", "FULL_PATH_NAME")]
+    rows = rows if "v" in said else []
+    for item in shell.each(said.rest or (".",)):
+        try:
+            inside = item.is_directory and "s" not in said
+            entries = [item.child(one) for one in item.volume.list(item.path)] if inside else [item]
+            for entry in entries:
+                total = entry.volume.summarise(entry.path)
+                rows.append(
+                    (
+                        size(total.length_bytes, "h" in said),
+                        size(total.stored_bytes, "h" in said),
+                        entry.shown,
+                    )
+                )
+        except ClusterError as error:
+            shell.fail(error, item.shown)
+    for line in table(rows):
+        shell.print(line)
+
+
+def df(shell: Shell, said: Arguments) -> None:
+    """Capacity of the file system."""
+    rows = [("Filesystem", "Size", "Used", "Available", "Use%")]
+    for text in said.rest or ("/",):
+        try:
+            volume = shell.resolve(text).volume
+            total, used, free = volume.space()
+        except ClusterError as error:
+            shell.fail(error, text)
+            continue
+        share = f"{100 * used / total:.0f}%" if total else "0%"
+        plain = "h" in said
+        rows.append((volume.uri, size(total, plain), size(used, plain), size(free, plain), share))
+    for line in table(rows, right=(1, 2, 3, 4)):
+        shell.print(line)
+
+
+def count(shell: Shell, said: Arguments) -> None:
+    """Directories, files and bytes below each path."""
+    quota = "q" in said or "u" in said
+    if "v" in said:
+        head = f"{'QUOTA':>12} {'REM_QUOTA':>15} {'SPACE_QUOTA':>15} {'REM_SPACE_QUOTA':>15} "
+        shell.print(
+            (head if quota else "")
+            + f"{'DIR_COUNT':>12} {'FILE_COUNT':>12} {'CONTENT_SIZE':>18} PATHNAME"
+        )
+    for item in shell.each(said.rest):
+        try:
+            total = item.volume.summarise(item.path)
+        except ClusterError as error:
+            shell.fail(error, item.shown)
+            continue
+        head = f"{'none':>12} {'inf':>15} {'none':>15} {'inf':>15} " if quota else ""
+        plain = "h" in said
+        shell.print(
+            f"{head}{size(total.directory_count, plain):>12} {size(total.file_count, plain):>12} "
+            f"{size(total.length_bytes, plain):>18} {item.shown}"
+        )
+
+
+def stat(shell: Shell, said: Arguments) -> None:
+    """Facts of a path after a format; by default its time of change in UTC."""
+    words = list(said.rest)
+    pattern = words.pop(0) if "%" in words[0] else "%y"
+    if not words:
+        raise BadUsage("Not enough arguments: expected 1 but got 0")
+    for item in shell.each(tuple(words)):
+        shell.print("".join(_stat_parts(item, pattern)))
+
+
+def _stat_parts(item: Item, pattern: str) -> Iterator[str]:
+    status = item.known()
+    at = 0
+    while at < len(pattern):
+        if pattern[at] != "%" or at + 1 == len(pattern):
+            yield pattern[at]
+            at += 1
+            continue
+        yield _stat_field(item, status, pattern[at + 1])
+        at += 2
+
+
+def _stat_field(item: Item, status: FileStatus, letter: str) -> str:
+    match letter:
+        case "a":
+            return f"{status.mode:o}"
+        case "A":
+            return permissions(status.mode)
+        case "b":
+            return str(status.length_bytes)
+        case "F":
+            return "directory" if status.is_directory else "regular file"
+        case "g":
+            return status.group
+        case "n":
+            return item.name
+        case "o":
+            return str(status.chunk_bytes)
+        case "r":
+            return str(status.replication)
+        case "u":
+            return status.owner
+        case "x":
+            return second_utc(status.accessed_at_s)
+        case "X":
+            return str(int(status.accessed_at_s * 1000))
+        case "y":
+            return second_utc(status.modified_at_s)
+        case "Y":
+            return str(int(status.modified_at_s * 1000))
+        case "%":
+            return "%"
+    return letter
+
+
+def test(shell: Shell, said: Arguments) -> None:
+    """Exit status 0 if it is so, 1 if not; prints nothing."""
+    asked = list(said.flags)
+    if len(asked) != 1:
+        raise BadUsage("exactly one of -d -e -f -s -w -r -z is needed")
+    item = shell.resolve(said.rest[0])
+    status = item.status
+    holds = False
+    if status is not None:
+        match asked[0]:
+            case "e":
+                holds = True
+            case "d":
+                holds = status.is_directory
+            case "f":
+                holds = not status.is_directory
+            case "s":
+                holds = status.length_bytes > 0
+            case "z":
+                holds = not status.is_directory and status.length_bytes == 0
+            case "r":
+                holds = bool(status.mode & 0o444)
+            case "w":
+                holds = bool(status.mode & 0o222)
+    shell.status = 0 if holds else 1
+
+
+def find(shell: Shell, said: Arguments) -> None:
+    """Print what is at and below paths and fits the expression."""
+    words = list(said.rest)
+    paths = []
+    while words and not words[0].startswith("-"):
+        paths.append(words.pop(0))
+    tests, end = _expression(words)
+    for item in shell.each(tuple(paths or ["."])):
+        try:
+            for status in item.volume.find(item.path):
+                below = status.path.removeprefix(item.path).lstrip("/")
+                shown = item.below_shown(below)
+                name = status.path.rpartition("/")[2]
+                if all(fits(name) for fits in tests):
+                    shell.out.write(shown.encode("utf-8", "surrogateescape") + end)
+        except ClusterError as error:
+            shell.fail(error, item.shown)
+
+
+def _expression(words: list[str]) -> tuple[list[NameTest], bytes]:
+    tests: list[NameTest] = []
+    end = b"\n"
+    while words:
+        word = words.pop(0)
+        match word:
+            case "-name" | "-iname":
+                if not words:
+                    raise BadUsage(f"{word} needs a pattern")
+                tests.append(NameTest(words.pop(0), folds=word == "-iname"))
+            case "-print":
+                end = b"\n"
+            case "-print0":
+                end = b"\0"
+            case "-a" | "-and":
+                continue
+            case _:
+                raise BadUsage(f"find: Unexpected argument: {word}")
+    return tests, end
+
+
+class NameTest:
+    """Does a name fit a pattern?"""
+
+    def __init__(self, pattern: str, *, folds: bool) -> None:
+        self._pattern = pattern.lower() if folds else pattern
+        self._folds = folds
+
+    def __call__(self, name: str) -> bool:
+        return fnmatch.fnmatchcase(name.lower() if self._folds else name, self._pattern)
