@@ -17,6 +17,8 @@ from typing import Any, BinaryIO, Protocol, cast
 
 import msgspec
 
+from streaming.properties import from_wire, to_wire
+
 BLOCK_BYTES_DEFAULT = 64 * 1024 * 1024
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]*)(?=://)|(file)(?=:)")
 
@@ -101,12 +103,12 @@ def parent(url: str) -> str:
 def local_path(url: str) -> str:
     """Give the path on this disk that a `file:` URL (or a plain path) names."""
     if not url.startswith("file:"):
-        return url
+        return from_wire(url)
     path = url[len("file:") :]
     if path.startswith("//"):
         # file://host/x is not a thing that we serve; file:///x is /x.
         path = path[2:]
-    return path or "/"
+    return from_wire(path) or "/"
 
 
 class _DurableFile:
@@ -160,7 +162,7 @@ class LocalFiles:
         joined = os.path.join(self._working_directory, local_path(path))
         # normpath keeps exactly two leading slashes (POSIX lets them mean something); here they
         # mean nothing.
-        return "file:/" + os.path.normpath(joined).lstrip("/")
+        return to_wire("file:/" + os.path.normpath(joined).lstrip("/"))
 
     def status(self, url: str) -> FileStatus | None:
         try:
@@ -173,7 +175,7 @@ class LocalFiles:
         with os.scandir(local_path(url)) as entries:
             for entry in sorted(entries, key=lambda e: os.fsencode(e.name)):
                 try:
-                    found.append(_local_status(join(url, entry.name), entry.stat()))
+                    found.append(_local_status(join(url, to_wire(entry.name)), entry.stat()))
                 except FileNotFoundError:
                     # Gone since the listing, or a dangling link: not an input file (as Hadoop has
                     # it).
@@ -273,8 +275,6 @@ class FsspecFiles:
     def rename(self, source: str, target: str) -> None:
         path = self._path(target)
         self._fs.makedirs(self._fs._parent(path), exist_ok=True)
-        if self._fs.isfile(path):
-            self._fs.rm(path)
         self._fs.mv(self._path(source), path, recursive=self._fs.isdir(self._path(source)))
 
     def delete(self, url: str) -> None:
@@ -314,8 +314,8 @@ class RoutedFiles:
     """All file systems at once: the scheme of each URL picks one; a path without one is on
     `default`.
 
-    `default` is a URL such as `file:///` or `dfs://demo/`; `working_directory` is the path on it
-    that relative paths start from.
+    `default` is a URL such as `file:///` or `dfs://demo/`. A relative path starts in
+    `working_directory` on the disk, and in the user's home (`/user/NAME`) elsewhere.
     """
 
     def __init__(self, default: str = "file:///", working_directory: str | None = None) -> None:
@@ -327,7 +327,7 @@ class RoutedFiles:
     def qualify(self, path: str) -> str:
         if scheme_of(path) is None and not self._local:
             authority = self._default.split("://", 1)[1].split("/", 1)[0]
-            absolute = os.path.normpath(os.path.join(self._working_directory or "/", path))
+            absolute = os.path.normpath(os.path.join("/user", _user_name(), path))
             path = f"{scheme_of(self._default)}://{authority}/{absolute.lstrip('/')}"
         return self._of(path).qualify(path)
 
@@ -364,10 +364,18 @@ class RoutedFiles:
         root = "file:" if local else url[: (url + "/").index("/", len(scheme or "") + 3)]
         files = self._by_root.get(root)
         if files is None:
-            here = self._working_directory if self._local else None
-            files = LocalFiles(here) if local else _remote_files(scheme, url)
+            files = LocalFiles(self._working_directory) if local else _remote_files(scheme, url)
             self._by_root[root] = files
         return files
+
+
+def _user_name() -> str:
+    import getpass  # only paths of other file systems ask for it
+
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return str(os.getuid())
 
 
 def _remote_files(scheme: str | None, url: str) -> Files:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import getpass
+import os
 import struct
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from mapreduce.dataflow.files import RoutedFiles, files_for, join, scheme_of
@@ -15,7 +18,7 @@ from mapreduce.dataflow.input_paths import (
     list_input_files,
     split_at_commas,
 )
-from mapreduce.dataflow.split_plan import TooManyMaps, plan_splits
+from mapreduce.dataflow.split_plan import Split, TooManyMaps, plan_splits
 from mapreduce.dataflow.split_reader import open_split
 from streaming.jobconf import JobConf
 from streaming.writable import LONG, TEXT
@@ -330,3 +333,24 @@ def test_urls_are_written_as_hadoop_prints_them(tmp_path: Path) -> None:
     assert files.qualify("file:///x//y") == "file:/x/y"
     assert files.qualify("/") == "file:/"
     assert join(files.qualify("/"), "a") == "file:/a"
+
+
+def test_a_name_that_is_no_utf8_travels_and_is_found_again(
+    tmp_path: Path, files: RoutedFiles
+) -> None:
+    """Names are bytes to the disk; on the wire they must be text."""
+    with open(os.path.join(os.fsencode(tmp_path), b"caf\xe9"), "wb") as out:
+        out.write(b"x\n")
+
+    [split] = plan_splits(JobConf({}), ["caf*"], files).splits
+    carried = msgspec.msgpack.decode(msgspec.msgpack.encode(split), type=Split)
+
+    assert b"".join(open_split(carried, JobConf({}), files)) == b"x\n"
+
+
+def test_a_relative_path_on_another_file_system_starts_at_home() -> None:
+    """As HDFS has it: /user/NAME."""
+    files = RoutedFiles("memory://", "/tmp")
+
+    assert files.qualify("in/a").endswith(f"/user/{getpass.getuser()}/in/a")
+    assert files.qualify("/in/a") == "memory:///in/a"
