@@ -46,7 +46,6 @@ from mapreduce.scheduler.phases import JobTotals
 from mapreduce.scheduler.scheduler import Scheduler
 
 MB = 1_000_000
-PROGRESS_INTERVAL_S = 10
 LATENCY_S = 0.001
 
 
@@ -75,15 +74,16 @@ class ClusterPlan:
     task_start_s: float = 1.0
     noise: float = 0.15
     """Spread of task times on equal hosts (the sigma of a log-normal distribution)."""
-    slow_hosts_share: float = 0.01
+    slow_hosts_share: float = 0.015
     """Hosts that turn bad at some moment of the first `slow_within_s` seconds (§3.6)."""
     slow_within_s: float = 700.0
-    slow_factor: float = 2.9
+    slow_factor: float = 3.0
     kill_workers: int = 0
     kill_at_s: float = 0.0
     revive_after_s: float | None = 10.0
     """When a killed worker process is there again, its segments lost; None: never."""
     dead_after_s: float = 10.0
+    progress_interval_s: int = 10
     event_s: float = 50e-6
     """What one event costs the master."""
 
@@ -500,10 +500,11 @@ class SimulatedCluster:
         self._later(self.now_s + 1.0, "tick", second + 1)
 
     def _reporting(self, second: int) -> Iterator[SimulatedAttempt]:
-        """Attempts that report in this second: a tenth of them, in turn."""
+        """Attempts that report in this second; each does once an interval."""
         self._fluid.advance(self.now_s)
-        turn = second % PROGRESS_INTERVAL_S
+        interval_s = self.plan.progress_interval_s
+        turn = second % interval_s
         for attempt in list(self.attempts.values()):
             task_id = attempt.attempt_id.task_id
-            if task_id.task_index % PROGRESS_INTERVAL_S == turn and attempt.stage != Stage.GONE:
+            if task_id.task_index % interval_s == turn and attempt.stage != Stage.GONE:
                 yield attempt

@@ -12,7 +12,7 @@ from heapq import heappop, heappush
 
 from mapreduce.scheduler import attempts
 from mapreduce.scheduler.commands import Locality
-from mapreduce.scheduler.ids import TaskKind
+from mapreduce.scheduler.ids import TaskKind, WorkerId
 from mapreduce.scheduler.locality import PASSED_OVER_MAX
 from mapreduce.scheduler.phases import Job
 from mapreduce.scheduler.state import State
@@ -47,7 +47,14 @@ def _ask_everyone(state: State) -> None:
 
 
 def _workers_near_new_work(state: State) -> list[Worker]:
-    everyone = state.workers.with_room()
+    wants_map = any(job.pending_maps.count for job in state.queue)
+    wants_reduce = any(job.pending_reduce_count and job.may_start_reduces() for job in state.queue)
+    free: dict[WorkerId, Worker] = {}
+    if wants_map:
+        free |= state.workers.free_for_map
+    if wants_reduce:
+        free |= state.workers.free_for_reduce
+    everyone = list(free.values())
     if not state.wanted_hosts:
         return everyone
     hosts = dict.fromkeys(state.wanted_hosts)
@@ -102,7 +109,7 @@ def _first_reduce(state: State, job: Job, worker: Worker) -> Task | None:
         task = job.reduces.tasks[index]
         if task.state is not TaskState.IDLE:
             continue
-        if not state.workers.should_avoid(worker, task):
+        if not state.workers.should_avoid(worker, task, job.settings.workers_max):
             found = task
             break
         passed_over.append(index)

@@ -92,6 +92,8 @@ def commit(state: State, job: Job, task: Task, attempt_id: AttemptId, worker: Wo
     kind = task.task_id.kind
     for other in task.running:
         job.totals.backup_wasted_s += state.now_s - other.started_at_s
+        slow_worker = state.workers.by_id[other.worker_id]
+        slow_worker.slowness = max(slow_worker.slowness, other.pace)
         slots.doom(state, job, other, "another attempt of the task has committed")
     if task.pending_key >= 0:
         job.pending_maps.remove(task)
@@ -169,15 +171,11 @@ def _blame(state: State, job: Job, attempt: Attempt, reason: str) -> None:
 
 
 def _learn_speed(state: State, job: Job, attempt: Attempt, worker: Worker) -> None:
-    began_at_s = attempt.started_at_s
-    if attempt.task.task_id.kind is TaskKind.REDUCE:
-        # The wait for maps is no part of what a new attempt would take.
-        began_at_s = max(began_at_s, job.maps_over_at_s)
-    duration_s = state.now_s - began_at_s
-    durations = job.phase(attempt.task.task_id.kind).durations
-    durations.add(duration_s)
-    if durations.mean_s > 0:
-        ratio = duration_s / durations.mean_s
+    duration_s = state.now_s - job.began_at_s(attempt)
+    pace = job.pace_of(attempt)
+    pace.learn_end(duration_s)
+    if pace.mean_s > 0:
+        ratio = duration_s / pace.mean_s
         worker.slowness += SLOWNESS_WEIGHT * (ratio - worker.slowness)
 
 

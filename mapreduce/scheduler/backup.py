@@ -23,11 +23,11 @@ from mapreduce.scheduler.workers import Worker
 # However small a job is, it may start this many backups of a kind.
 BACKUPS_MIN = 4
 # An attempt is left alone until it has run for this share of the usual time.
-PATIENCE = 0.7
-# A backup is worth it if the time left is this many times the usual time of an attempt.
-GAIN = 1.2
-# Progress below this says nothing about speed.
-PROGRESS_MIN = 0.02
+PATIENCE = 0.2
+# A backup is worth it if the time left is this many times what a fresh attempt would take:
+# the lower bound when there are few such attempts, the higher when there are many.
+GAIN_MIN = 1.1
+GAIN_IN_A_CROWD = 1.5
 # How many free workers are compared in search of a quick one.
 WORKERS_COMPARED_MAX = 16
 
@@ -38,15 +38,6 @@ def start_backups(state: State, job: Job) -> None:
         _back_up(state, job, job.maps)
     if job.settings.backup_reduces and not job.pending_reduce_count and job.maps.is_over:
         _back_up(state, job, job.reduces)
-
-
-def time_left_s(attempt: Attempt, usual_s: float, now_s: float) -> float:
-    """Estimate how long an attempt will still take, from its progress so far."""
-    elapsed_s = now_s - attempt.started_at_s
-    if attempt.progress < PROGRESS_MIN:
-        # Without news, the longer it has run beyond the usual the less we expect of it.
-        return max(usual_s - elapsed_s, elapsed_s - usual_s)
-    return elapsed_s * (1.0 - attempt.progress) / attempt.progress
 
 
 def backups_allowed(job: Job, phase: Phase) -> int:
@@ -60,18 +51,20 @@ def _back_up(state: State, job: Job, phase: Phase) -> None:
         state.workers.free_for_map if phase.kind is TaskKind.MAP else state.workers.free_for_reduce
     )
     allowed = min(backups_allowed(job, phase), len(free))
-    usual_s = phase.durations.mean_s
-    if allowed <= 0 or not phase.durations.count or not phase.running:
+    fresh_s = phase.fresh_s()
+    if allowed <= 0 or fresh_s is None or not phase.running:
         return
     stragglers: list[tuple[float, int, Attempt]] = []
     for position, attempt in enumerate(phase.running.values()):
         if len(attempt.task.running) > 1 or attempt.task.granted is not None:
             continue
-        if state.now_s - attempt.started_at_s < PATIENCE * usual_s:
+        if state.now_s - job.began_at_s(attempt) < PATIENCE * fresh_s:
             continue
-        left_s = time_left_s(attempt, usual_s, state.now_s)
-        if left_s > GAIN * usual_s:
+        left_s = job.pace_of(attempt).time_left_s(attempt, state.now_s)
+        if left_s > GAIN_MIN * fresh_s:
             stragglers.append((left_s, -position, attempt))
+    if len(stragglers) > allowed // 2:
+        stragglers = [item for item in stragglers if item[0] > GAIN_IN_A_CROWD * fresh_s]
     for _, _, attempt in nlargest(allowed, stragglers):
         if not phase.may_run_more():
             return

@@ -136,7 +136,10 @@ class WorkerLost:
 
 @dataclass(frozen=True, slots=True)
 class WorkerDraining:
-    """A worker shall get no more attempts (its host is to leave, or its disks are full)."""
+    """A worker shall get no more attempts (its host is to leave, or its disks are full).
+
+    Until WorkerResumed, or until it registers anew.
+    """
 
     worker_id: WorkerId
 

@@ -11,12 +11,15 @@ from __future__ import annotations
 from heapq import heapify, heappop, heappush
 
 from mapreduce.scheduler.commands import Locality
+from mapreduce.scheduler.events import JobSettings
 from mapreduce.scheduler.ids import HostName, RackName
 from mapreduce.scheduler.task import Task, TaskState
 from mapreduce.scheduler.workers import Worker, Workers
 
 # How many tasks that failed on a worker are passed over in search of one that did not.
 PASSED_OVER_MAX = 8
+# How many local maps are compared to find the one that other hosts need least.
+CANDIDATES_MAX = 8
 
 
 class PendingMaps:
@@ -29,23 +32,28 @@ class PendingMaps:
 
     __slots__ = (
         "_any",
+        "_backlog",
         "_by_host",
         "_by_rack",
         "_homeless",
         "_maps",
         "_skipped_since_s",
         "_wait_s",
+        "_workers_max",
         "count",
     )
 
-    def __init__(self, maps: list[Task], workers: Workers, wait_s: float) -> None:
+    def __init__(self, maps: list[Task], workers: Workers, settings: JobSettings) -> None:
         self._maps = maps
-        self._wait_s = wait_s
+        self._wait_s = settings.locality_wait_s
+        self._workers_max = settings.workers_max
         self._skipped_since_s: float | None = None
         self._any: list[int] = []
         self._homeless: list[int] = []
         self._by_host: dict[HostName, list[int]] = {}
         self._by_rack: dict[RackName, list[int]] = {}
+        self._backlog: dict[HostName, int] = {}
+        """How many idle maps have their data on a host."""
         self.count = 0
         for task in maps:
             if task.state is TaskState.IDLE:
@@ -62,6 +70,9 @@ class PendingMaps:
         """Forget a map that is no longer idle."""
         task.pending_key = -1
         self.count -= 1
+        assert task.spec is not None, "maps have a spec"
+        for host in task.spec.hosts:
+            self._backlog[host] -= 1
 
     def learn_host(self, worker: Worker) -> None:
         """Index by rack the maps of a host whose rack was not known before."""
@@ -83,6 +94,8 @@ class PendingMaps:
             heap = self._by_host.get(worker.host)
             if heap:
                 task = self._first(heap, worker, workers)
+                if task is not None and task.pending_key >= len(self._maps):
+                    task = self._least_wanted(heap, task, worker, workers)
         if task is None and self._homeless:
             task = self._first(self._homeless, worker, workers)
         if task is not None:
@@ -124,6 +137,7 @@ class PendingMaps:
         heappush(self._any, key)
         racks: list[RackName] = []
         for host in task.spec.hosts:
+            self._backlog[host] = self._backlog.get(host, 0) + 1
             heappush(self._by_host.setdefault(host, []), key)
             rack = workers.rack_of.get(host)
             if rack is not None and rack not in racks:
@@ -131,6 +145,32 @@ class PendingMaps:
                 heappush(self._by_rack.setdefault(rack, []), key)
         if not racks:
             heappush(self._homeless, key)
+
+    def _least_wanted(self, heap: list[int], first: Task, worker: Worker, workers: Workers) -> Task:
+        """Among a few local maps, choose the one that other hosts need least to stay local.
+
+        A host whose maps are taken by others ends up reading over the network; so take what
+        is held only by hosts that have many other maps to run.
+        """
+        maps = self._maps
+        total = len(maps)
+        best, best_spare = first, -1
+        for key in heap[:CANDIDATES_MAX]:
+            task = maps[key if key < total else key - total]
+            if task.pending_key != key or workers.should_avoid(worker, task, self._workers_max):
+                continue
+            assert task.spec is not None, "maps have a spec"
+            spare = min(
+                (
+                    self._backlog[host]
+                    for host in task.spec.hosts
+                    if host != worker.host and host in workers.by_host
+                ),
+                default=total,
+            )
+            if spare > best_spare:
+                best, best_spare = task, spare
+        return best
 
     def _homeless_has_not(self, key: int) -> bool:
         return not self._homeless or self._homeless[0] != key
@@ -146,7 +186,7 @@ class PendingMaps:
             task = maps[key if key < total else key - total]
             if task.pending_key != key:
                 heappop(heap)
-            elif workers.should_avoid(worker, task):
+            elif workers.should_avoid(worker, task, self._workers_max):
                 passed_over.append(heappop(heap))
             else:
                 found = task

@@ -16,6 +16,7 @@ from heapq import heapify, heappush
 from mapreduce.scheduler.events import JobSettings, MapTaskSpec
 from mapreduce.scheduler.ids import AttemptId, JobId, TaskId, TaskKind, WorkerId
 from mapreduce.scheduler.locality import PendingMaps
+from mapreduce.scheduler.pace import Pace
 from mapreduce.scheduler.task import Attempt, Task, TaskState
 from mapreduce.scheduler.workers import Workers
 
@@ -47,24 +48,10 @@ class JobTotals:
     """Slot time of attempts that lost against their twin."""
 
 
-class Durations:
-    """The usual time of a committed attempt of one kind."""
-
-    __slots__ = ("count", "mean_s")
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.mean_s = 0.0
-
-    def add(self, duration_s: float) -> None:
-        self.count += 1
-        self.mean_s += (duration_s - self.mean_s) / self.count
-
-
 class Phase:
     """The tasks of one kind of a job, counted."""
 
-    __slots__ = ("abandoned", "attempts_max", "backups", "committed", "durations", "kind",
+    __slots__ = ("abandoned", "attempts_max", "backups", "committed", "kind", "late_pace", "pace",
                  "running", "running_max", "tasks")  # fmt: skip
 
     def __init__(
@@ -80,11 +67,20 @@ class Phase:
         self.abandoned = 0
         self.backups = 0
         """Backups started so far."""
-        self.durations = Durations()
+        self.pace = Pace()
+        self.late_pace = Pace()
+        """The pace of reduces that found all maps over, and so never waited for one."""
 
     @property
     def is_over(self) -> bool:
         return self.committed + self.abandoned == len(self.tasks)
+
+    def fresh_s(self) -> float | None:
+        """What a new attempt would take, if any has shown it."""
+        for pace in (self.late_pace, self.pace):
+            if pace.count:
+                return pace.mean_s
+        return None
 
     def may_run_more(self) -> bool:
         return self.running_max <= 0 or len(self.running) < self.running_max
@@ -159,7 +155,7 @@ class Job:
 
     def start_queues(self, workers: Workers) -> None:
         """Index the idle tasks; called once, when the states of the tasks are set."""
-        self.pending_maps = PendingMaps(self.maps.tasks, workers, self.settings.locality_wait_s)
+        self.pending_maps = PendingMaps(self.maps.tasks, workers, self.settings)
         self.pending_reduces = [
             task.task_id.task_index for task in self.reduces.tasks if task.state is TaskState.IDLE
         ]
@@ -178,6 +174,20 @@ class Job:
 
     def task(self, task_id: TaskId) -> Task:
         return self.phase(task_id.kind).tasks[task_id.task_index]
+
+    def began_at_s(self, attempt: Attempt) -> float:
+        """When an attempt could begin: the wait of a reduce for maps does not count."""
+        if attempt.task.task_id.kind is TaskKind.REDUCE:
+            return max(attempt.started_at_s, self.maps_over_at_s)
+        return attempt.started_at_s
+
+    def pace_of(self, attempt: Attempt) -> Pace:
+        """The usual course of attempts like this one."""
+        if attempt.task.task_id.kind is TaskKind.MAP:
+            return self.maps.pace
+        if self.maps.is_over and attempt.started_at_s >= self.maps_over_at_s:
+            return self.reduces.late_pace
+        return self.reduces.pace
 
     def has_final_output(self, kind: TaskKind) -> bool:
         """Whether a task's output is part of the result, and so must be committed in the dfs."""

@@ -28,6 +28,7 @@ def register(state: State, event: WorkerRegistered) -> None:
         worker = state.workers.add(event)
         for job in state.queue:
             job.pending_maps.learn_host(worker)
+    state.workers.set_draining(worker, False)
     for attempt_id in event.segments:
         _take_segment(state, worker, attempt_id)
     for attempt_id in event.running:
@@ -39,7 +40,7 @@ def register(state: State, event: WorkerRegistered) -> None:
     for job in list(state.queue):
         for index in job.awaited.pop(worker.worker_id, ()):
             _lose_if_not_shown(state, job, job.maps.tasks[index], worker)
-    state.has_new_work = True
+    state.freed[worker.worker_id] = worker
 
 
 def leave(state: State, worker: Worker) -> None:
@@ -166,20 +167,24 @@ def _adopt(state: State, worker: Worker, attempt_id: AttemptId) -> None:
         and task is not None
         and not task.is_over
         and len(task.running) < RUNNING_ATTEMPTS_MAX
-        and worker.has_room(attempt_id.task_id.kind)
+        and job.phase(attempt_id.task_id.kind).may_run_more()
     )
-    if not is_welcome:
+    if is_welcome:
+        assert job is not None and task is not None
+        is_backup = bool(task.running)
+        attempt = Attempt(
+            attempt_id, task, worker.worker_id, now_s=state.now_s, is_backup=is_backup
+        )
+        slots.attach(state, job, attempt, worker)
+    else:
+        # It holds its slot until it is gone, though its task is long over.
+        ghost = Attempt(
+            attempt_id, Task(attempt_id.task_id, None, 0), worker.worker_id, now_s=state.now_s
+        )
+        ghost.is_dying = True
+        state.attempts[attempt_id] = ghost
+        state.workers.occupy(worker, ghost)
         _drop(state, worker, attempt_id)
-        return
-    assert job is not None and task is not None
-    attempt = Attempt(
-        attempt_id,
-        task,
-        worker.worker_id,
-        now_s=state.now_s,
-        is_backup=bool(task.running),
-    )
-    slots.attach(state, job, attempt, worker)
 
 
 def _task(job: Job | None, attempt_id: AttemptId) -> Task | None:

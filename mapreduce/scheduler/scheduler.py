@@ -49,7 +49,7 @@ from mapreduce.scheduler.events import (
 from mapreduce.scheduler.ids import AttemptId, JobId, TaskId, WorkerId
 from mapreduce.scheduler.phases import Job, JobTotals
 from mapreduce.scheduler.state import SchedulerLimits, State
-from mapreduce.scheduler.story import Story
+from mapreduce.scheduler.story import REMEMBERED_MAX, Story
 from mapreduce.scheduler.task import Attempt, Task, TaskState
 
 
@@ -72,9 +72,11 @@ class JobView:
 class Scheduler:
     """Decides what runs where. Holds all state of running jobs; ended jobs are forgotten."""
 
-    def __init__(self, limits: SchedulerLimits | None = None) -> None:
+    def __init__(
+        self, limits: SchedulerLimits | None = None, *, remembered_max: int = REMEMBERED_MAX
+    ) -> None:
         self._state = State(limits or SchedulerLimits())
-        self._story = Story()
+        self._story = Story(remembered_max)
         self._jobs_seen = 0
         self._backups_at_s = 0.0
         self._handlers: dict[type[Event], Callable[[Any], None]] = {
@@ -224,10 +226,10 @@ class Scheduler:
     # --- attempts ---------------------------------------------------------------------
 
     def _attempt_progress(self, event: AttemptProgress) -> None:
-        attempt = self._state.attempts.get(event.attempt_id)
-        if attempt is not None:
-            attempt.progress = event.progress
-            attempt.heard_at_s = self._state.now_s
+        job, attempt = self._live(event.attempt_id)
+        if job is not None and attempt is not None:
+            pace = job.pace_of(attempt)
+            pace.hear(attempt, event.progress, job.began_at_s(attempt), self._state.now_s)
 
     def _shuffle_finished(self, event: ShuffleFinished) -> None:
         job, attempt = self._live(event.attempt_id)

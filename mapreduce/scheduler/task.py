@@ -67,6 +67,7 @@ class Attempt:
         "is_dying",
         "is_shuffled",
         "locality",
+        "pace",
         "progress",
         "started_at_s",
         "task",
@@ -90,6 +91,8 @@ class Attempt:
         self.started_at_s = now_s
         self.heard_at_s = now_s
         self.progress = 0.0
+        self.pace = 1.0
+        """How many times longer than usual it takes, of late."""
         self.locality = locality
         self.is_backup = is_backup
         self.is_dying = False

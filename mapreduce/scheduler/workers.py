@@ -142,14 +142,13 @@ class Workers:
             else:
                 free.pop(worker.worker_id, None)
 
-    def with_room(self) -> list[Worker]:
-        """Workers that could take some attempt, in a fixed order."""
-        return list({**self.free_for_map, **self.free_for_reduce}.values())
-
-    def should_avoid(self, worker: Worker, task: Task) -> bool:
-        """Whether the task failed on this worker and there is another one to try."""
+    def should_avoid(self, worker: Worker, task: Task, workers_max: int) -> bool:
+        """Whether the task failed on this worker and its job may try it on another one."""
         failed_on = task.failed_on
-        return worker.worker_id in failed_on and len(dict.fromkeys(failed_on)) < self.trusted_count
+        if worker.worker_id not in failed_on:
+            return False
+        choice = self.trusted_count if workers_max <= 0 else min(self.trusted_count, workers_max)
+        return len(dict.fromkeys(failed_on)) < choice
 
     def set_draining(self, worker: Worker, is_draining: bool) -> None:
         self.trusted_count -= worker.is_trusted
