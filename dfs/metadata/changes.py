@@ -7,8 +7,8 @@ and puts it on the list of what must become durable. Never does any IO.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
+from datetime import UTC, datetime
 
 from dfs.chunk import CHUNK_BYTES_MAX, CHUNK_BYTES_MIN, REPLICATION_MAX, Epoch, FileId
 from dfs.errors import (
@@ -221,7 +221,7 @@ class Changes:
         return hidden
 
     def _hidden_path(self, row: int, name: bytes, at_s: float) -> str:
-        stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(at_s))
+        stamp = datetime.fromtimestamp(at_s, UTC).strftime("%Y%m%dT%H%M%SZ")
         prefix = f"{stamp}-{self._nodes.id_of(row):x}-".encode()
         kept = (prefix + name)[:NAME_BYTES_MAX].decode(errors="ignore")
         return f"{TRASH_PATH}/{kept}"
