@@ -205,6 +205,8 @@ class SimulatedCluster:
         self.now_s = 0.0
         self.attempts: dict[AttemptId, SimulatedAttempt] = {}
         self.live_workers: dict[WorkerId, HostName] = {}
+        self._killed: dict[WorkerId, None] = {}
+        """Dead workers that the scheduler still believes in."""
         self.samples: list[Sample] = []
         self.reduces_left: list[tuple[float, int]] = []
         self.finished: FinishJob | None = None
@@ -360,6 +362,8 @@ class SimulatedCluster:
     # --- attempts ---------------------------------------------------------------------
 
     def _start(self, command: StartAttempt) -> None:
+        if command.worker_id in self._killed:
+            return
         begins_at_s = max(self.now_s, self._busy_until_s) + LATENCY_S + self.plan.task_start_s
         attempt = SimulatedAttempt(command.attempt_id, command.worker_id, self.now_s)
         attempt.locality = command.locality
@@ -467,6 +471,7 @@ class SimulatedCluster:
     def _register(self, worker_id: WorkerId) -> None:
         host = HostName(worker_id)
         self.live_workers[worker_id] = host
+        self._killed.pop(worker_id, None)
         rack = RackName(f"r{(int(host[1:]) - 1) // self.plan.hosts_per_rack:02d}")
         slots = self.plan.map_slots + self.plan.reduce_slots
         self.tell(
@@ -477,6 +482,7 @@ class SimulatedCluster:
 
     def _kill(self, worker_id: WorkerId) -> None:
         """A worker process dies; it comes back empty, or its silence is noticed."""
+        self._killed[worker_id] = None
         for attempt in [a for a in self.attempts.values() if a.worker_id == worker_id]:
             self._end(attempt)
         if self.plan.revive_after_s is not None:

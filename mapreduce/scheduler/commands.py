@@ -7,9 +7,10 @@ Never does any IO.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias
+
+import msgspec
 
 from mapreduce.scheduler.ids import AttemptId, JobId, TaskId, WorkerId
 
@@ -32,8 +33,11 @@ class JobOutcome(StrEnum):
     KILLED = "killed"
 
 
-@dataclass(frozen=True, slots=True)
-class StartAttempt:
+class CommandRecord(msgspec.Struct, frozen=True, tag=True):
+    """The shape of every command: comparable, and written down under its own name."""
+
+
+class StartAttempt(CommandRecord, frozen=True):
     """Start this attempt on this worker, now; it holds a slot until its end is reported."""
 
     attempt_id: AttemptId
@@ -42,8 +46,7 @@ class StartAttempt:
     is_backup: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class KillAttempt:
+class KillAttempt(CommandRecord, frozen=True):
     """Kill this attempt if it runs and drop its output; report AttemptKilled when it is gone.
 
     Its slot is taken until that report, so that a worker never runs more than it has slots.
@@ -54,48 +57,42 @@ class KillAttempt:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class GrantCommit:
+class GrantCommit(CommandRecord, frozen=True):
     """This attempt, and for now no other of its task, may make its output visible."""
 
     attempt_id: AttemptId
     worker_id: WorkerId
 
 
-@dataclass(frozen=True, slots=True)
-class RecordCommit:
+class RecordCommit(CommandRecord, frozen=True):
     """The task is committed by this attempt: make that durable, count its counters (once)."""
 
     attempt_id: AttemptId
     worker_id: WorkerId
 
 
-@dataclass(frozen=True, slots=True)
-class PublishSegment:
+class PublishSegment(CommandRecord, frozen=True):
     """Tell all running reduces of the job, and those started later, where this map's output is."""
 
     attempt_id: AttemptId
     worker_id: WorkerId
 
 
-@dataclass(frozen=True, slots=True)
-class WithdrawSegment:
+class WithdrawSegment(CommandRecord, frozen=True):
     """Take back a published segment: it is lost, and its map will be run again."""
 
     attempt_id: AttemptId
     worker_id: WorkerId
 
 
-@dataclass(frozen=True, slots=True)
-class AbandonTask:
+class AbandonTask(CommandRecord, frozen=True):
     """The task has failed for good but the job may go on; reduces expect nothing of it."""
 
     task_id: TaskId
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class FinishJob:
+class FinishJob(CommandRecord, frozen=True):
     """The job has ended: make its output visible or remove it, tell the client, drop segments.
 
     `culprit` is the attempt whose failure was the last straw. KillAttempt commands for what
@@ -108,16 +105,14 @@ class FinishJob:
     culprit: AttemptId | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class QuarantineWorker:
+class QuarantineWorker(CommandRecord, frozen=True):
     """News: this worker failed everything of late and gets no attempts for a while."""
 
     worker_id: WorkerId
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class ReleaseWorker:
+class ReleaseWorker(CommandRecord, frozen=True):
     """News: this worker's quarantine is over."""
 
     worker_id: WorkerId

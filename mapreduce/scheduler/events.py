@@ -7,8 +7,9 @@ values only, so that a recorded history replays. Never does any IO.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TypeAlias
+
+import msgspec
 
 from mapreduce.scheduler.ids import AttemptId, HostName, JobId, RackName, WorkerId
 
@@ -16,16 +17,14 @@ ANYWHERE: tuple[HostName, ...] = ()
 NO_RACK = RackName("")
 
 
-@dataclass(frozen=True, slots=True)
-class MapTaskSpec:
+class MapTaskSpec(msgspec.Struct, frozen=True):
     """What the scheduler must know of a split: its size and the hosts that hold it."""
 
     length_bytes: int
     hosts: tuple[HostName, ...] = ANYWHERE
 
 
-@dataclass(frozen=True, slots=True)
-class JobSettings:
+class JobSettings(msgspec.Struct, frozen=True):
     """The wishes of a job that bear on scheduling; a maximum of 0 means no limit."""
 
     priority: int = 3
@@ -51,29 +50,30 @@ class JobSettings:
     running_reduces_max: int = 0
 
 
+class EventRecord(msgspec.Struct, frozen=True, tag=True):
+    """The shape of every event: comparable, and written down under its own name."""
+
+
 # --- jobs -----------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class JobSubmitted:
+class JobSubmitted(EventRecord, frozen=True):
     """A client wants a job run; maps are numbered as given, reduces from 0."""
 
     job_id: JobId
     maps: tuple[MapTaskSpec, ...]
     reduces: int
-    settings: JobSettings = field(default_factory=JobSettings)
+    settings: JobSettings = JobSettings()
 
 
-@dataclass(frozen=True, slots=True)
-class CommittedTask:
+class CommittedTask(msgspec.Struct, frozen=True):
     """A commit that the journal remembers: the winning attempt and where it ran."""
 
     attempt_id: AttemptId
     worker_id: WorkerId
 
 
-@dataclass(frozen=True, slots=True)
-class JobRestored:
+class JobRestored(EventRecord, frozen=True):
     """A restarted master found this job unfinished in its journal.
 
     Committed reduces (and maps of a job without reduces) stay committed. Committed maps
@@ -89,16 +89,14 @@ class JobRestored:
     attempt_number_first: int
 
 
-@dataclass(frozen=True, slots=True)
-class JobKilled:
+class JobKilled(EventRecord, frozen=True):
     """Someone with the right to do so wants the job to end now."""
 
     job_id: JobId
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class JobPrioritySet:
+class JobPrioritySet(EventRecord, frozen=True):
     """From now on the job's idle tasks are ordered by this priority."""
 
     job_id: JobId
@@ -108,8 +106,7 @@ class JobPrioritySet:
 # --- workers --------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerRegistered:
+class WorkerRegistered(EventRecord, frozen=True):
     """A worker offers its slots, and says what it still has from before.
 
     `slots` bounds all attempts together, `map_slots` and `reduce_slots` each kind.
@@ -126,16 +123,14 @@ class WorkerRegistered:
     segments: tuple[AttemptId, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerLost:
+class WorkerLost(EventRecord, frozen=True):
     """A worker has been silent for too long, or is known to be dead (MapReduce §3.3)."""
 
     worker_id: WorkerId
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerDraining:
+class WorkerDraining(EventRecord, frozen=True):
     """A worker shall get no more attempts (its host is to leave, or its disks are full).
 
     Until WorkerResumed, or until it registers anew.
@@ -144,8 +139,7 @@ class WorkerDraining:
     worker_id: WorkerId
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerResumed:
+class WorkerResumed(EventRecord, frozen=True):
     """A draining worker may get attempts again."""
 
     worker_id: WorkerId
@@ -154,23 +148,20 @@ class WorkerResumed:
 # --- attempts -------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class AttemptProgress:
+class AttemptProgress(EventRecord, frozen=True):
     """An attempt did something since the last report; `progress` runs from 0 to 1."""
 
     attempt_id: AttemptId
     progress: float
 
 
-@dataclass(frozen=True, slots=True)
-class ShuffleFinished:
+class ShuffleFinished(EventRecord, frozen=True):
     """A reduce attempt has its partition of every map, and needs no worker's segments."""
 
     attempt_id: AttemptId
 
 
-@dataclass(frozen=True, slots=True)
-class CommitRequested:
+class CommitRequested(EventRecord, frozen=True):
     """An attempt with final output has written all of it and asks to make it visible.
 
     For reduces, and for maps of a job without reduces. Answered by GrantCommit, or by
@@ -180,38 +171,33 @@ class CommitRequested:
     attempt_id: AttemptId
 
 
-@dataclass(frozen=True, slots=True)
-class AttemptSucceeded:
+class AttemptSucceeded(EventRecord, frozen=True):
     """An attempt is complete: a segment lies on its worker, or its final output is visible."""
 
     attempt_id: AttemptId
 
 
-@dataclass(frozen=True, slots=True)
-class AttemptFailed:
+class AttemptFailed(EventRecord, frozen=True):
     """An attempt ended badly by its own doing; it counts against its task and its worker."""
 
     attempt_id: AttemptId
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class AttemptKilled:
+class AttemptKilled(EventRecord, frozen=True):
     """An attempt is gone for a reason outside of it; it counts against nobody."""
 
     attempt_id: AttemptId
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class KillAttemptRequested:
+class KillAttemptRequested(EventRecord, frozen=True):
     """A person wants this attempt killed; its task is tried again at no cost."""
 
     attempt_id: AttemptId
 
 
-@dataclass(frozen=True, slots=True)
-class FailAttemptRequested:
+class FailAttemptRequested(EventRecord, frozen=True):
     """A person wants this attempt killed and counted as a failure of its task."""
 
     attempt_id: AttemptId
@@ -220,16 +206,14 @@ class FailAttemptRequested:
 # --- segments -------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class FetchFailed:
+class FetchFailed(EventRecord, frozen=True):
     """A reduce could not fetch from a committed map; a few such reports blame the map."""
 
     reduce_attempt_id: AttemptId
     map_attempt_id: AttemptId
 
 
-@dataclass(frozen=True, slots=True)
-class OutputLost:
+class OutputLost(EventRecord, frozen=True):
     """The segment of a committed map is surely gone or corrupt."""
 
     map_attempt_id: AttemptId
@@ -239,8 +223,7 @@ class OutputLost:
 # --- time -----------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Tick:
+class Tick(EventRecord, frozen=True):
     """Time has passed: expire attempts and waits, and consider backup tasks.
 
     A shell sends one about once a second, and at `Scheduler.wake_at_s` if that is sooner.

@@ -10,8 +10,9 @@ Never looks at a worker.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
 from heapq import heapify, heappush
+
+import msgspec
 
 from mapreduce.scheduler.events import JobSettings, MapTaskSpec
 from mapreduce.scheduler.ids import AttemptId, JobId, TaskId, TaskKind, WorkerId
@@ -21,8 +22,7 @@ from mapreduce.scheduler.task import Attempt, Task, TaskState
 from mapreduce.scheduler.workers import Workers
 
 
-@dataclass(slots=True)
-class JobTotals:
+class JobTotals(msgspec.Struct):
     """What was started for a job and what became of it, for counters and the closing report."""
 
     launched_maps: int = 0
@@ -163,7 +163,7 @@ class Job:
         self.pending_reduce_count = len(self.pending_reduces)
 
     def set_priority(self, priority: int) -> None:
-        self.settings = replace(self.settings, priority=priority)
+        self.settings = msgspec.structs.replace(self.settings, priority=priority)
 
     def order(self) -> tuple[int, int]:
         """The sort key of the queue: higher priority first, then first come, first served."""

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from bisect import insort
 from collections.abc import Callable
-from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import Any
+
+import msgspec
 
 from mapreduce.scheduler import (
     assignment,
@@ -53,8 +54,7 @@ from mapreduce.scheduler.story import REMEMBERED_MAX, Story
 from mapreduce.scheduler.task import Attempt, Task, TaskState
 
 
-@dataclass(frozen=True, slots=True)
-class JobView:
+class JobView(msgspec.Struct, frozen=True):
     """How far a job is, for whoever shows it."""
 
     job_id: JobId

@@ -6,7 +6,7 @@ Never decides anything.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from mapreduce.scheduler.commands import Command
 from mapreduce.scheduler.ids import AttemptId, HostName, JobId, WorkerId
@@ -15,8 +15,7 @@ from mapreduce.scheduler.task import Attempt
 from mapreduce.scheduler.workers import Worker, Workers
 
 
-@dataclass(frozen=True, slots=True)
-class SchedulerLimits:
+class SchedulerLimits(msgspec.Struct, frozen=True):
     """Waits and limits of the scheduler itself, the same for all jobs."""
 
     fetch_failures_max: int = 3

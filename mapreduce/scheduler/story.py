@@ -7,7 +7,6 @@ ring. Never grows beyond its bound.
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import fields
 
 from mapreduce.scheduler.commands import Command
 from mapreduce.scheduler.events import AttemptProgress, Event, Tick
@@ -44,8 +43,8 @@ class Story:
 
 
 def _names(record: Event | Command, task_id: TaskId) -> bool:
-    for item in fields(record):
-        value = getattr(record, item.name)
+    for name in record.__struct_fields__:
+        value = getattr(record, name)
         if isinstance(value, AttemptId) and value.task_id == task_id:
             return True
         if isinstance(value, TaskId) and value == task_id:
@@ -54,5 +53,5 @@ def _names(record: Event | Command, task_id: TaskId) -> bool:
 
 
 def _line(record: Event | Command) -> str:
-    parts = [f"{item.name}={getattr(record, item.name)!s}" for item in fields(record)]
+    parts = [f"{name}={getattr(record, name)!s}" for name in record.__struct_fields__]
     return f"{type(record).__name__} {' '.join(parts)}"
