@@ -7,8 +7,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
+
+# The machine may be busy with other things: how long one example takes proves nothing.
+settings.register_profile("house", deadline=None, print_blob=True)
+settings.load_profile("house")
 
 _skipped: list[str] = []
 

@@ -209,7 +209,7 @@ static PyObject *reset(Collector *self, PyObject *unused)
 static PyObject *get_records(Collector *self, void *unused)
 {
     (void)unused;
-    return PyLong_FromSize_t(self->core.count);
+    return PyLong_FromSize_t(self->core.record_count);
 }
 
 static PyObject *get_records_total(Collector *self, void *unused)

@@ -1,13 +1,21 @@
 /* The collector's memory: taking records, sorting their index, giving them back. Its
  * rules for when it is full are those of twin.Collector, so that both spill at the same
  * records. */
+#ifdef __linux__
+#define _DEFAULT_SOURCE /* madvise */
+#include <sys/mman.h>
+#endif
+
 #include "_kernel_collect.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
 #define SLACK_BYTES 64 /* for the alignment of entries and scratch */
+#define TAIL_GROUPED_BYTES_MAX 4096
 #define PREFETCH_COUNT 16
+#define PREFETCH_LINES_MAX 4
+#define CACHE_LINE_BYTES 64
 
 static size_t rounded(size_t bytes) { return (bytes + 15) & ~(size_t)15; }
 
@@ -22,6 +30,22 @@ static enum take failed(collector *c, const char *message)
     return TAKE_FAILED;
 }
 
+/* Records are visited in key order, all over the arena: with large pages most of those visits
+ * need no walk through the page table. Only a hint; nothing depends on it. */
+static void advise_large_pages(uint8_t *memory, size_t bytes)
+{
+#if defined(__linux__) && defined(MADV_HUGEPAGE)
+    const size_t page = 4096, large = (size_t)2 << 20;
+    uintptr_t start = ((uintptr_t)memory + page - 1) & ~(uintptr_t)(page - 1);
+    uintptr_t end = ((uintptr_t)memory + bytes) & ~(uintptr_t)(page - 1);
+    if (bytes >= 4 * large)
+        (void)madvise((void *)start, end - start, MADV_HUGEPAGE);
+#else
+    (void)memory;
+    (void)bytes;
+#endif
+}
+
 static bool resize_arena(collector *c, size_t bytes)
 {
     uint8_t *arena = realloc(c->arena, rounded(bytes));
@@ -29,23 +53,31 @@ static bool resize_arena(collector *c, size_t bytes)
         return false;
     c->arena = arena;
     c->arena_bytes = rounded(bytes);
+    advise_large_pages(arena, rounded(bytes));
     return true;
 }
 
-bool collector_open(collector *c) { return resize_arena(c, c->capacity_bytes + SLACK_BYTES); }
+bool collector_open(collector *c)
+{
+    return resize_arena(c, c->capacity_bytes + SLACK_BYTES) && collector_start_grouping(c);
+}
 
 void collector_close(collector *c)
 {
     free(c->arena);
+    free(c->table.slots);
     c->arena = NULL;
+    c->table.slots = NULL;
 }
 
 /* Is there room for so many bytes behind the frames? An empty collector makes room. */
-static enum take make_room(collector *c, size_t bytes)
+enum take collector_make_room(collector *c, size_t bytes)
 {
     size_t needed = c->used_bytes + bytes;
     if (c->count) {
         needed += (c->count + 1) * RECORD_OVERHEAD_BYTES;
+        if (c->table.on || c->table.groups)
+            needed += c->table.slot_count * sizeof *c->table.slots;
         return needed <= c->capacity_bytes ? TAKE_OK : TAKE_FULL;
     }
     if (LIKELY(needed + SLACK_BYTES <= c->arena_bytes))
@@ -58,29 +90,43 @@ static enum take make_room(collector *c, size_t bytes)
 }
 
 /* Enter the frame that lies behind the others into the index. */
-static enum take index_frame(collector *c, const record *r)
+enum take collector_index(collector *c, const record *framed, uint64_t prefix, uint32_t flag)
 {
     int64_t partition = 0;
     if (c->partitions > 1) {
-        partition = partition_of(&c->partition, r->key, r->key_length, c->partitions);
+        partition = partition_of(&c->partition, framed->key, framed->key_length, c->partitions);
         if (partition < 0)
             return failed(c, "out of memory for one key");
         if (partition >= (int64_t)c->partitions) {
-            int shown = r->key_length < 100 ? (int)r->key_length : 100;
+            int shown = framed->key_length < 100 ? (int)framed->key_length : 100;
             snprintf(c->error, ERROR_BYTES, "Illegal partition for %.*s (%lld)", shown,
-                     (const char *)r->key, (long long)partition);
+                     (const char *)framed->key, (long long)partition);
             return TAKE_FAILED;
         }
     }
     entry *e = entries_top(c) - ++c->count;
-    e->prefix = order_prefix(&c->order, r->key, r->key_length);
+    e->prefix = prefix;
     e->offset = (uint32_t)c->used_bytes;
-    e->partition = (uint32_t)partition;
-    c->used_bytes += frame_bytes(r);
-    c->records_total++;
-    c->bytes_total += serial_bytes(r->key_length, c->key_serial) +
-                      serial_bytes(r->value_length, c->value_serial);
+    e->partition = (uint32_t)partition | flag;
+    c->used_bytes += frame_bytes(framed);
     return TAKE_OK;
+}
+
+static inline enum take counted(collector *c, const record *r, enum take taken)
+{
+    if (taken == TAKE_OK) {
+        c->record_count++;
+        c->records_total++;
+        c->bytes_total += serial_bytes(r->key_length, c->key_serial) +
+                          serial_bytes(r->value_length, c->value_serial);
+    }
+    return taken;
+}
+
+static enum take index_record(collector *c, const record *framed)
+{
+    uint64_t prefix = order_prefix(&c->order, framed->key, framed->key_length);
+    return counted(c, framed, collector_index(c, framed, prefix, 0));
 }
 
 static bool has_good_lengths(collector *c, const record *r)
@@ -98,7 +144,12 @@ static enum take take_record(collector *c, const record *r)
     size_t header = varint_bytes(r->key_length) + varint_bytes(r->value_length);
     if (!has_good_lengths(c, r))
         return TAKE_FAILED;
-    enum take room = make_room(c, header + r->key_length + r->value_length);
+    if (c->table.on) {
+        enum take taken = collector_group(c, r);
+        if (taken != TAKE_PLAIN)
+            return counted(c, r, taken);
+    }
+    enum take room = collector_make_room(c, header + r->key_length + r->value_length);
     if (room != TAKE_OK)
         return room;
     record framed = *r;
@@ -109,7 +160,7 @@ static enum take take_record(collector *c, const record *r)
     framed.frame = frame;
     framed.key = p;
     framed.value = p + r->key_length;
-    return index_frame(c, &framed);
+    return index_record(c, &framed);
 }
 
 /* ---- the tail ------------------------------------------------------------------ */
@@ -121,7 +172,7 @@ static inline uint8_t *tail_of(const collector *c)
 
 static enum take append_tail(collector *c, const uint8_t *data, size_t length)
 {
-    enum take room = make_room(c, FRAME_HEADER_BYTES_MAX + c->tail_bytes + length);
+    enum take room = collector_make_room(c, FRAME_HEADER_BYTES_MAX + c->tail_bytes + length);
     if (room == TAKE_OK) {
         memcpy(tail_of(c) + c->tail_bytes, data, length);
         c->tail_bytes += length;
@@ -129,11 +180,36 @@ static enum take append_tail(collector *c, const uint8_t *data, size_t length)
     return room;
 }
 
+/* Group the tail; TAKE_PLAIN if that cannot be. A group is made where the tail lies, so a copy
+ * of that makes way first: rare, once a feed. */
+static enum take group_tail(collector *c, const record *found)
+{
+    uint8_t aside[TAIL_GROUPED_BYTES_MAX];
+    record r = *found;
+    if (r.key_length + r.value_length > sizeof aside)
+        return TAKE_PLAIN;
+    r.key = aside;
+    r.value = aside + r.key_length;
+    memcpy(aside, found->key, r.key_length);
+    memcpy(aside + r.key_length, found->value, r.value_length);
+    enum take taken = collector_group(c, &r);
+    if (taken == TAKE_OK)
+        c->tail_bytes = 0;
+    /* Plain, it has its room already. */
+    return taken == TAKE_FULL ? TAKE_PLAIN : counted(c, &r, taken);
+}
+
 /* Make a frame of the tail, whose key and value are known, where it lies. */
 static enum take take_tail(collector *c, const record *found)
 {
     if (!has_good_lengths(c, found))
         return TAKE_FAILED;
+    if (c->table.on) {
+        enum take taken = group_tail(c, found);
+        if (taken != TAKE_PLAIN)
+            return taken;
+        c->table.on = false;
+    }
     record framed = *found;
     uint8_t *frame = c->arena + c->used_bytes;
     uint8_t *key = frame + varint_bytes(found->key_length) + varint_bytes(found->value_length);
@@ -144,7 +220,7 @@ static enum take take_tail(collector *c, const record *found)
     framed.key = key;
     framed.value = key + found->key_length;
     c->tail_bytes = 0;
-    return index_frame(c, &framed);
+    return index_record(c, &framed);
 }
 
 /* ---- lines --------------------------------------------------------------------- */
@@ -314,11 +390,11 @@ static void deal_partitions(const collector *c, const entry *entries, entry *to,
 {
     memset(starts, 0, (c->partitions + 1) * sizeof *starts);
     for (size_t i = 0; i < c->count; i++)
-        starts[entries[i].partition + 1]++;
+        starts[(entries[i].partition & ~GROUP_FLAG) + 1]++;
     for (uint32_t i = 0; i < c->partitions; i++)
         starts[i + 1] += starts[i];
     for (size_t i = c->count; i-- > 0;)
-        to[starts[entries[i].partition]++] = entries[i];
+        to[starts[entries[i].partition & ~GROUP_FLAG]++] = entries[i];
     for (uint32_t i = c->partitions; i > 0; i--)
         starts[i] = starts[i - 1];
     starts[0] = 0;
@@ -332,6 +408,7 @@ enum take collector_sort(collector *c)
     size_t *starts = malloc((c->partitions + 1) * sizeof *starts);
     if (!starts)
         return failed(c, "out of memory for the partitions");
+    collector_close_groups(c);
     deal_partitions(c, entries, sorted, starts);
     for (uint32_t i = 0; i < c->partitions; i++)
         sort_entries(&c->order, c->arena, sorted + starts[i], entries + starts[i],
@@ -341,53 +418,150 @@ enum take collector_sort(collector *c)
     c->at = 0;
     c->giving = true;
     c->last_key = NULL;
+    c->in_group = false;
     return TAKE_OK;
 }
 
-size_t collector_next_bytes(const collector *c)
+/* Is the next record one of a group? If so, c->group stands at it. */
+static inline bool enter_group(collector *c)
 {
+    if (c->in_group || !(c->sorted[c->at].partition & GROUP_FLAG))
+        return c->in_group;
     record r = frame_record(c->arena + c->sorted[c->at].offset);
-    return wire_bytes(&c->form, &r);
+    group_open(c->arena, &r, &c->group);
+    return c->in_group = true;
+}
+
+/* The frame of a record; one of a group does not lie there as it is written. */
+static inline size_t framed_bytes(const record *r)
+{
+    return varint_bytes(r->key_length) + varint_bytes(r->value_length) + r->key_length +
+           r->value_length;
+}
+
+size_t collector_next_bytes(collector *c)
+{
+    record r =
+        enter_group(c) ? c->group.at : frame_record(c->arena + c->sorted[c->at].offset);
+    return c->form.framed ? framed_bytes(&r) : wire_bytes(&c->form, &r);
+}
+
+static inline void write_frame(const record *r, uint8_t *out)
+{
+    out = put_varint(put_varint(out, r->key_length), r->value_length);
+    copy_short(out, r->key, r->key_length);
+    copy_short(out + r->key_length, r->value, r->value_length);
+}
+
+/* D1, and remember the key for the next one. */
+static inline bool may_follow(collector *c, const record *r)
+{
+    bool good = true;
+    if (c->order.kind == ORDER_BYTES) {
+        uint64_t prefix = byte_prefix(r->key, r->key_length, 0);
+        if (c->last_key)
+            good = order_compare_prefixed(&c->order, c->last_prefix, c->last_key,
+                                          c->last_key_length, prefix, r->key, r->key_length) <= 0;
+        c->last_prefix = prefix;
+    } else if (c->last_key) {
+        good = order_allows(&c->order, c->last_key, c->last_key_length, r->key, r->key_length);
+    }
+    c->last_key = r->key;
+    c->last_key_length = r->key_length;
+    return good;
+}
+
+typedef struct { /* what is being filled */
+    uint8_t *next, *end;
+    given what;
+} output;
+
+/* Give the plain records at c->at and behind it; false: D1. */
+static bool give_plain(collector *c, output *o, uint32_t partition, size_t lines)
+{
+    const entry *sorted = c->sorted;
+    bool framed = c->form.framed;
+    size_t at = c->at;
+    for (; at < c->count && sorted[at].partition == partition; at++) {
+        if (at + PREFETCH_COUNT < c->count) {
+            const uint8_t *ahead = c->arena + sorted[at + PREFETCH_COUNT].offset;
+            for (size_t line = 0; line < lines; line++)
+                PREFETCH(ahead + line * CACHE_LINE_BYTES);
+        }
+        record r = frame_record(c->arena + sorted[at].offset);
+        size_t bytes = framed ? frame_bytes(&r) : wire_bytes(&c->form, &r);
+        if (bytes > (size_t)(o->end - o->next))
+            break;
+        if (!may_follow(c, &r))
+            return false;
+        if (framed)
+            copy_short(o->next, r.frame, bytes);
+        else
+            wire_write(&c->form, &r, o->next);
+        o->next += bytes;
+        o->what.records++;
+        o->what.hadoop_bytes += stored_bytes(&r, c->key_serial, c->value_serial);
+    }
+    c->at = at;
+    return true;
+}
+
+/* Give the records of the group at c->at; false: D1. */
+static bool give_group(collector *c, output *o)
+{
+    group_cursor *g = &c->group;
+    bool framed = c->form.framed;
+    if (!may_follow(c, &g->at))
+        return false;
+    do {
+        size_t bytes = framed ? framed_bytes(&g->at) : wire_bytes(&c->form, &g->at);
+        if (bytes > (size_t)(o->end - o->next))
+            return true;
+        if (framed)
+            write_frame(&g->at, o->next);
+        else
+            wire_write(&c->form, &g->at, o->next);
+        o->next += bytes;
+        o->what.records++;
+        o->what.hadoop_bytes += stored_bytes(&g->at, c->key_serial, c->value_serial);
+    } while (group_next(c->arena, g));
+    c->in_group = false;
+    c->at++;
+    return true;
 }
 
 bool collector_give(collector *c, uint8_t *out, size_t size, given *what)
 {
-    const entry *sorted = c->sorted;
-    uint32_t partition = sorted[c->at].partition;
-    uint8_t *start = out, *end = out + size;
-    uint64_t hadoop_bytes = 0;
-    size_t at = c->at;
-    for (; at < c->count && sorted[at].partition == partition; at++) {
-        if (at + PREFETCH_COUNT < c->count)
-            PREFETCH(c->arena + sorted[at + PREFETCH_COUNT].offset);
-        record r = frame_record(c->arena + sorted[at].offset);
-        if (wire_bytes(&c->form, &r) > (size_t)(end - out))
-            break;
-        if (c->last_key && !order_allows(&c->order, c->last_key, c->last_key_length, r.key,
-                                         r.key_length))
-            return false;
-        c->last_key = r.key;
-        c->last_key_length = r.key_length;
-        out = wire_write(&c->form, &r, out);
-        hadoop_bytes += stored_bytes(&r, c->key_serial, c->value_serial);
+    int64_t partition = collector_partition(c);
+    size_t lines = 1 + c->used_bytes / c->count / CACHE_LINE_BYTES; /* of a usual record */
+    if (lines > PREFETCH_LINES_MAX)
+        lines = PREFETCH_LINES_MAX;
+    output o = {out, out + size, {0, 0, 0}};
+    bool good = true, moved = true;
+    while (good && moved && collector_partition(c) == partition) {
+        size_t before = c->at;
+        good = enter_group(c) ? give_group(c, &o)
+                              : give_plain(c, &o, (uint32_t)partition, lines);
+        moved = c->at != before;
     }
-    *what = (given){at - c->at, (size_t)(out - start), hadoop_bytes};
-    c->at = at;
-    if (collector_partition(c) != (int64_t)partition)
+    *what = o.what;
+    what->bytes = (size_t)(o.next - out);
+    if (collector_partition(c) != partition)
         c->last_key = NULL;
-    return true;
+    return good;
 }
 
 bool collector_reset(collector *c)
 {
     uint8_t *tail = tail_of(c);
-    c->used_bytes = c->count = c->at = 0;
+    c->used_bytes = c->count = c->record_count = c->at = 0;
     c->giving = false;
     c->last_key = NULL;
     if (c->tail_bytes)
         memmove(tail_of(c), tail, c->tail_bytes);
     size_t usual = rounded(c->capacity_bytes + SLACK_BYTES);
     if (c->arena_bytes > usual && c->tail_bytes + FRAME_HEADER_BYTES_MAX <= c->capacity_bytes)
-        return resize_arena(c, usual);
-    return true;
+        if (!resize_arena(c, usual))
+            return false;
+    return collector_start_grouping(c);
 }

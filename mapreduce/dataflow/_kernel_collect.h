@@ -4,9 +4,10 @@
 #define MRSTREAM_KERNEL_COLLECT_H
 
 #include "_kernel.h"
+#include "_kernel_group.h"
 
 enum cut { CUT_LINES, CUT_KEY_LINES, CUT_RAW, CUT_TYPED, CUT_FRAMED };
-enum take { TAKE_OK, TAKE_FULL, TAKE_FAILED };
+enum take { TAKE_OK, TAKE_FULL, TAKE_FAILED, TAKE_PLAIN /* not grouped: take it as it is */ };
 
 #define TYPED_DEPTH_MAX 1024
 #define TYPED_LIST (-1)
@@ -38,7 +39,9 @@ typedef struct {
     size_t arena_bytes;
     size_t capacity_bytes;
     size_t used_bytes;
-    size_t count;
+    size_t count;        /* of entries */
+    size_t record_count; /* a group is one entry and many records */
+    group_table table;
     size_t tail_bytes;
     bool after_cr;
     bool ended; /* typed bytes said so */
@@ -48,8 +51,11 @@ typedef struct {
     bool giving;
     entry *sorted;
     size_t at;
+    bool in_group; /* the entry at is a group, and group stands at its next record */
+    group_cursor group;
     const uint8_t *last_key;
     size_t last_key_length;
+    uint64_t last_prefix;
 
     uint64_t records_total, bytes_total;
     char error[ERROR_BYTES];
@@ -64,7 +70,7 @@ enum take collector_add(collector *c, const uint8_t *key, size_t key_length,
 enum take collector_finish(collector *c);
 enum take collector_sort(collector *c);
 /* How many bytes the next record takes in the form of the blobs. */
-size_t collector_next_bytes(const collector *c);
+size_t collector_next_bytes(collector *c);
 typedef struct {
     size_t records, bytes;
     uint64_t hadoop_bytes;
@@ -73,13 +79,21 @@ typedef struct {
 bool collector_give(collector *c, uint8_t *out, size_t size, given *what);
 bool collector_reset(collector *c);
 
+/* What grouping needs of the rest. */
+enum take collector_make_room(collector *c, size_t bytes);
+enum take collector_index(collector *c, const record *framed, uint64_t prefix, uint32_t flag);
+bool collector_start_grouping(collector *c);
+void collector_close_groups(collector *c);
+/* Put a record into its group; TAKE_PLAIN if it has none and shall not have one. */
+enum take collector_group(collector *c, const record *r);
+
 /* How much of the record at data is there; on CUT_WHOLE its sides (not its frame) are set. */
 enum cut_status collector_cut(collector *c, const uint8_t *data, size_t length, record *found,
                               size_t *needed);
 
 static inline int64_t collector_partition(const collector *c)
 {
-    return c->at < c->count ? (int64_t)c->sorted[c->at].partition : -1;
+    return c->at < c->count ? (int64_t)(c->sorted[c->at].partition & ~GROUP_FLAG) : -1;
 }
 
 #endif

@@ -34,7 +34,7 @@ _FOOTER = struct.Struct("<QII4s")
 _ZEROS = b"\0\0\0"
 # A length that fails its CRC is found only after the read: this bounds what one bad length costs.
 _READ_BYTES_MAX = 1 << 34
-_BUFFER_BYTES = 1 << 20
+_BUFFER_BYTES = 1 << 16
 
 
 class SegmentCorrupt(Corrupt):
