@@ -19,7 +19,6 @@ import pwd
 import random
 import sys
 import time
-from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -31,7 +30,18 @@ from cluster.errors import ClusterError, Unavailable, WrongCluster
 from cluster.journal import Journal, JournalSink
 from cluster.network import Handler, Peer
 from dfs.chunk import ServerId
-from dfs.metadata.events import Called, Command, Log, Refuse, Reply, Send, ServerGone, Tick
+from dfs.duties import Duties
+from dfs.metadata.events import (
+    Called,
+    Command,
+    Event,
+    Log,
+    Refuse,
+    Reply,
+    Send,
+    ServerGone,
+    Tick,
+)
 from dfs.metadata.metadata import Metadata
 from dfs.metadata.operations import OwnerSet
 from dfs.metadata.settings import Settings
@@ -82,7 +92,7 @@ class Master:
         )
         self._oplog = OperationLog(self._journal, daemon.config.dfs.checkpoint_bytes)
         self._answers: dict[int, asyncio.Future[Any]] = {}
-        self._held: deque[tuple[int, list[Command]]] = deque()
+        self._duties = Duties(self._brain, self._oplog, self._carry_out)
         self._peers: dict[ServerId, Peer] = {}
         self._next_call = 1
         self._ticker: asyncio.TimerHandle | None = None
@@ -92,7 +102,6 @@ class Master:
         self.handlers: Mapping[type[Any], Handler] = {
             **dict.fromkeys(self._brain.queries, self._query),
             **dict.fromkeys(self._brain.calls, self._call),
-            Report: self._report,
             Register: self._register,
             Checkpoint: self._checkpoint_now,
         }
@@ -139,11 +148,13 @@ class Master:
         if self._journal.blocked:
             return False, f"cannot log: {self._journal.blocked}"
         waiting = self._brain.membership.safe_mode()
-        return not waiting, waiting or "serving"
+        # Reads are served as soon as nothing is missing, though some servers may be.
+        is_whole = self._brain.repair.is_whole
+        return not waiting or is_whole, waiting or "serving"
 
     def metrics(self) -> dict[str, float]:
         """The master's counters."""
-        report = self._numbers()
+        report: ClusterReport = self._brain.query(Report(), self._clock.now_s())
         figures = {
             "files": report.file_count,
             "directories": report.directory_count,
@@ -174,31 +185,27 @@ class Master:
         if self._peers.get(server) is peer:
             del self._peers[server]
             log.info("chunkserver=%s disconnected", server)
-            self._event(ServerGone(server, incarnation))
+            self._happened(ServerGone(server, incarnation))
 
     # --- requests
 
     def _query(self, request: Any, peer: Peer) -> Any:
-        value = self._brain.query(request, self._clock.now_s())
-        if self._oplog.durable >= self._oplog.seen:
-            return value
-        return self._when_durable(value)
-
-    def _when_durable(self, value: Any) -> asyncio.Future[Any]:
-        """The value, once everything that it may rest on is on disk."""
+        """A question; answered at once if all that it may rest on is durable."""
         call, answer = self._new_call()
-        self._held.append((self._oplog.seen, [Reply(call, value)]))
-        self._watch(self._oplog.seen)
-        return answer
+        return self._outcome(answer, self._duties.ask(call, request, self._clock.now_s()))
 
     def _call(self, request: Any, peer: Peer) -> Any:
         name = type(request).__name__
         self._counts[name] = self._counts.get(name, 0) + 1
         call, answer = self._new_call()
-        self._event(Called(call, request, peer.request_id if request.mutates else (0, 0)))
-        if not answer.done():
-            return answer
-        return answer.result()
+        request_id = peer.request_id if request.mutates else (0, 0)
+        return self._outcome(answer, self._event(Called(call, request, request_id)))
+
+    def _outcome(self, answer: asyncio.Future[Any], sequence: int) -> Any:
+        """The answer if there is one (or its refusal, raised), else what to wait for."""
+        if sequence:
+            self._journal.when_durable(sequence).add_done_callback(self._release)
+        return answer.result() if answer.done() else answer
 
     def _new_call(self) -> tuple[int, asyncio.Future[Any]]:
         call, self._next_call = self._next_call, self._next_call + 1
@@ -226,60 +233,41 @@ class Master:
             log.info("chunkserver=%s registered address=%s", name, request.address.host)
         return answer
 
-    def _report(self, request: Report, peer: Peer) -> Any:
-        report = self._numbers()
-        if self._oplog.durable >= self._oplog.seen:
-            return report
-        return self._when_durable(report)
+    # --- the order of duties
 
-    def _numbers(self) -> ClusterReport:
-        report: ClusterReport = self._brain.query(Report(), self._clock.now_s())
+    def _event(self, event: Event) -> int:
+        return self._duties.event(event, self._clock.now_s(), self._clock.wall_s())
+
+    def _happened(self, event: Event) -> None:
+        """Something that nobody waits for an answer to."""
+        sequence = self._event(event)
+        if sequence:
+            self._journal.when_durable(sequence).add_done_callback(self._release)
+
+    def _release(self, durable: asyncio.Future[None]) -> None:
+        if durable.exception() is None:  # else the journal has told the daemon, which is ending
+            self._duties.release()
+
+    def _carry_out(self, command: Command) -> None:
+        match command:
+            case Reply(call, value):
+                if type(value) is ClusterReport:
+                    value = self._completed(value)
+                self._answer(call, value, None)
+            case Refuse(call, error):
+                self._answer(call, None, error)
+            case Send(server, incarnation, message):
+                peer = self._peers.get(server)
+                if peer is not None and peer.context == (server, incarnation):
+                    peer.push(message)
+            case Log():
+                raise AssertionError("a record is logged before anything is carried out")
+
+    def _completed(self, report: ClusterReport) -> ClusterReport:
+        """Add what the brain does not know."""
         return msgspec.structs.replace(
             report, log_sequence=self._oplog.seen, started_at_s=self._daemon.since_s
         )
-
-    # --- the order of duties
-
-    def _event(self, event: Called | ServerGone | Tick) -> None:
-        """Let the brain decide; log; and when that is durable, say and send."""
-        commands = self._brain.handle(event, self._clock.now_s(), self._clock.wall_s())
-        rest: list[Command] = []
-        for command in commands:
-            if type(command) is Log:
-                self._oplog.append(command.record)
-            else:
-                rest.append(command)
-        if not rest:
-            return
-        if self._oplog.durable >= self._oplog.seen and not self._held:
-            self._carry_out(rest)
-        else:
-            self._held.append((self._oplog.seen, rest))
-            self._watch(self._oplog.seen)
-
-    def _watch(self, sequence: int) -> None:
-        self._journal.when_durable(sequence).add_done_callback(self._release)
-
-    def _release(self, durable: asyncio.Future[None]) -> None:
-        if durable.exception() is not None:
-            return  # the journal has told the daemon, which is ending
-        held, reached = self._held, self._oplog.durable
-        while held and held[0][0] <= reached:
-            self._carry_out(held.popleft()[1])
-
-    def _carry_out(self, commands: list[Command]) -> None:
-        for command in commands:
-            match command:
-                case Reply(call, value):
-                    self._answer(call, value, None)
-                case Refuse(call, error):
-                    self._answer(call, None, error)
-                case Send(server, incarnation, message):
-                    peer = self._peers.get(server)
-                    if peer is not None and peer.context == (server, incarnation):
-                        peer.push(message)
-                case Log():
-                    raise AssertionError("a record is logged before anything is carried out")
 
     def _answer(self, call: int, value: Any, error: ClusterError | None) -> None:
         answer = self._answers.pop(call, None)
@@ -298,7 +286,7 @@ class Master:
             # We were stopped or starved: silence in that time was ours, not the servers'.
             self._brain.membership.forgive(now_s - self._tick_due_s)
         self._tick_due_s = now_s + TICK_S
-        self._event(Tick())
+        self._happened(Tick())
         if self._oplog.wants_checkpoint and not self._checkpointing:
             self._begin_checkpoint()
         self._ticker = self._loop.call_later(TICK_S, self._tick)

@@ -81,6 +81,8 @@ class Metadata:
                 self.membership.gone(event)
             case Tick():
                 self._tick()
+        if self.repair.is_eager and not self.membership.safe_mode():
+            self.repair.tick()
         turns = 0
         while outbox.again:
             again, outbox.again = outbox.again, []
@@ -88,8 +90,6 @@ class Metadata:
                 turns += 1
                 assert turns <= AGAIN_MAX, "parked requests go round in circles"
                 self._called(called)
-        if self.repair.is_eager and not self.membership.safe_mode():
-            self.repair.tick()
         return outbox.take()
 
     def query(self, request: Request, now_s: float) -> Any:
@@ -211,7 +211,9 @@ class Metadata:
         self._outbox.time_out()
         self.membership.tick()
         self._changes.expire_trash(self._outbox.wall_s)
-        if not self.membership.safe_mode():
+        if self.membership.safe_mode():
+            self.repair.look()
+        else:
             self._writing.tick()
             self.repair.tick()
 

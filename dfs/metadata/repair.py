@@ -77,13 +77,28 @@ class Repair:
         """Chunks with fewer good replicas than their goal (missing ones too)."""
         return sum(len(queue) for queue in self._queues[:CROWDED]) + len(self.missing)
 
+    @property
+    def is_whole(self) -> bool:
+        """Has every chunk a good replica somewhere (as far as has been looked)?"""
+        return not self.missing and not self._t.chunks.dirty
+
     def is_cloning(self, handle: ChunkHandle) -> bool:
         return handle in self._cloning
 
     def must_wait(self, handle: ChunkHandle) -> bool:
-        """Should a new lease wait for a clone under way? Only where one copy is left: elsewhere
-        the client comes first, and the clone, stale then, is made again later."""
-        return handle in self._cloning and len(self._t.chunks.good(handle)) <= 1
+        """Should a new lease wait for a clone? Only where one copy is left and there could be
+        two, so that what is acknowledged next survives the next failure. Elsewhere the client
+        comes first, and a clone under way, stale then, is made again later."""
+        chunks = self._t.chunks
+        if len(chunks.good(handle)) != 1 or chunks.goal(handle) < 2:
+            return False
+        if handle in self._cloning:
+            return True
+        if self._target(handle, [], ONE_LEFT) is None:
+            return False
+        if chunks.is_unsealed(handle):
+            self._grants.seal(handle)
+        return True
 
     def wait_for_clone(self, handle: ChunkHandle, called: Called) -> None:
         """Park a request until the clone under way is done."""
@@ -169,6 +184,9 @@ class Repair:
         self.is_eager = False
         self.look()
         self._start_clones()
+        for handle in [h for h in self._waiting if h not in self._cloning]:
+            if self._grants.underway(handle) is None and handle not in self._queues[BLOCKING]:
+                self._t.outbox.again += self._waiting.pop(handle)
         self._tidy_up()
         now_s = self._t.outbox.now_s
         if now_s >= self._balanced_at_s + BALANCE_EVERY_S:

@@ -237,11 +237,12 @@ class Writing:
         if work is not None:
             work.parked.append(called)
             return
+        if self._repair.must_wait(handle):
+            self._repair.wait_for_clone(handle, called)
+            return
         grant = self._grant_in_force(row, index, version)
         if grant is not None:
             t.outbox.reply(called.call, grant)
-        elif self._repair.must_wait(handle):
-            self._repair.wait_for_clone(handle, called)
         elif t.chunks.references(handle) > 1:
             file_id = self._nodes.id_of(row)
             self._grants.copy(file_id, index, handle).parked.append(called)
