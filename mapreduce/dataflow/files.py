@@ -17,10 +17,15 @@ from typing import Any, BinaryIO, Protocol, cast
 
 import msgspec
 
+from cluster.errors import UserError
 from streaming.properties import from_wire, to_wire
 
 BLOCK_BYTES_DEFAULT = 64 * 1024 * 1024
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]*)(?=://)|(file)(?=:)")
+
+
+class UnknownLength(UserError):
+    """A file of which only reading it would tell the length."""
 
 
 class FileStatus(msgspec.Struct, frozen=True):
@@ -306,8 +311,12 @@ class FsspecFiles:
     def _status(self, info: dict[str, Any]) -> FileStatus:
         is_directory = info["type"] == "directory"
         block_bytes = int(info.get("block_size") or info.get("chunk_size") or BLOCK_BYTES_DEFAULT)
-        length = 0 if is_directory else int(info.get("size") or 0)
-        return FileStatus(self._url(info["name"]), length, is_directory, block_bytes)
+        size = 0 if is_directory else info.get("size")
+        if size is None:
+            raise UnknownLength(
+                f"{info['name']} does not say how long it is, so it cannot be split; copy it first"
+            )
+        return FileStatus(self._url(info["name"]), int(size), is_directory, block_bytes)
 
 
 class RoutedFiles:

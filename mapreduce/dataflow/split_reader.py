@@ -211,7 +211,11 @@ class _TextPiece:
         self._delimiter = conf.record_delimiter
         self._counter = LineCounter()
         self._bytes = _record_bytes(piece, file, self._delimiter)
-        self._key_end = conf.key_value_input_separator.decode("utf-8", "surrogateescape")[:1]
+        # Java casts the separator's first character to a byte, so é cuts at 0xE9.
+        first = conf.key_value_input_separator.decode("utf-8", "surrogateescape")[0]
+        self._key_end = ord(first) & 0xFF
+        limit = conf.line_bytes_max
+        self._line_bytes_max = limit if 0 < limit < LINE_BYTES_MAX else 0
         self._at_file_start = piece.start == 0
 
     @property
@@ -223,14 +227,12 @@ class _TextPiece:
 
     def blobs(self) -> Iterator[bytes]:
         form = self._line_form()
-        limited = self._conf.line_bytes_max < LINE_BYTES_MAX
-        if form is LineForm.LINE and not limited:
+        if form is LineForm.LINE and not self._line_bytes_max:
             return to_lines(
                 self._bytes, self._counter, self._delimiter, strip_mark=self._at_file_start
             )
-        # The kernel writes offsets and keys, but it knows line ends only, and one byte as
-        # separator.
-        if form is not None and self._delimiter is None and len(self._key_end.encode()) == 1:
+        # The kernel writes offsets and keys, but it knows line ends only.
+        if form is not None and self._delimiter is None:
             return self._kernel_blobs(form)
         return self._written_pairs()
 
@@ -253,14 +255,13 @@ class _TextPiece:
     def _kernel_blobs(self, form: LineForm) -> Iterator[bytes]:
         blobs = iter(self._bytes)
         first = next(blobs, b"")
-        limit = self._conf.line_bytes_max
         feeder = kernel.line_feeder(
             LineInput(
                 form=form,
                 start=self._bytes.first,
                 separator=self._conf.map_input_separator,
-                key_end=ord(self._key_end),
-                line_bytes_max=limit if limit < LINE_BYTES_MAX else 0,
+                key_end=self._key_end,
+                line_bytes_max=self._line_bytes_max,
                 strip_bom=self._at_file_start,
             )
         )
@@ -290,7 +291,7 @@ class _TextPiece:
 
     def _lines(self) -> Iterator[tuple[int, bytes]]:
         """Give (offset, line), without lines that are too long and without a byte order mark."""
-        limit = self._conf.line_bytes_max
+        limit = self._line_bytes_max or LINE_BYTES_MAX
         blobs = iter(self._bytes)
         first = next(blobs, b"")
         for offset, line, length in records(
@@ -304,8 +305,7 @@ class _TextPiece:
             yield offset, line
 
     def _key_value_pairs(self) -> Iterator[Record]:
-        # Hadoop compares single bytes with the separator's first character.
-        separator = self._key_end.encode("utf-8", "surrogateescape")
+        separator = bytes([self._key_end])
         for _, line in self._lines():
             key, _, value = line.partition(separator)
             yield key, value

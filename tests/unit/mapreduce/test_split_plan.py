@@ -256,12 +256,12 @@ def read(files: RoutedFiles, path: str, **settings: str) -> bytes:
         ),
         (b"k\tv\nn\n", {"mapred.input.format.class": "KeyValueTextInputFormat"}, b"k\tv\nn\t\n"),
         (
-            "kév\n".encode(),
+            b"k\xe9v\nk\xc3\xa9v\n",
             {
                 "mapred.input.format.class": "KeyValueTextInputFormat",
                 "mapreduce.input.keyvaluelinerecordreader.key.value.separator": "é",
             },
-            b"k\tv\n",
+            b"k\tv\nk\xc3\xa9v\t\n",
         ),
         (b"x\n", {"mapred.input.format.class": "AutoInputFormat"}, b"0\tx\n"),
     ],
