@@ -12,6 +12,7 @@ import contextlib
 import os
 import threading
 import traceback
+from collections.abc import Callable
 from typing import NoReturn
 
 import msgspec
@@ -34,8 +35,17 @@ from mapreduce.task_context import Attempt, AttemptOrder
 from mapreduce.zygote import kill_descendants
 
 
-def run(spec: JobSpec, order: AttemptOrder, report: int, lifeline: int | None) -> int:
-    """Be the attempt's process: run it, tell how it went, leave nothing behind."""
+def run(
+    spec: JobSpec,
+    order: AttemptOrder,
+    report: int,
+    lifeline: int | None,
+    prepare: Callable[[Attempt], None] | None = None,
+) -> int:
+    """Be the attempt's process: run it, tell how it went, leave nothing behind.
+
+    `prepare` may change the attempt's surroundings first; its failure is the attempt's.
+    """
     lock = threading.Lock()
 
     def tell(message: Message) -> None:
@@ -50,6 +60,8 @@ def run(spec: JobSpec, order: AttemptOrder, report: int, lifeline: int | None) -
 
     attempt.watch.start(attempt.report, on_expiry)
     try:
+        if prepare is not None:
+            prepare(attempt)
         done = run_map(attempt) if order.is_map else run_reduce(attempt)
     except BaseException as error:
         attempt.watch.stop()

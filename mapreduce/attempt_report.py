@@ -101,7 +101,19 @@ class Failed(msgspec.Struct, frozen=True, array_like=True, tag=True):
     failure: Failure
 
 
-Message = Progress | Said | Noted | Done | Failed
+class Shuffled(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """A reduce has its partition of every map, and needs no segments any more."""
+
+
+class Unfetched(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """A reduce could not fetch from a map; `gone` if the segment is surely lost or corrupt."""
+
+    map_attempt_id: str
+    reason: str
+    gone: bool
+
+
+Message = Progress | Said | Noted | Done | Failed | Shuffled | Unfetched
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Message).decode

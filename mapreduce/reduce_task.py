@@ -1,7 +1,7 @@
 """A reduce: its partition of every map's segment, merged, through the reduce program, into output.
 
 Puts stages 8 and 9 together for one attempt and counts what passes (spec 8.1). Takes segment files,
-wherever they came from; never fetches, never commits.
+or what the attempt's shuffle brings; never commits.
 """
 
 from __future__ import annotations
@@ -27,7 +27,13 @@ from mapreduce.record_forms import (
     reduce_input_writer,
     segment_codec,
 )
-from mapreduce.task_context import Attempt, count_file_bytes, count_output, count_resources
+from mapreduce.task_context import (
+    Attempt,
+    Source,
+    count_file_bytes,
+    count_output,
+    count_resources,
+)
 from streaming import classes
 
 KEPT_SEGMENT = "segment"
@@ -44,10 +50,8 @@ class ReduceTask:
         self._partition = (
             order.task_index if order.segment_partition is None else order.segment_partition
         )
-        self._readers = [segment.Reader(path) for path in order.segments]
-        self._entries = [reader.entries[self._partition] for reader in self._readers]
-        self._records_total = sum(entry.records for entry in self._entries)
-        self._raw_bytes_total = sum(entry.raw_bytes for entry in self._entries)
+        self._readers: list[segment.Reader] = []
+        self._sources: list[Source] | None = None
         self._types = map_output_types(attempt.conf)
         self._merge: Merge | None = None
         attempt.progress = self._progress
@@ -56,12 +60,12 @@ class ReduceTask:
     def run(self) -> Done:
         """Run the attempt to its end."""
         try:
+            self._gather()
             if self._attempt.spec.reducer is not None and self._attempt.spec.reducer.command:
                 return self._run_command()
             return self._run_builtin()
         finally:
-            for reader in self._readers:
-                reader.close()
+            self._close()
 
     def _run_command(self) -> Done:
         attempt, conf = self._attempt, self._attempt.conf
@@ -90,11 +94,29 @@ class ReduceTask:
     def input_blobs(self) -> Iterator[bytes]:
         """Give what the reduce command reads, without running it."""
         try:
+            self._gather()
             for _, blob in self._stream().blobs():
                 yield blob
         finally:
-            for reader in self._readers:
-                reader.close()
+            self._close()
+
+    def _gather(self) -> None:
+        """Have the input here: the order's segments, or what the shuffle brings."""
+        if self._attempt.shuffle is not None:
+            self._attempt.phase = "shuffle"
+            self._sources = self._attempt.shuffle.gather()
+            self._attempt.phase = "reduce"
+            return
+        self._readers = [segment.Reader(path) for path in self._attempt.order.segments]
+        self._sources = [_source_of(reader, self._partition) for reader in self._readers]
+
+    def _close(self) -> None:
+        for reader in self._readers:
+            reader.close()
+        self._readers = []
+
+    def _total(self, figure: Callable[[Source], int]) -> int:
+        return sum(map(figure, self._sources or ()))
 
     def _stream(self) -> Merge | _Written:
         conf = self._attempt.conf
@@ -137,7 +159,7 @@ class ReduceTask:
     def _merged(self, form: WireForm) -> Merge:
         conf = self._attempt.conf
         self._merge = merger.merge(
-            [_run_of(reader, self._partition) for reader in self._readers],
+            [source.run for source in self._sources or ()],
             conf.comparator_spec,
             form,
             shape=framed_shape(*self._types),
@@ -150,21 +172,29 @@ class ReduceTask:
     # ---- what is told about it ---------------------------------------------------------------
 
     def _progress(self) -> tuple[float, int, int]:
+        # As on Hadoop: a third is the shuffle, a third the sort, which here the merge does.
+        if self._sources is None:
+            shuffle = self._attempt.shuffle
+            fraction, records, fetched_bytes = shuffle.progress() if shuffle else (0.0, 0, 0)
+            return fraction / 3, records, fetched_bytes
         records = self._merge.records if self._merge is not None else 0
-        # As on Hadoop: a third is the shuffle, a third the sort; here both are done at once.
-        fraction = records / self._records_total if self._records_total else 1.0
-        return 2 / 3 + fraction / 3, records, int(self._raw_bytes_total * fraction)
+        records_total = self._total(lambda source: source.records)
+        fraction = records / records_total if records_total else 1.0
+        raw_bytes = self._total(lambda source: source.raw_bytes)
+        return 2 / 3 + fraction / 3, records, int(raw_bytes * fraction)
 
     def _input_range(self, running: RunningCommand) -> InputRange:
         flow = running.flow
-        source = f"partition {self._partition} of {len(self._readers)} maps"
-        total = max(flow.given_bytes, self._raw_bytes_total)
+        maps = self._total(lambda source: source.maps)
+        source = f"partition {self._partition} of {maps} maps"
+        total = max(flow.given_bytes, self._total(lambda source: source.raw_bytes))
         return InputRange(source, 0, flow.read_bytes, flow.given_bytes, total)
 
     def _done(self, output: FinalOutput, *, keep_user_counters: bool) -> Done:
         attempt, counters, merge = self._attempt, self._attempt.counters, self._merge
         assert merge is not None, "the input has been merged"
-        shuffled_bytes = sum(entry.hadoop_bytes + 6 for entry in self._entries)
+        maps = self._total(lambda source: source.maps)
+        shuffled_bytes = self._total(lambda source: source.hadoop_bytes) + 6 * maps
         counters.framework(c.COMBINE_INPUT_RECORDS, 0)
         counters.framework(c.COMBINE_OUTPUT_RECORDS, 0)
         counters.framework(c.REDUCE_INPUT_GROUPS, merge.groups)
@@ -172,10 +202,10 @@ class ReduceTask:
         counters.framework(c.REDUCE_INPUT_RECORDS, merge.records)
         counters.framework(c.REDUCE_OUTPUT_RECORDS, output.records)
         counters.framework(c.SPILLED_RECORDS, merge.records)
-        counters.framework(c.SHUFFLED_MAPS, len(self._readers))
+        counters.framework(c.SHUFFLED_MAPS, maps)
         counters.framework(c.FAILED_SHUFFLES, 0)
-        counters.framework(c.MERGED_MAP_OUTPUTS, len(self._readers))
-        read_bytes = sum(entry.length for entry in self._entries)
+        counters.framework(c.MERGED_MAP_OUTPUTS, maps)
+        read_bytes = self._total(lambda source: source.length)
         count_file_bytes(counters, "file:", read_bytes=read_bytes)
         for name in ("BAD_ID", "CONNECTION", "IO_ERROR", "WRONG_LENGTH", "WRONG_MAP"):
             counters.add(c.SHUFFLE_ERRORS, name, 0)
@@ -197,10 +227,11 @@ class ReduceTask:
         writer = segment.Writer(
             os.path.join(directory, KEPT_SEGMENT), 1, segment_codec(self._attempt.conf)
         )
-        readers = [segment.Reader(path) for path in self._attempt.order.segments]
+        if self._attempt.shuffle is None:
+            self._gather()
         try:
             merge = merger.merge(
-                [_run_of(reader, self._partition) for reader in readers],
+                [source.run for source in self._sources or ()],
                 self._attempt.conf.comparator_spec,
                 FRAMED_FORM,
                 shape=framed_shape(*self._types),
@@ -211,8 +242,7 @@ class ReduceTask:
                 writer.append(block)
             writer.finish()
         finally:
-            for reader in readers:
-                reader.close()
+            self._close()
 
 
 class _Written:
@@ -239,5 +269,13 @@ class _Written:
             yield len(held), b"".join(held)
 
 
-def _run_of(reader: segment.Reader, partition: int) -> merger.Run:
-    return lambda: reader.run(partition)
+def _source_of(reader: segment.Reader, partition: int) -> Source:
+    entry = reader.entries[partition]
+    return Source(
+        lambda: reader.run(partition),
+        1,
+        entry.records,
+        entry.length,
+        entry.raw_bytes,
+        entry.hadoop_bytes,
+    )

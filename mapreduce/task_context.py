@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import os
 import resource
-from collections.abc import Callable, Iterable
-from typing import BinaryIO
+from collections.abc import Callable, Iterable, Iterator
+from typing import BinaryIO, Protocol
 
 import msgspec
 
@@ -71,6 +71,31 @@ class AttemptOrder(msgspec.Struct, frozen=True):
 Tell = Callable[[Message], None]
 
 
+class Source(msgspec.Struct, frozen=True):
+    """A sorted run of a reduce's input: the partition of one map, or of several merged."""
+
+    run: Callable[[], Iterator[bytes]]
+    """Gives the run's blocks, from its start each time."""
+    maps: int
+    records: int
+    length: int
+    """Bytes as they were stored or sent."""
+    raw_bytes: int
+    hadoop_bytes: int
+
+
+class Shuffle(Protocol):
+    """Brings a reduce its input from elsewhere."""
+
+    def gather(self) -> list[Source]:
+        """Wait until all is here; gives the runs in map order."""
+        ...
+
+    def progress(self) -> tuple[float, int, int]:
+        """The share of maps that are done with, records and bytes so far."""
+        ...
+
+
 class Attempt:
     """The surroundings of one attempt: its directory, programs, log, counters and watch."""
 
@@ -102,6 +127,8 @@ class Attempt:
         self.phase = "map" if order.is_map else "reduce"
         self.input_range: Callable[[], InputRange | None] = lambda: None
         self.keep_input: Callable[[str], None] = lambda directory: None
+        self.shuffle: Shuffle | None = None
+        """Where a reduce's input comes from; None: from the segment files of the order."""
         self.tee: Callable[[bytes], None] | None = None
         """Also gets what the map or reduce command writes, as it writes it."""
         self.stage = ""

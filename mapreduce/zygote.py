@@ -93,10 +93,16 @@ class Zygote:
         """Give the descriptor that is readable when an attempt has ended."""
         return self._socket.fileno()
 
-    def start(self, order: bytes, mark: str) -> tuple[int, int]:
-        """Fork an attempt; gives its token, and the descriptor to read its messages from."""
+    def start(self, order: bytes, mark: str, *, two_way: bool = False) -> tuple[int, int]:
+        """Fork an attempt; gives its token, and the descriptor to read its messages from.
+
+        `two_way`: that is a socket, and what is written to it the attempt reads from its end.
+        """
         self._token += 1
-        report, theirs = os.pipe()
+        if two_way:
+            report, theirs = (end.detach() for end in socket.socketpair())
+        else:
+            report, theirs = os.pipe()
         paper = os.memfd_create("order", os.MFD_CLOEXEC)
         try:
             os.write(paper, order)
