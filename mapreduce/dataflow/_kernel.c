@@ -37,7 +37,74 @@ static PyObject *decode_records(PyObject *module, PyObject *block)
     return list;
 }
 
+static uint8_t *put_pair(PyObject *pair, uint8_t *out, size_t *size)
+{
+    const char *key, *value;
+    Py_ssize_t key_length, value_length;
+    if (!PyArg_ParseTuple(pair, "y#y#", &key, &key_length, &value, &value_length))
+        return NULL;
+    *size = varint_bytes((size_t)key_length) + varint_bytes((size_t)value_length) +
+            (size_t)key_length + (size_t)value_length;
+    if (!out)
+        return (uint8_t *)pair; /* anything but NULL: only the size was wanted */
+    out = put_varint(put_varint(out, (size_t)key_length), (size_t)value_length);
+    copy_short(out, (const uint8_t *)key, (size_t)key_length);
+    copy_short(out + key_length, (const uint8_t *)value, (size_t)value_length);
+    return out + key_length + value_length;
+}
+
+static PyObject *encode_records(PyObject *module, PyObject *list)
+{
+    (void)module;
+    Py_ssize_t count = PyList_Size(list);
+    size_t total = 0, size;
+    if (count < 0)
+        return NULL;
+    for (Py_ssize_t i = 0; i < count; i++) {
+        if (!put_pair(PyList_GetItem(list, i), NULL, &size))
+            return NULL;
+        total += size;
+    }
+    PyObject *block = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)total);
+    uint8_t *out = block ? (uint8_t *)PyBytes_AsString(block) : NULL;
+    for (Py_ssize_t i = 0; block && i < count; i++)
+        out = put_pair(PyList_GetItem(list, i), out, &size);
+    return block;
+}
+
+static PyObject *checksum(PyObject *args, uint32_t (*of)(uint32_t, const uint8_t *, size_t))
+{
+    Py_buffer view;
+    unsigned int before = 0;
+    if (!PyArg_ParseTuple(args, "y*|I", &view, &before))
+        return NULL;
+    uint32_t crc;
+    if (view.len < 4096) {
+        crc = of(before, view.buf, (size_t)view.len);
+    } else {
+        Py_BEGIN_ALLOW_THREADS crc = of(before, view.buf, (size_t)view.len);
+        Py_END_ALLOW_THREADS
+    }
+    PyBuffer_Release(&view);
+    return PyLong_FromUnsignedLong(crc);
+}
+
+static PyObject *crc32c_fastest(PyObject *module, PyObject *args)
+{
+    (void)module;
+    return checksum(args, crc32c);
+}
+
+static PyObject *crc32c_portable(PyObject *module, PyObject *args)
+{
+    (void)module;
+    return checksum(args, crc32c_by_tables);
+}
+
 static PyMethodDef functions[] = {
+    {"encode_records", encode_records, METH_O, NULL},
+    {"crc32c", crc32c_fastest, METH_VARARGS, NULL},
+    {"crc32c_by_tables", crc32c_portable, METH_VARARGS, NULL},
     {"decode_records", decode_records, METH_O, NULL},
     {NULL, NULL, 0, NULL},
 };
@@ -58,6 +125,7 @@ static int add_type(PyObject *module, const char *name, PyType_Spec *spec)
 
 PyMODINIT_FUNC PyInit__kernel(void)
 {
+    crc32c_start();
     PyObject *module = PyModule_Create(&definition);
     if (!module)
         return NULL;

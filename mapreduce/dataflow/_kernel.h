@@ -299,6 +299,12 @@ static inline uint64_t stored_bytes(const record *r, enum serial key, enum seria
            hadoop_vint_bytes(value_bytes);
 }
 
+/* ---- checksums ------------------------------------------------------------------- */
+
+void crc32c_start(void); /* once, before the others */
+uint32_t crc32c(uint32_t before, const uint8_t *p, size_t length);
+uint32_t crc32c_by_tables(uint32_t before, const uint8_t *p, size_t length);
+
 /* ---- the sort -------------------------------------------------------------------- */
 
 typedef struct { /* of the index: one record in the arena */

@@ -10,6 +10,7 @@ typedef struct {
     bool busy;
     merge_tree core;
     Py_buffer *blocks; /* the block of each run; obj is NULL where there is none */
+    Py_buffer kept;    /* a block before, in which the last key lies */
     uint8_t *blob;     /* where blobs are put together */
     size_t blob_bytes;
     PyObject *large; /* one record that is larger than a blob, or NULL */
@@ -48,6 +49,7 @@ static void merge_tree_dealloc(MergeTree *self)
     PyTypeObject *type = Py_TYPE((PyObject *)self);
     for (size_t i = 0; self->blocks && i < self->core.run_count; i++)
         PyBuffer_Release(&self->blocks[i]);
+    PyBuffer_Release(&self->kept);
     free(self->blocks);
     free(self->blob);
     Py_XDECREF(self->large);
@@ -69,16 +71,22 @@ static PyObject *supply(MergeTree *self, PyObject *args)
         return NULL;
     if (run < 0 || (size_t)run >= m->run_count || m->runs[run].state != RUN_WAITING)
         return PyErr_Format(PyExc_AssertionError, "run %zd wants no block", run);
-    if (!merge_release(m, (size_t)run))
-        return PyErr_NoMemory();
-    PyBuffer_Release(&self->blocks[run]);
-    if (block == Py_None) {
-        merge_supply(m, (size_t)run, NULL, 0);
-        Py_RETURN_NONE;
+    Py_buffer next = {0};
+    if (block != Py_None) {
+        if (PyObject_GetBuffer(block, &next, PyBUF_SIMPLE) < 0)
+            return NULL;
+        if (next.len == 0) {
+            PyBuffer_Release(&next);
+            Py_RETURN_NONE;
+        }
     }
-    if (PyObject_GetBuffer(block, &self->blocks[run], PyBUF_SIMPLE) < 0)
-        return NULL;
-    if (!merge_supply(m, (size_t)run, self->blocks[run].buf, (size_t)self->blocks[run].len)) {
+    /* The run that wants a block is the one that was given from last: its last key lies here. */
+    if (self->blocks[run].obj) {
+        PyBuffer_Release(&self->kept);
+        self->kept = self->blocks[run];
+    }
+    self->blocks[run] = next;
+    if (!merge_supply(m, (size_t)run, next.buf, (size_t)next.len)) {
         PyErr_SetString(PyExc_ValueError, m->error);
         return NULL;
     }
@@ -189,12 +197,14 @@ static PyObject *get_largest_group(MergeTree *self, void *unused)
     const uint8_t *key = m->largest_key;
     size_t length = m->largest_key_length;
     uint64_t records = m->largest_records;
-    if (m->has_last_key && m->group_records > records) {
+    if (m->last_key && m->group_records > records) {
         key = m->last_key;
         length = m->last_key_length;
+        if (length > LARGEST_KEY_BYTES_MAX)
+            length = LARGEST_KEY_BYTES_MAX;
         records = m->group_records;
     }
-    return Py_BuildValue("(y#K)", key ? (const char *)key : "", (Py_ssize_t)length,
+    return Py_BuildValue("(y#K)", (const char *)key, (Py_ssize_t)length,
                          (unsigned long long)records);
 }
 

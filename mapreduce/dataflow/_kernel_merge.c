@@ -17,11 +17,8 @@ void merge_close(merge_tree *m)
 {
     free(m->runs);
     free(m->losers);
-    free(m->key_copy);
-    free(m->largest_key);
     m->runs = NULL;
     m->losers = NULL;
-    m->key_copy = m->largest_key = NULL;
 }
 
 /* Stand at the record that begins at next. */
@@ -50,31 +47,6 @@ bool merge_supply(merge_tree *m, size_t run, const uint8_t *block, size_t length
     if (!block)
         r->state = RUN_OVER;
     return length ? load_record(m, r) : true;
-}
-
-static bool copy_key(uint8_t **to, size_t *to_bytes, const uint8_t *key, size_t length)
-{
-    if (*to_bytes < length || !*to) {
-        uint8_t *grown = realloc(*to, length + 1);
-        if (!grown)
-            return false;
-        *to = grown;
-        *to_bytes = length;
-    }
-    memcpy(*to, key, length);
-    return true;
-}
-
-bool merge_release(merge_tree *m, size_t run)
-{
-    (void)run; /* the last key given is of this run's block, or was copied before */
-    if (!m->has_last_key || m->last_key_owned)
-        return true;
-    if (!copy_key(&m->key_copy, &m->key_copy_bytes, m->last_key, m->last_key_length))
-        return false;
-    m->last_key = m->key_copy;
-    m->last_key_owned = true;
-    return true;
 }
 
 static inline bool beats(const merge_tree *m, size_t a, size_t b)
@@ -120,42 +92,36 @@ static void replay(merge_tree *m, size_t run)
     m->winner = winner;
 }
 
-static bool end_group(merge_tree *m)
+static void end_group(merge_tree *m)
 {
     if (m->group_records <= m->largest_records)
-        return true;
-    if (!copy_key(&m->largest_key, &m->largest_key_bytes, m->last_key, m->last_key_length))
-        return false;
-    m->largest_key_length = m->last_key_length;
+        return;
+    m->largest_key_length = m->last_key_length < LARGEST_KEY_BYTES_MAX ? m->last_key_length
+                                                                        : LARGEST_KEY_BYTES_MAX;
+    memcpy(m->largest_key, m->last_key, m->largest_key_length);
     m->largest_records = m->group_records;
-    return true;
 }
 
 /* Count a record that is about to be given; false if it may not follow the last one (D1). */
 static bool count_record(merge_tree *m, const record *r)
 {
-    if (m->has_last_key && m->last_key_length == r->key_length &&
+    if (m->last_key && m->last_key_length == r->key_length &&
         memcmp(m->last_key, r->key, r->key_length) == 0) {
         m->group_records++;
     } else {
-        if (m->has_last_key) {
+        if (m->last_key) {
             if (!order_allows(&m->order, m->last_key, m->last_key_length, r->key,
                               r->key_length)) {
                 snprintf(m->error, ERROR_BYTES, "run %zu is not in order (D1)", m->winner);
                 return false;
             }
-            if (!end_group(m)) {
-                snprintf(m->error, ERROR_BYTES, "out of memory for one key");
-                return false;
-            }
+            end_group(m);
         }
         m->groups++;
         m->group_records = 1;
     }
-    m->has_last_key = true;
-    m->last_key = (uint8_t *)(uintptr_t)r->key;
+    m->last_key = r->key;
     m->last_key_length = r->key_length;
-    m->last_key_owned = false;
     m->records++;
     m->hadoop_bytes += stored_bytes(r, m->key_serial, m->value_serial);
     return true;

@@ -4,6 +4,8 @@
 
 #include "_kernel.h"
 
+#define LARGEST_KEY_BYTES_MAX 1024 /* of the key with the most records; the rest is not shown */
+
 enum run_state { RUN_WAITING, RUN_READY, RUN_OVER };
 enum merge_status { MERGE_WANTS, MERGE_FULL, MERGE_OVER, MERGE_BAD };
 
@@ -29,24 +31,19 @@ typedef struct {
     size_t out_bytes, out_size, out_records;
     size_t out_needed; /* MERGE_FULL with nothing in it: the next record's size */
 
-    uint8_t *last_key; /* a copy, or points into a block that is still there */
+    const uint8_t *last_key; /* given last; its block must stay until another one is given */
     size_t last_key_length;
-    bool last_key_owned, has_last_key;
-    uint8_t *key_copy;
-    size_t key_copy_bytes;
 
     uint64_t records, groups, hadoop_bytes, group_records, largest_records;
-    uint8_t *largest_key;
-    size_t largest_key_length, largest_key_bytes;
+    uint8_t largest_key[LARGEST_KEY_BYTES_MAX];
+    size_t largest_key_length;
     char error[ERROR_BYTES];
 } merge_tree;
 
 bool merge_open(merge_tree *m);
 void merge_close(merge_tree *m);
-/* Give a run its next block, which stays there until the run wants another; false: bad. */
+/* Give a run its next block; false: bad. The last key given may lie in its block before. */
 bool merge_supply(merge_tree *m, size_t run, const uint8_t *block, size_t length);
-/* The block that run stands in goes away: keep what is still needed of it. */
-bool merge_release(merge_tree *m, size_t run);
 enum merge_status merge_step(merge_tree *m, size_t *wanted);
 
 #endif

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 
-@dataclass(frozen=True, slots=True)
-class BlockCodec:
+
+class BlockCodec(msgspec.Struct, frozen=True):
     """A way to pack a block; `number` is its byte in the segment format."""
 
     number: int

@@ -10,14 +10,11 @@ threads run while it works.
 from __future__ import annotations
 
 import importlib
-import logging
 import os
 from collections.abc import Iterable
-from types import ModuleType
-from typing import Protocol, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from cluster.errors import UserError
-from mapreduce.dataflow import twin
 from mapreduce.dataflow.record_form import Cut, LineInput, RecordShape, WireForm
 from streaming.comparator import ByteOrder, ComparatorSpec, KeyFieldOrder, KeySpec, LongOrder
 from streaming.key_value import KeyValueRule
@@ -31,141 +28,35 @@ from streaming.partitioner import (
     TotalOrderPartition,
 )
 
-log = logging.getLogger(__name__)
+if TYPE_CHECKING:
+    from mapreduce.dataflow.kernel_types import Collector as Collector
+    from mapreduce.dataflow.kernel_types import LineFeeder as LineFeeder
+    from mapreduce.dataflow.kernel_types import LineRewriter as LineRewriter
+    from mapreduce.dataflow.kernel_types import MergeTree as MergeTree
 
 
-def _load_native() -> ModuleType | None:
-    """Return the C kernel, or None for the twin."""
+def _load() -> tuple[Any, Any]:
+    """Return (C kernel, None) or (None, twin); the other one is not even imported."""
     wish = os.environ.get("MRSTREAM_KERNEL", "")
     if wish not in ("", "native", "python"):
         raise UserError(f"MRSTREAM_KERNEL is {wish!r}; it must be native, python or unset")
-    if wish == "python":
-        return None
-    try:
-        return importlib.import_module("mapreduce.dataflow._kernel")
-    except ImportError:
-        if wish == "native":
-            raise
-        log.warning(
-            "the C kernel is not built, so the slower Python one is in use; "
-            "with a C compiler at hand, installing mrstream again builds it"
-        )
-        return None
+    if wish != "python":
+        try:
+            return importlib.import_module("mapreduce.dataflow._kernel"), None
+        except ImportError:
+            if wish == "native":
+                raise
+            import logging
+
+            logging.getLogger(__name__).warning(
+                "the C kernel is not built, so the slower Python one is in use; "
+                "with a C compiler at hand, installing mrstream again builds it"
+            )
+    return None, importlib.import_module("mapreduce.dataflow.twin")
 
 
-native = _load_native()
-IS_NATIVE = native is not None
-
-BLOCK_BYTES = twin.BLOCK_BYTES
-RECORD_OVERHEAD_BYTES = twin.RECORD_OVERHEAD_BYTES
-
-
-class Collector(Protocol):
-    """Cuts bytes into records, keeps them in bounded memory, and gives them back sorted.
-
-    Order: partition, then key, then emission. After `sort`, `next_blob` gives them
-    until `partition` is -1; `reset` then makes room for the next ones.
-    """
-
-    @property
-    def records_total(self) -> int:
-        """Records taken since the beginning."""
-
-    @property
-    def bytes_total(self) -> int:
-        """Their size as Hadoop counts it (spec 8.1, Map output bytes)."""
-
-    @property
-    def records(self) -> int:
-        """Records in memory now."""
-
-    @property
-    def partition(self) -> int:
-        """The partition of the next blob; -1 at the end."""
-
-    def feed(self, data: bytes | bytearray | memoryview, start: int = 0) -> int:
-        """Take data[start:]; return up to where. Less than all means full: sort, empty, reset."""
-
-    def add(self, key: bytes, value: bytes) -> bool:
-        """Take one record; False means full."""
-
-    def finish(self) -> bool:
-        """The data has ended: take a last line without end; False means full."""
-
-    def sort(self) -> None:
-        """Sort what is in memory; nothing can be taken until `reset`."""
-
-    def next_blob(self, size_bytes: int) -> tuple[int, int, bytes]:
-        """Return (records, Hadoop's bytes for them, bytes) of `partition`: as many whole
-        records as fit into `size_bytes`, at least one."""
-
-    def reset(self) -> None:
-        """Forget the records; an unfinished last line is kept."""
-
-
-class MergeTree(Protocol):
-    """Merges sorted runs of framed records; equal keys come in the order of the runs."""
-
-    @property
-    def records(self) -> int:
-        """Records given so far."""
-
-    @property
-    def groups(self) -> int:
-        """Different whole keys among them."""
-
-    @property
-    def largest_group(self) -> tuple[bytes, int]:
-        """The key with the most records so far, and how many."""
-
-    @property
-    def hadoop_bytes(self) -> int:
-        """What Hadoop would have stored for them, lengths included."""
-
-    def supply(self, run: int, block: bytes | None) -> None:
-        """Give the next block of a run; None ends it."""
-
-    def step(self, size_bytes: int) -> tuple[int, int, bytes | None]:
-        """Return (run that needs a block or -1, records, blob or None); (-1, 0, None) is the end.
-
-        Raises ValueError where a run is not in order (D1).
-        """
-
-
-class LineFeeder(Protocol):
-    """Cuts the bytes of a split into lines and writes them for a map command."""
-
-    @property
-    def records(self) -> int:
-        """Lines given so far."""
-
-    @property
-    def done(self) -> bool:
-        """The next line belongs to the next split: no more data is needed."""
-
-    @property
-    def position(self) -> int:
-        """Offset behind the last byte looked at."""
-
-    def feed(self, data: bytes | bytearray | memoryview) -> bytes:
-        """Return what the command reads next."""
-
-    def finish(self) -> bytes:
-        """The data has ended: return the last line, if it had no end."""
-
-
-class LineRewriter(Protocol):
-    """Turns a command's lines into those of an output file."""
-
-    @property
-    def records(self) -> int:
-        """Lines given so far."""
-
-    def feed(self, data: bytes | bytearray | memoryview) -> bytes:
-        """Return the lines that are complete now."""
-
-    def finish(self) -> bytes:
-        """The data has ended: return the last line, if it had no end."""
+_native, _twin = _load()
+IS_NATIVE = _native is not None
 
 
 def collector(
@@ -177,11 +68,14 @@ def collector(
     form: WireForm,
 ) -> Collector:
     """Return an empty collector; records, index and scratch stay within `capacity_bytes`."""
-    if native is None:
-        return twin.Collector(capacity_bytes, partitions, shape, partitioner, order, form)
+    if _native is None:
+        return cast(
+            "Collector",
+            _twin.Collector(capacity_bytes, partitions, shape, partitioner, order, form),
+        )
     return cast(
-        Collector,
-        native.Collector(
+        "Collector",
+        _native.Collector(
             capacity_bytes,
             partitions,
             (
@@ -200,11 +94,11 @@ def collector(
 
 def merge_tree(runs: int, order: ComparatorSpec, form: WireForm, shape: RecordShape) -> MergeTree:
     """Return a tree over `runs` runs; every run waits for its first block."""
-    if native is None:
-        return twin.MergeTree(runs, order, form, shape)
+    if _native is None:
+        return cast("MergeTree", _twin.MergeTree(runs, order, form, shape))
     return cast(
-        MergeTree,
-        native.MergeTree(
+        "MergeTree",
+        _native.MergeTree(
             runs,
             _order_plan(order),
             _form_plan(form),
@@ -216,11 +110,11 @@ def merge_tree(runs: int, order: ComparatorSpec, form: WireForm, shape: RecordSh
 
 def line_feeder(of: LineInput) -> LineFeeder:
     """Return a feeder at `of.start`."""
-    if native is None:
-        return twin.LineFeeder(of)
+    if _native is None:
+        return cast("LineFeeder", _twin.LineFeeder(of))
     return cast(
-        LineFeeder,
-        native.LineFeeder(
+        "LineFeeder",
+        _native.LineFeeder(
             int(of.form),
             of.start,
             -1 if of.end is None else of.end,
@@ -239,24 +133,27 @@ def line_rewriter(cut: Cut, rule: KeyValueRule, separator: bytes) -> LineRewrite
     With `Cut.KEY_LINES` a line stays as it is: key only, no separator.
     """
     assert cut in (Cut.LINES, Cut.KEY_LINES), f"lines are rewritten, not {cut.name}"
-    if native is None:
-        return twin.LineRewriter(cut, rule, separator)
+    if _native is None:
+        return cast("LineRewriter", _twin.LineRewriter(cut, rule, separator))
     return cast(
-        LineRewriter,
-        native.LineRewriter(cut == Cut.KEY_LINES, rule.separator, rule.key_fields, separator),
+        "LineRewriter",
+        _native.LineRewriter(cut == Cut.KEY_LINES, rule.separator, rule.key_fields, separator),
     )
 
 
 def decode_records(block: bytes) -> list[tuple[bytes, bytes]]:
     """Return the records of a block of frames; ValueError if it does not end at a record."""
-    if native is None:
-        return twin.decode_records(block)
-    return cast("list[tuple[bytes, bytes]]", native.decode_records(block))
+    return cast("list[tuple[bytes, bytes]]", (_native or _twin).decode_records(block))
 
 
 def encode_records(records: Iterable[tuple[bytes, bytes]]) -> bytes:
     """Return the frames of records, one behind the other."""
-    return twin.encode_records(records)
+    return cast(bytes, (_native or _twin).encode_records(list(records)))
+
+
+def crc32c(data: bytes | bytearray | memoryview, before: int = 0) -> int:
+    """Return the CRC32C of data, or of all that came before and data."""
+    return cast(int, (_native or _twin).crc32c(data, before))
 
 
 # ---- specs as the plain tuples that C understands ------------------------------------------

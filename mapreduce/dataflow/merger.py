@@ -10,17 +10,25 @@ Never reads the network.
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
+from itertools import count
 
 from mapreduce.dataflow import block_codec, kernel, segment
 from mapreduce.dataflow.block_codec import BlockCodec
-from mapreduce.dataflow.record_form import FRAMED_FORM, TEXT_RECORDS, RecordShape, WireForm
+from mapreduce.dataflow.record_form import (
+    BLOCK_BYTES,
+    FRAMED_FORM,
+    TEXT_RECORDS,
+    RecordShape,
+    WireForm,
+)
 from streaming.comparator import ComparatorSpec
 
 BLOB_BYTES = 1 << 20
 WIDTH_MAX = 64
+
+_pass_numbers = count(1)
 
 Run = Callable[[], Iterator[bytes]]
 """Opens a run: gives its verified blocks of framed records, from the first on."""
@@ -70,6 +78,7 @@ class Merge:
                 raise segment.SegmentCorrupt(str(error)) from error
             if blob is not None:
                 yield records, blob
+                del blob  # it can be as large as the largest record
             elif wanted >= 0:
                 tree.supply(wanted, next(sources[wanted], None))
             else:
@@ -130,8 +139,7 @@ def _join(
     codec: BlockCodec,
 ) -> Run:
     """Merge runs into a file of the scratch directory; it is deleted as soon as it is read."""
-    fd, path = tempfile.mkstemp(".merge", "pass-", scratch)
-    os.close(fd)
+    path = os.path.join(scratch, f"merge-{os.getpid()}-{next(_pass_numbers)}")
     writer = segment.Writer(path, 1, codec)
     for block in merged_blocks(0, Merge(runs, order, FRAMED_FORM, shape)):
         writer.append(block)
@@ -142,7 +150,7 @@ def _join(
 def merged_blocks(partition: int, merged: Merge) -> Iterator[segment.Block]:
     """Give what a merge of framed records gives, as blocks of a partition."""
     hadoop_bytes = 0
-    for records, payload in merged.blobs(kernel.BLOCK_BYTES):
+    for records, payload in merged.blobs(BLOCK_BYTES):
         grown = merged.hadoop_bytes - hadoop_bytes
         hadoop_bytes += grown
         yield segment.Block(partition, records, grown, payload)

@@ -7,12 +7,15 @@ a command. Never touches a record itself: that is the kernel's work.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum
+
+import msgspec
 
 from streaming.key_value import KeyValueRule
 
 TAB_RULE = KeyValueRule()
+BLOCK_BYTES = 256 * 1024  # of a segment's block, unless one record is larger
+RECORD_OVERHEAD_BYTES = 32  # what the kernel's index and the sort's scratch take for a record
 
 
 class Cut(IntEnum):
@@ -47,8 +50,7 @@ class Side(IntEnum):
     DECIMAL = 7  # the eight bytes of an integer, in decimal digits
 
 
-@dataclass(frozen=True, slots=True)
-class RecordShape:
+class RecordShape(msgspec.Struct, frozen=True):
     """How a command's output is cut into records, and how Hadoop would count them."""
 
     cut: Cut = Cut.LINES
@@ -69,8 +71,7 @@ TYPED_RECORDS = RecordShape(Cut.TYPED_BYTES, key_serial=Serial.BYTES, value_seri
 FRAMED_RECORDS = RecordShape(Cut.FRAMED)
 
 
-@dataclass(frozen=True, slots=True)
-class WireForm:
+class WireForm(msgspec.Struct, frozen=True):
     """How a record is written: key side, separator, value side, end; or as our own frame."""
 
     key: Side = Side.PLAIN
@@ -109,8 +110,7 @@ class LineForm(IntEnum):
     KEY = 5  # the part before that byte
 
 
-@dataclass(frozen=True, slots=True)
-class LineInput:
+class LineInput(msgspec.Struct, frozen=True):
     """Which lines of a file a map command reads, and how they are written for it.
 
     Takes bytes from `start` on and gives every line that begins at or before `end`

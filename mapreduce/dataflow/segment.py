@@ -13,15 +13,15 @@ from __future__ import annotations
 import os
 import struct
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from types import TracebackType
 from typing import IO, Self
 
-from crc32c import crc32c
+import msgspec
 
 from cluster.errors import Corrupt, NewerFormat
 from mapreduce.dataflow import block_codec
 from mapreduce.dataflow.block_codec import BlockCodec
+from mapreduce.dataflow.kernel import crc32c
 
 MAGIC = b"MRSG"
 FOOTER_MAGIC = b"MRSI"
@@ -41,8 +41,7 @@ class SegmentCorrupt(Corrupt):
     """A segment's bytes are not what its writer wrote: fetch again, or run its map again."""
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionEntry:
+class PartitionEntry(msgspec.Struct, frozen=True):
     """Where a partition lies in the file, and how much it is."""
 
     offset: int
@@ -52,8 +51,7 @@ class PartitionEntry:
     hadoop_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class Block:
+class Block(msgspec.Struct, frozen=True):
     """Whole framed records of one partition, in order."""
 
     partition: int
@@ -196,27 +194,36 @@ def blocks_of(
     left = length
     while left > 0:
         what = f"segment {source}, partition {partition}, {left} bytes before its end"
-        head = _read_exactly(read, min(left, _BLOCK.size), what)
-        if len(head) < _BLOCK.size:
-            raise SegmentCorrupt(f"{what}: a block header needs {_BLOCK.size} bytes")
-        crc, of_partition, block_records, codec, zeros, stored, raw = _BLOCK.unpack(head)
-        left -= _BLOCK.size
-        if stored > left:
-            raise SegmentCorrupt(f"{what}: a block of {stored} bytes, but only {left} are left")
-        payload = _read_exactly(read, stored, what)
-        left -= stored
-        found = crc32c(payload, crc32c(head[4:]))
-        if found != crc:
-            raise SegmentCorrupt(f"{what}: block has crc {found:#010x}, expected {crc:#010x}")
-        if of_partition != partition or zeros != _ZEROS:
-            raise SegmentCorrupt(f"{what}: block is of partition {of_partition}")
-        yield _unpack(codec, payload, raw, what)
+        # Nothing here may keep a block: it can be as large as the largest record.
+        taken, block_records, block = _read_block(read, left, partition, what)
+        left -= taken
         records -= block_records
+        yield block
+        del block
     if records != 0:
         raise SegmentCorrupt(
             f"segment {source}, partition {partition}: {abs(records)} records "
             f"{'missing' if records > 0 else 'too many'}"
         )
+
+
+def _read_block(
+    read: Callable[[int], bytes], left: int, partition: int, what: str
+) -> tuple[int, int, bytes]:
+    """Return (bytes read, records, raw block) of the next block, verified."""
+    head = _read_exactly(read, min(left, _BLOCK.size), what)
+    if len(head) < _BLOCK.size:
+        raise SegmentCorrupt(f"{what}: a block header needs {_BLOCK.size} bytes")
+    crc, of_partition, records, codec, zeros, stored, raw = _BLOCK.unpack(head)
+    if stored > left - _BLOCK.size:
+        raise SegmentCorrupt(f"{what}: a block of {stored} bytes, but only {left} are left")
+    payload = _read_exactly(read, stored, what)
+    found = crc32c(payload, crc32c(head[4:]))
+    if found != crc:
+        raise SegmentCorrupt(f"{what}: block has crc {found:#010x}, expected {crc:#010x}")
+    if of_partition != partition or zeros != _ZEROS:
+        raise SegmentCorrupt(f"{what}: block is of partition {of_partition}")
+    return _BLOCK.size + stored, records, _unpack(codec, payload, raw, what)
 
 
 def _unpack(codec: int, payload: bytes, raw_bytes: int, what: str) -> bytes:

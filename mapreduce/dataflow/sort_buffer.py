@@ -9,10 +9,17 @@ record that is larger than that may pass it. Never writes a file.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 from mapreduce.dataflow import kernel
-from mapreduce.dataflow.record_form import FRAMED_FORM, TEXT_RECORDS, RecordShape, WireForm
+from mapreduce.dataflow.record_form import (
+    BLOCK_BYTES,
+    FRAMED_FORM,
+    TEXT_RECORDS,
+    RecordShape,
+    WireForm,
+)
 from mapreduce.dataflow.segment import Block
 from mapreduce.errors import TaskFailed
 from streaming.comparator import BYTE_ORDER, ComparatorSpec
@@ -29,8 +36,7 @@ class MalformedOutput(TaskFailed):
     """A command's binary output is not what its format says."""
 
 
-@dataclass(frozen=True, slots=True)
-class SortPlan:
+class SortPlan(msgspec.Struct, frozen=True):
     """How a job's map output is cut, dealt to partitions and ordered."""
 
     partitions: int
@@ -85,13 +91,13 @@ class SortBuffer:
         except ValueError as error:
             raise MalformedOutput(str(error)) from error
 
-    def runs(self, size_bytes: int = kernel.BLOCK_BYTES) -> Iterator[Block]:
+    def runs(self, size_bytes: int = BLOCK_BYTES) -> Iterator[Block]:
         """Sort, give everything in blocks, in partition order, and be empty at the end."""
         for _, blocks in self.runs_by_partition(size_bytes):
             yield from blocks
 
     def runs_by_partition(
-        self, size_bytes: int = kernel.BLOCK_BYTES
+        self, size_bytes: int = BLOCK_BYTES
     ) -> Iterator[tuple[int, Iterator[Block]]]:
         """The same, partition by partition; what a partition's consumer leaves is dropped."""
         collector = self._collector

@@ -13,12 +13,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, replace
 from typing import Protocol
 
-from mapreduce.dataflow import block_codec, kernel, merger, segment
+import msgspec
+
+from mapreduce.dataflow import block_codec, merger, segment
 from mapreduce.dataflow.block_codec import BlockCodec
-from mapreduce.dataflow.record_form import FRAMED_FORM, RecordShape, WireForm
+from mapreduce.dataflow.record_form import BLOCK_BYTES, FRAMED_FORM, RecordShape, WireForm
 from mapreduce.dataflow.segment import Block, PartitionEntry
 from mapreduce.dataflow.sort_buffer import SortBuffer, SortPlan
 
@@ -40,8 +41,7 @@ class Combiner(Protocol):
         """Give the combined records of one sorted run; each call is a fresh run of it."""
 
 
-@dataclass(frozen=True, slots=True)
-class SpillPlan:
+class SpillPlan(msgspec.Struct, frozen=True):
     """Where and how a map's output is written."""
 
     sort: SortPlan
@@ -54,8 +54,7 @@ class SpillPlan:
     on_progress: Callable[[], None] = lambda: None  # called at every block of a spill or merge
 
 
-@dataclass(frozen=True, slots=True)
-class MapOutputCounts:
+class MapOutputCounts(msgspec.Struct, frozen=True):
     """What the counters of a map say about its output (spec 8.1)."""
 
     records: int  # Map output records
@@ -68,8 +67,7 @@ class MapOutputCounts:
     segment_bytes: int  # of the file
 
 
-@dataclass(slots=True)
-class _Combined:
+class _Combined(msgspec.Struct):
     """How many records went into the combiner and came out of it."""
 
     taken: int = 0
@@ -180,7 +178,7 @@ class MapOutput:
         return segment.Writer(path, self._plan.sort.partitions, self._plan.codec)
 
     def _blob_bytes(self) -> int:
-        return merger.BLOB_BYTES if self._plan.combiner else kernel.BLOCK_BYTES
+        return merger.BLOB_BYTES if self._plan.combiner else BLOCK_BYTES
 
     def _append(self, writer: segment.Writer, blocks: Iterator[Block]) -> None:
         for block in blocks:
@@ -208,7 +206,7 @@ class MapOutput:
                 sorter.feed(data)
             for block in sorter.drain():
                 self._combined.given += block.records
-                yield replace(block, partition=partition)
+                yield msgspec.structs.replace(block, partition=partition)
         finally:
             sorter.abort()
 

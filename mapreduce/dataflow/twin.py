@@ -7,13 +7,13 @@ it in tests. Never opens a file.
 
 from __future__ import annotations
 
-from mapreduce.dataflow.record_form import Cut, RecordShape, WireForm
+from crc32c import crc32c
+
+from mapreduce.dataflow.record_form import RECORD_OVERHEAD_BYTES, Cut, RecordShape, WireForm
 from mapreduce.dataflow.twin_lines import LineFeeder, LineRewriter
 from mapreduce.dataflow.twin_records import (
     BINARY_CUTS,
-    BLOCK_BYTES,
     FRAME_HEADER_BYTES_MAX,
-    RECORD_OVERHEAD_BYTES,
     decode_records,
     encode_records,
     frame,
@@ -26,18 +26,18 @@ from streaming.key_value import split
 from streaming.partitioner import PartitionerSpec, partition
 
 __all__ = [
-    "BLOCK_BYTES",
-    "RECORD_OVERHEAD_BYTES",
     "Collector",
     "LineFeeder",
     "LineRewriter",
     "MergeTree",
+    "crc32c",
     "decode_records",
     "encode_records",
 ]
 
 _LF, _CR = 10, 13
 _TYPED_END = 255
+LARGEST_KEY_BYTES_MAX = 1024
 
 Record = tuple[int, bytes, bytes]
 
@@ -318,7 +318,7 @@ class MergeTree:
     @property
     def largest_group(self) -> tuple[bytes, int]:
         if self._last_key is not None and self._group_records > self._largest[1]:
-            return self._last_key, self._group_records
+            return self._last_key[:LARGEST_KEY_BYTES_MAX], self._group_records
         return self._largest
 
     def supply(self, run: int, block: bytes | None) -> None:

@@ -9,9 +9,7 @@ from collections.abc import Callable, Iterable
 
 from mapreduce.dataflow.record_form import Cut, Serial, Side, WireForm
 
-BLOCK_BYTES = 256 * 1024
 FRAME_HEADER_BYTES_MAX = 10  # two lengths below 2**32
-RECORD_OVERHEAD_BYTES = 32  # what the C kernel's index and scratch take for a record
 TYPED_DEPTH_MAX = 1024
 LENGTH_MAX = (1 << 31) - 1
 
