@@ -125,26 +125,33 @@ class LocalCluster:
         """Where a role runs."""
         return self.hosts[:1] if role.endswith(".master") else self.hosts
 
-    def launch(self, role: str, host: str, **environment: str) -> int:
-        """Start a daemon without waiting for it; return its pid."""
+    def launch(self, role: str, host: str, prelude: str = "") -> int:
+        """Start a daemon without waiting for it; return its pid.
+
+        `prelude` is Python code that the process runs first: a fault that waits for its moment.
+        """
         place = self.host_directory(host, self.config.name)
         (place / "logs").mkdir(parents=True, exist_ok=True)
+        start = ["-m", role]
+        if prelude:
+            run = f"import runpy; runpy.run_module({role!r}, run_name='__main__', alter_sys=True)"
+            start = ["-c", f"{prelude}\n{run}"]
         with open(place / "logs" / f"{role}.out", "ab") as output:
             process = subprocess.Popen(
-                [sys.executable, "-P", "-m", role, "--host", host, "--dir", str(place)],
+                [sys.executable, "-P", *start, "--host", host, "--dir", str(place)],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
                 cwd=place,
-                env={**self.environment, "PYTHONPATH": str(_root), **environment},
+                env={**self.environment, "PYTHONPATH": str(_root)},
                 start_new_session=True,
             )
         self._processes[role, host] = process
         return process.pid
 
-    def start(self, role: str, host: str, **environment: str) -> int:
+    def start(self, role: str, host: str, prelude: str = "") -> int:
         """Start a daemon and wait until it is ready; return its pid."""
-        pid = self.launch(role, host, **environment)
+        pid = self.launch(role, host, prelude)
         self.wait_ready(role, host)
         return pid
 

@@ -125,40 +125,12 @@ def test_wrong_usage_shows_the_usage(run: Terminal) -> None:
 def test_the_dash_is_optional_and_help_covers_every_verb(run: Terminal) -> None:
     assert run("ls", "/") == 0
     assert run("-help") == 0
-    for verb in [
-        "ls",
-        "put",
-        "get",
-        "copyFromLocal",
-        "copyToLocal",
-        "cat",
-        "mkdir",
-        "rm",
-        "rmdir",
-        "mv",
-        "cp",
-        "du",
-        "df",
-        "stat",
-        "tail",
-        "head",
-        "test",
-        "touchz",
-        "getmerge",
-        "setrep",
-        "count",
-        "checksum",
-        "text",
-        "find",
-        "appendToFile",
-        "chmod",
-        "chown",
-        "chgrp",
-        "expunge",
-        "undelete",
-        "snapshot",
-        "fsck",
-    ]:
+    for verb in (
+        "ls", "put", "get", "copyFromLocal", "copyToLocal", "cat", "mkdir", "rm", "rmdir", "mv",
+        "cp", "du", "df", "stat", "tail", "head", "test", "touchz", "getmerge", "setrep",
+        "count", "checksum", "text", "find", "appendToFile", "chmod", "chown", "chgrp",
+        "expunge", "undelete", "snapshot", "fsck",
+    ):  # fmt: skip
         assert f"-{verb} " in run.out
     assert run("-usage", "ls") == 0
     assert run.out.startswith("Usage: mrstream dfs [generic options] -ls ")
