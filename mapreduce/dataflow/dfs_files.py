@@ -7,6 +7,7 @@ first needs it, so that a forked attempt never shares a connection with its pare
 from __future__ import annotations
 
 import os
+import time
 from typing import BinaryIO, cast
 from urllib.parse import unquote
 
@@ -14,10 +15,13 @@ from dfs import writer
 from dfs.client import DfsClient, connect
 from dfs.errors import NoSuchFile
 from dfs.protocol import FileStatus as DfsStatus
+from dfs.protocol import LocatedChunk
 from dfs.reader import DfsReader
 from mapreduce.dataflow.files import FileStatus, parent
 
 _LOCATE_CHUNKS = 64
+# A plan asks for every piece of a file in turn; for so long the answers stand.
+_LOCATED_S = 5.0
 
 
 class DfsFiles:
@@ -27,6 +31,9 @@ class DfsFiles:
         self._name = _split(url)[0]
         self._client: DfsClient | None = None
         self._client_pid = 0
+        self._located: DfsStatus | None = None
+        self._located_until_s = 0.0
+        self._chunks: dict[int, LocatedChunk] = {}
 
     @property
     def client(self) -> DfsClient:
@@ -76,20 +83,33 @@ class DfsFiles:
 
     def hosts_of(self, url: str, start: int, length: int) -> tuple[str, ...]:
         path, held = _split(url)[1], dict[str, int]()
-        located = self.client.locate(path, 0, 1)
-        chunk_bytes = located.status.chunk_bytes
-        index, last = start // chunk_bytes, max(start, start + length - 1) // chunk_bytes
-        while index <= last:
-            chunks = self.client.locate(path, index, min(last - index + 1, _LOCATE_CHUNKS)).chunks
-            if not chunks:
+        chunk_bytes = self._located_status(path).chunk_bytes
+        for index in range(start // chunk_bytes, max(start, start + length - 1) // chunk_bytes + 1):
+            chunk = self._located_chunk(path, index)
+            if chunk is None:
                 break
-            for chunk in chunks:
-                first = chunk.index * chunk_bytes
-                covered = min(start + length, first + chunk_bytes) - max(start, first)
-                for server in chunk.replicas:
-                    held[server.server] = held.get(server.server, 0) + covered
-            index = chunks[-1].index + 1
+            first = index * chunk_bytes
+            covered = min(start + length, first + chunk_bytes) - max(start, first)
+            for server in chunk.replicas:
+                held[server.server] = held.get(server.server, 0) + covered
         return tuple(sorted(held, key=lambda host: (-held[host], host)))
+
+    def _located_status(self, path: str) -> DfsStatus:
+        """The file whose chunks are being located; the answers for another one are forgotten."""
+        known = self._located
+        if known is None or known.path != path or time.monotonic() > self._located_until_s:
+            located = self.client.locate(path, 0, _LOCATE_CHUNKS)
+            self._located = known = located.status
+            self._chunks = {chunk.index: chunk for chunk in located.chunks}
+            self._located_until_s = time.monotonic() + _LOCATED_S
+        return known
+
+    def _located_chunk(self, path: str, index: int) -> LocatedChunk | None:
+        """Where a chunk is: a plan asks for all in turn, so one question brings many."""
+        if index not in self._chunks:
+            for chunk in self.client.locate(path, index, _LOCATE_CHUNKS).chunks:
+                self._chunks[chunk.index] = chunk
+        return self._chunks.get(index)
 
     def _url(self, path: str) -> str:
         return f"dfs://{self._name}{path}"
