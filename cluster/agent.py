@@ -131,13 +131,13 @@ class Agent:
             self._probe = None
         return {}
 
-    def reach(self, targets: dict[str, list[Any]], timeout_s: float) -> dict[str, Any]:
+    def reach(self, targets: dict[str, list[Any]], limit_s: float) -> dict[str, Any]:
         """Try to connect to other hosts; say which did not answer, and why."""
         failed: dict[str, str] = {}
 
         def attempt(name: str, address: str, port: int) -> None:
             try:
-                socket.create_connection((address, port), timeout_s).close()
+                socket.create_connection((address, port), limit_s).close()
             except OSError as error:
                 failed[name] = error.strerror or str(error)
 

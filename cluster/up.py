@@ -149,7 +149,7 @@ class Up:
             lambda link: link.call(
                 "reach",
                 targets={name: at for name, at in targets.items() if name != link.name},
-                timeout_s=REACH_S_MAX,
+                limit_s=REACH_S_MAX,
             )
         )
         hosts.each(lambda link: link.call("unlisten"))

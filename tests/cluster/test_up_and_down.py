@@ -1,0 +1,463 @@
+"""`mrstream cluster` over real sshd, on network namespaces and on docker containers."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+
+from cluster.errors import ClusterError
+from cluster.frames import Kind, encode_frame
+from cluster.messages import Health
+from cluster.network import Connection, Identity
+from tests.cluster.conftest import MakeHosts
+from tests.cluster.hosted import Operator
+from tests.cluster.machine import TestHosts, wait_for
+
+OperatorAt = Callable[[TestHosts], Operator]
+
+
+def no_daemon_left(hosts: TestHosts) -> bool:
+    return not any(hosts.processes(name) for name in hosts.names)
+
+
+def all_roles(operator: Operator, *words: str | Path) -> set[tuple[str, str]]:
+    """Every role that this version has, on every host."""
+    hosts = operator.status(*words)["hosts"]
+    return {(h, r) for h, known in hosts.items() for r in known["roles"] if find_spec(r)}
+
+
+def test_up_status_logs_up_again_and_down(make_hosts: MakeHosts, operator_at: OperatorAt) -> None:
+    """The whole life of a cluster, as the guide tells it."""
+    hosts = make_hosts(3)
+    operator = operator_at(hosts)
+    path = operator.write_cluster()
+
+    said = operator.good("cluster", "up", "-f", path)
+
+    assert "cluster t is up: 3 hosts, master h1" in said
+    document = operator.status()
+    assert document["name"] == "t" and document["master"] == "h1"
+    assert operator.roles("up") == all_roles(operator)
+    assert set(document["hosts"]["h1"]["roles"]) >= {"dfs.master", "dfs.chunkserver"}
+    assert document["hosts"]["h2"]["address"] == hosts.address("h2")
+    assert document["chunks"] == {"total": 0, "under_replicated": 0, "missing": 0, "corrupt": 0}
+    assert "serving" in operator.good("cluster", "logs", "h2", "dfs.chunkserver")
+
+    pids = {(h, r): s["pid"] for h, k in document["hosts"].items() for r, s in k["roles"].items()}
+    operator.good("cluster", "up", "-f", path)
+    again = operator.status()
+    assert pids == {
+        (h, r): s["pid"] for h, k in again["hosts"].items() for r, s in k["roles"].items()
+    }
+
+    assert "cluster t is down" in operator.good("cluster", "down")
+    assert no_daemon_left(hosts)
+    assert operator.roles("up", "-f", path) == set()
+
+
+def test_after_power_was_cut_everywhere_up_brings_the_same_cluster_back(
+    make_hosts: MakeHosts, operator_at: OperatorAt
+) -> None:
+    """Fault gate 26: same cluster id, no manual step, whatever the order, nothing lost."""
+    hosts = make_hosts(3)
+    operator = operator_at(hosts)
+    path = operator.write_cluster()
+    operator.good("cluster", "up", "-f", path)
+    before = operator.status()["id"]
+    (operator.home / "file").write_bytes(os.urandom(3_000_000))
+    operator.good("dfs", "-put", "file", "/kept")
+
+    for name in ("h2", "h1", "h3"):
+        hosts.kill(name)
+    assert operator.roles("up") == set()
+    for name in ("h3", "h2", "h1"):
+        hosts.start(name)
+    operator.good("cluster", "up", "-f", path)
+
+    assert operator.status()["id"] == before
+    operator.good("dfs", "-get", "/kept", "back")
+    assert (operator.home / "back").read_bytes() == (operator.home / "file").read_bytes()
+    operator.good("cluster", "down")
+
+
+def test_up_repairs_what_was_killed_and_leaves_the_rest_alone(
+    make_netns: MakeHosts, operator_at: OperatorAt
+) -> None:
+    hosts = make_netns(3)
+    operator = operator_at(hosts)
+    path = operator.write_cluster()
+    operator.good("cluster", "up", "-f", path)
+    before = operator.status()["hosts"]
+    pid = before["h2"]["roles"]["dfs.chunkserver"]["pid"]
+    hosts.run("h2", "kill", "-9", str(pid))
+    wait_for(lambda: ("h2", "dfs.chunkserver") in operator.roles("down"), "h2 is seen to be down")
+
+    operator.good("cluster", "up", "-f", path)
+
+    after = operator.status()["hosts"]
+    assert after["h2"]["roles"]["dfs.chunkserver"]["state"] == "up"
+    assert after["h3"]["roles"]["dfs.chunkserver"] == before["h3"]["roles"]["dfs.chunkserver"]
+    assert after["h1"]["roles"]["dfs.master"]["pid"] == before["h1"]["roles"]["dfs.master"]["pid"]
+
+
+def test_a_host_that_is_down_is_named_and_the_cluster_comes_up_without_it(
+    make_hosts: MakeHosts, operator_at: OperatorAt
+) -> None:
+    hosts = make_hosts(3)
+    operator = operator_at(hosts)
+    path = operator.write_cluster()
+    hosts.kill("h3")
+
+    ended = operator.run("cluster", "up", "-f", path)
+
+    assert ended.returncode == 0, ended.stderr
+    assert "h3: FAILED" in ended.stderr and "does not answer" in ended.stderr
+    assert "cluster t is up: 2 of 3 hosts" in ended.stdout
+    assert ("h3", "dfs.chunkserver") in operator.roles("dead")
+    hosts.start("h3")
+    assert "3 hosts" in operator.good("cluster", "up", "-f", path)
+    assert ("h3", "dfs.chunkserver") in operator.roles("up")
+
+
+def test_a_master_that_is_down_stops_up_and_nothing_is_left(
+    make_netns: MakeHosts, operator_at: OperatorAt
+) -> None:
+    hosts = make_netns(3)
+    operator = operator_at(hosts)
+    hosts.kill("h1")
+
+    said = operator.refused("cluster", "up", "-f", operator.write_cluster())
+
+    assert "h1 (the master)" in said and "does not answer" in said
+    hosts.start("h1")
+    assert no_daemon_left(hosts)
+
+
+def test_a_refused_key_is_explained(make_netns: MakeHosts, operator_at: OperatorAt) -> None:
+    """Fault gate 25."""
+    hosts = make_netns(2)
+    operator = operator_at(hosts)
+    stranger = operator.home / "stranger"
+    os.system(f"ssh-keygen -q -t ed25519 -N '' -f {stranger}")
+    path = operator.write_cluster(defaults={"key": str(stranger)})
+
+    said = operator.refused("cluster", "up", "-f", path)
+
+    assert "refused the login of root" in said and f"tried {stranger}" in said
+    assert f"ssh-copy-id root@{hosts.address('h1')}" in said
+
+
+def test_an_unknown_and_a_changed_host_key_are_refused_by_name(
+    make_netns: MakeHosts, operator_at: OperatorAt
+) -> None:
+    """Fault gate 25; faults.md: with what to do about it."""
+    hosts = make_netns(3)
+    operator = operator_at(hosts)
+    path = operator.write_cluster()
+    operator.know("h1")
+    with open(operator.known_hosts, "a") as file:
+        file.write(f"{hosts.address('h2')} {hosts.host_key('h1')}\n")
+
+    ended = operator.run("cluster", "up", "-f", path)
+
+    assert "h2: FAILED: the host key of" in ended.stderr and "CHANGED" in ended.stderr
+    assert f"ssh-keygen -R {hosts.address('h2')}" in ended.stderr
+    assert "h3: FAILED: the host key of" in ended.stderr
+    assert "is not in known_hosts" in ended.stderr and "SHA256:" in ended.stderr
+
+
+def test_a_taken_port_is_named(make_netns: MakeHosts, operator_at: OperatorAt) -> None:
+    hosts = make_netns(2)
+    operator = operator_at(hosts)
+    path = operator.write_cluster()
+    hosts.run(
+        "h2", "sh", "-c",
+        f"setsid python3 -m http.server --bind {hosts.address('h2')} 7701 >/dev/null 2>&1 &",
+    )  # fmt: skip
+    wait_for(lambda: _answers(hosts.address("h2"), 7701), "the other program to listen")
+
+    ended = operator.run("cluster", "up", "-f", path)
+
+    assert "h2: FAILED: port 7701" in ended.stderr and "is taken" in ended.stderr
+    assert ("h1", "dfs.master") in operator.roles("up")
+
+
+def test_a_full_disk_is_named(make_hosts: MakeHosts, operator_at: OperatorAt) -> None:
+    hosts = make_hosts(2, disk_bytes=128 << 20)
+    operator = operator_at(hosts)
+    path = operator.write_cluster()
+    hosts.fill_disk("h2")
+
+    ended = operator.run("cluster", "up", "-f", path)
+
+    assert "h2: FAILED" in ended.stderr
+    assert "No space left" in ended.stderr or "free; at least" in ended.stderr
+    hosts.free_disk("h2")
+    assert "2 hosts" in operator.good("cluster", "up", "-f", path)
+
+
+def test_an_old_python_is_named_with_what_to_do(
+    make_netns: MakeHosts, operator_at: OperatorAt
+) -> None:
+    hosts = make_netns(1)
+    operator = operator_at(hosts)
+    old = hosts.disk("h1") / "python3"
+    old.write_text("#!/bin/sh\necho 3.8.2\nexit 1\n")
+    old.chmod(0o755)
+
+    said = operator.refused("cluster", "up", "-f", operator.write_cluster(python="/srv/python3"))
+
+    assert "too old (/srv/python3 is 3.8.2); mrstream needs 3.11" in said
+
+
+def test_ctrl_c_during_up_leaves_nothing(make_hosts: MakeHosts, operator_at: OperatorAt) -> None:
+    hosts = make_hosts(3)
+    operator = operator_at(hosts)
+    path = operator.write_cluster()
+    for delay_s in (0.3, 0.6, 0.9, 1.2):
+        process = operator.start("cluster", "up", "-f", path)
+        time.sleep(delay_s)  # the moment at which a person happens to press it
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+
+        assert process.returncode in (130, 0), (out, err)
+        assert "Traceback" not in err, err
+        if process.returncode == 130:
+            wait_for(lambda: no_daemon_left(hosts), "no daemon is left", 20)
+        else:
+            operator.good("cluster", "down", "-f", path)
+    assert "3 hosts" in operator.good("cluster", "up", "-f", path)
+
+
+def test_kill_9_of_up_leaves_nothing(make_netns: MakeHosts, operator_at: OperatorAt) -> None:
+    """Nobody is left to clean up but the agents on the hosts."""
+    hosts = make_netns(2)
+    operator = operator_at(hosts)
+    process = operator.start("cluster", "up", "-f", operator.write_cluster())
+    wait_for(lambda: not no_daemon_left(hosts), "some daemon has been started")
+
+    process.kill()
+    process.communicate()
+
+    wait_for(lambda: no_daemon_left(hosts), "no daemon is left", 30)
+
+
+def test_a_second_up_while_one_runs_is_refused(
+    make_netns: MakeHosts, operator_at: OperatorAt
+) -> None:
+    hosts = make_netns(2)
+    operator = operator_at(hosts)
+    path = operator.write_cluster()
+    operator.good("cluster", "up", "-f", path)
+    operator.good("cluster", "down")
+    first = operator.start("cluster", "up", "-f", path)
+    wait_for(lambda: not no_daemon_left(hosts), "the first has started something")
+
+    second = operator.run("cluster", "up", "-f", path)
+    out, err = first.communicate(timeout=60)
+
+    assert first.returncode == 0, (out, err)
+    # It may have come just after the first had ended; then there was nothing left for it to do.
+    assert "another `mrstream cluster` command is at work" in second.stderr or not second.returncode
+    assert operator.roles("up") == all_roles(operator)
+
+
+def test_a_connection_lost_during_up_costs_that_host_only(
+    make_netns: MakeHosts, operator_at: OperatorAt
+) -> None:
+    hosts = make_netns(3)
+    operator = operator_at(hosts)
+    process = operator.start("cluster", "up", "-f", operator.write_cluster())
+    wait_for(lambda: bool(hosts.processes("h3")), "h3 has been started")
+
+    hosts.kill("h3")
+    out, err = process.communicate(timeout=120)
+
+    if "h3: FAILED" in err:
+        assert "2 of 3 hosts" in out
+    assert process.returncode == 0, (out, err)
+    hosts.start("h3")
+    assert hosts.processes("h3") == []
+
+
+def test_two_clusters_share_the_same_hosts(make_netns: MakeHosts, operator_at: OperatorAt) -> None:
+    hosts = make_netns(2)
+    operator = operator_at(hosts)
+    one = operator.write_cluster("one")
+    two = operator.write_cluster("two", ports={"base": 7800})
+
+    operator.good("cluster", "up", "-f", one)
+    operator.good("cluster", "up", "-f", two)
+
+    assert operator.status("-f", one)["id"] != operator.status("-f", two)["id"]
+    assert operator.status()["name"] == "two"
+    operator.good("cluster", "down", "-f", two)
+    assert operator.roles("up", "-f", one) == all_roles(operator, "-f", one)
+    assert operator.roles("up", "-f", two) == set()
+
+
+def test_one_name_for_two_clusters_is_refused_before_anything_is_touched(
+    make_netns: MakeHosts, operator_at: OperatorAt
+) -> None:
+    """A host that holds another cluster of that name keeps it."""
+    hosts = make_netns(2)
+    operator = operator_at(hosts)
+    path = operator.write_cluster()
+    operator.good("cluster", "up", "-f", path)
+    identity = operator.home / ".mrstream" / "clusters" / "t" / "identity.json"
+    before = json.loads(identity.read_text())["cluster_id"]
+    identity.unlink()
+
+    said = operator.refused("cluster", "up", "-f", path)
+
+    assert "belongs to another cluster named t" in said
+    assert before in hosts.run("h1", "cat", "/srv/mrstream/t/h1/identity.json")
+    operator.good("cluster", "join", "-f", path)
+    assert operator.status()["id"] == before
+
+
+def test_join_gives_another_user_the_cluster(
+    make_hosts: MakeHosts, operator_at: OperatorAt
+) -> None:
+    hosts = make_hosts(2)
+    operator = operator_at(hosts)
+    operator.good("cluster", "up", "-f", operator.write_cluster())
+    other = Operator(operator.home.parent / "other", hosts)
+    config = other.home / ".ssh" / "config"
+    config.write_text(
+        f"Host boss\n HostName {hosts.address('h1')}\n User root\n IdentityFile {other.key}\n"
+    )
+
+    said = other.good("cluster", "join", "boss", "--dir", "/srv/mrstream")
+
+    assert "joined cluster t" in said
+    assert other.roles("up") == all_roles(other)
+    kept = other.home / ".mrstream" / "clusters" / "t" / "identity.json"
+    assert kept.stat().st_mode & 0o777 == 0o600
+
+
+def test_ssh_config_gives_names_addresses_users_and_keys(
+    make_netns: MakeHosts, operator_at: OperatorAt
+) -> None:
+    hosts = make_netns(2)
+    operator = operator_at(hosts)
+    entries = [f"Host {h}\n HostName {hosts.address(h)}\n" for h in hosts.names]
+    entries.append(f"Host *\n User root\n IdentityFile {operator.key}\n")
+    (operator.home / ".ssh" / "config").write_text("".join(entries))
+    path = operator.home / "plain.yaml"
+    path.write_text(
+        json.dumps(
+            {
+                "name": "plain",
+                "install": "none",
+                "python": sys.executable,
+                "defaults": {"dir": "/srv/mrstream"},
+                "hosts": {"h1": {}, "h2": {}},
+            }
+        )
+    )
+
+    operator.good("cluster", "up", "-f", path)
+
+    assert operator.roles("up") == all_roles(operator)
+    assert operator.status()["hosts"]["h2"]["address"] == hosts.address("h2")
+
+
+def test_twenty_hosts_come_up_though_sshd_lets_in_few_at_once(
+    make_netns: MakeHosts, operator_at: OperatorAt
+) -> None:
+    """Fault gate 25: MaxStartups exceeded; logins are few at a time, and dropped ones repeated."""
+    hosts = make_netns(20, disk_bytes=160 << 20, sshd_extra="MaxStartups 1:90:2")
+    operator = operator_at(hosts)
+    path = operator.write_cluster(install="none", dfs={"replication": 2})
+
+    ended = operator.run("cluster", "up", "-f", path, timeout_s=240)
+
+    assert ended.returncode == 0, ended.stderr
+    assert "cluster t is up: 20 hosts" in ended.stdout, ended.stderr
+    operator.good("cluster", "down", timeout_s=240)
+    assert no_daemon_left(hosts)
+
+
+def test_a_stranger_at_a_daemons_port_gets_nowhere_and_the_daemon_lives(
+    make_netns: MakeHosts, operator_at: OperatorAt
+) -> None:
+    """faults.md, security: wrong secret, wrong cluster, noise, and nothing on other addresses."""
+    hosts = make_netns(2)
+    operator = operator_at(hosts)
+    operator.good("cluster", "up", "-f", operator.write_cluster())
+    cluster = operator.cluster()
+    address = cluster.config.master_address("dfs.master")
+    host, port = address.rsplit(":", 1)
+
+    for noise in (b"GET / HTTP/1.0\r\n\r\n", bytes(encode_frame(Kind.CALL, 1, ["Health"]))):
+        with socket.create_connection((host, int(port)), 5) as sock:
+            sock.sendall(noise)
+            sock.settimeout(5)
+            assert len(sock.recv(4096)) < 1024
+    for identity in (
+        Identity(cluster.secret.cluster_id, b"x" * 32),
+        Identity("another", cluster.secret.secret),
+    ):
+        try:
+            Connection(address, identity).call(Health(), 5)
+        except ClusterError as error:
+            assert type(error).__name__ in ("NotTrusted", "WrongCluster")
+        else:
+            raise AssertionError("a stranger was let in")
+
+    assert operator.roles("up") == all_roles(operator)
+    log = operator.good("cluster", "logs", "h1", "dfs.master")
+    assert "refused peer=" in log
+    assert cluster.secret.secret.hex() not in log
+    listening = hosts.run("h1", "sh", "-c", "cat /proc/net/tcp")
+    assert "00000000:1E1" not in listening  # 7700 is 0x1E14: nothing listens on all addresses
+
+
+def test_down_ends_by_force_what_does_not_stop_and_purge_removes_all(
+    make_hosts: MakeHosts, operator_at: OperatorAt
+) -> None:
+    hosts = make_hosts(2)
+    operator = operator_at(hosts)
+    path = operator.write_cluster()
+    operator.good("cluster", "up", "-f", path)
+    pid = operator.status()["hosts"]["h2"]["roles"]["dfs.chunkserver"]["pid"]
+    hosts.run("h2", "kill", "-STOP", str(pid))
+
+    said = operator.good("cluster", "down", "--purge", "--yes")
+
+    assert "by force" in said and "its data is removed" in said
+    assert no_daemon_left(hosts)
+    assert not (hosts.disk("h2") / "mrstream" / "t" / "h2").exists()
+    assert not (operator.home / ".mrstream" / "clusters" / "t").exists()
+
+
+def test_doctor_says_what_is_wrong_and_what_to_do(
+    make_netns: MakeHosts, operator_at: OperatorAt
+) -> None:
+    hosts = make_netns(2)
+    operator = operator_at(hosts)
+    path = operator.write_cluster()
+    operator.good("cluster", "up", "-f", path)
+    pid = operator.status()["hosts"]["h2"]["roles"]["dfs.chunkserver"]["pid"]
+    hosts.run("h2", "kill", "-9", str(pid))
+
+    said = operator.refused("cluster", "doctor")
+
+    assert "h2: dfs.chunkserver does not run: `mrstream cluster up` starts it" in said
+    operator.good("cluster", "up", "-f", path)
+
+
+def _answers(address: str, port: int) -> bool:
+    try:
+        socket.create_connection((address, port), 1).close()
+    except OSError:
+        return False
+    return True
