@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+import msgspec
+
 from cluster.messages import Message, Request
 from mapreduce.attempt_report import Done, Failure
 from mapreduce.console import JobProgress
@@ -45,7 +47,7 @@ class JobEnd(Message, frozen=True):
 
     outcome: str
     reason: str = ""
-    counters: dict[str, dict[str, int]] = {}
+    counters: dict[str, dict[str, int]] = msgspec.field(default_factory=dict)
     closing: str = ""
 
 
@@ -137,15 +139,15 @@ class JobReport(Message, frozen=True):
     """All that is known of a job, running or ended: what history keeps of it."""
 
     job: JobRow
-    counters: dict[str, dict[str, int]] = {}
+    counters: dict[str, dict[str, int]] = msgspec.field(default_factory=dict)
     events: tuple[EventRow, ...] = ()
     attempts: tuple[AttemptRecord, ...] = ()
     failures: tuple[str, ...] = ()
     """The full reports of failed attempts, the first one first."""
-    facts: dict[str, float] = {}
+    facts: dict[str, float] = msgspec.field(default_factory=dict)
     """The columns of the paper's Table 1, and more (MapReduce §6)."""
     closing: str = ""
-    properties: dict[str, str] = {}
+    properties: dict[str, str] = msgspec.field(default_factory=dict)
 
 
 class ReportOfJob(Request, frozen=True):
@@ -230,7 +232,7 @@ class AttemptNews(Message, frozen=True):
     bytes: int
     phase: str = ""
     status: str = ""
-    counters: dict[str, dict[str, int]] = {}
+    counters: dict[str, dict[str, int]] = msgspec.field(default_factory=dict)
 
 
 class Heartbeat(Request, frozen=True):
@@ -340,7 +342,7 @@ class SegmentNews(Message, frozen=True):
     added: tuple[SegmentAt, ...] = ()
     withdrawn: tuple[str, ...] = ()
     abandoned: tuple[int, ...] = ()
-    addresses: dict[str, str] = {}
+    addresses: dict[str, str] = msgspec.field(default_factory=dict)
     """Where the workers named in `added` give segments."""
 
 

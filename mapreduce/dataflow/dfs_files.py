@@ -11,8 +11,9 @@ import time
 from typing import BinaryIO, cast
 from urllib.parse import unquote
 
+from cluster.config import Cluster
 from dfs import writer
-from dfs.client import DfsClient, connect
+from dfs.client import DfsClient, client_of, connect
 from dfs.errors import NoSuchFile
 from dfs.protocol import FileStatus as DfsStatus
 from dfs.protocol import LocatedChunk
@@ -22,6 +23,24 @@ from mapreduce.dataflow.files import FileStatus, parent
 _LOCATE_CHUNKS = 64
 # A plan asks for every piece of a file in turn; for so long the answers stand.
 _LOCATED_S = 5.0
+_served: tuple[Cluster, str] | None = None
+
+
+def serve(cluster: Cluster, user: str = "") -> None:
+    """From now on, in this process and its forks, reach this cluster by what is given here.
+
+    Daemons have their cluster's file and secret in a directory of their own, and no user's state.
+    `user` owns what is made; empty: whoever runs this process.
+    """
+    global _served
+    _served = (cluster, user)
+
+
+def new_client(name: str = "") -> DfsClient:
+    """Give a client of the cluster of this name; empty: the one served, else the current one."""
+    if _served is not None and name in ("", _served[0].config.name):
+        return client_of(_served[0], user=_served[1])
+    return connect(name or None)
 
 
 class DfsFiles:
@@ -39,7 +58,7 @@ class DfsFiles:
     def client(self) -> DfsClient:
         """This process's own client."""
         if self._client is None or self._client_pid != os.getpid():
-            self._client = connect(self._name or None)
+            self._client = new_client(self._name)
             self._client_pid = os.getpid()
         return self._client
 
