@@ -116,10 +116,11 @@ def local_path(url: str) -> str:
     return from_wire(path) or "/"
 
 
-class _DurableFile:
-    """A file being written whose `close` returns only after the bytes are on the disk."""
+class _WholeFile:
+    """A file being written whole; with `sync`, `close` returns only after it is on the disk."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, *, sync: bool) -> None:
+        self._sync = sync
         self._file = open(path, "wb", buffering=0)  # noqa: SIM115 - closed by close()
         self.name = path
 
@@ -146,11 +147,12 @@ class _DurableFile:
     def close(self) -> None:
         if not self._file.closed:
             try:
-                os.fsync(self._file.fileno())
+                if self._sync:
+                    os.fsync(self._file.fileno())
             finally:
                 self._file.close()
 
-    def __enter__(self) -> _DurableFile:
+    def __enter__(self) -> _WholeFile:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -160,8 +162,10 @@ class _DurableFile:
 class LocalFiles:
     """The local disk, through plain `os`; paths relative to `working_directory`."""
 
-    def __init__(self, working_directory: str | None = None) -> None:
+    def __init__(self, working_directory: str | None = None, *, sync: bool = True) -> None:
+        """Without `sync` a file is as durable as any that a shell writes: after a while."""
         self._working_directory = working_directory or os.getcwd()
+        self._sync = sync
 
     def qualify(self, path: str) -> str:
         joined = os.path.join(self._working_directory, local_path(path))
@@ -196,13 +200,14 @@ class LocalFiles:
     def create(self, url: str) -> BinaryIO:
         path = local_path(url)
         os.makedirs(os.path.dirname(path), exist_ok=True)
-        return cast(BinaryIO, _DurableFile(path))
+        return cast(BinaryIO, _WholeFile(path, sync=self._sync))
 
     def rename(self, source: str, target: str) -> None:
         path = local_path(target)
         os.makedirs(os.path.dirname(path), exist_ok=True)
         os.replace(local_path(source), path)
-        _sync_directory(os.path.dirname(path))
+        if self._sync:
+            _sync_directory(os.path.dirname(path))
 
     def delete(self, url: str) -> None:
         path = local_path(url)
@@ -373,7 +378,10 @@ class RoutedFiles:
         root = "file:" if local else url[: (url + "/").index("/", len(scheme or "") + 3)]
         files = self._by_root.get(root)
         if files is None:
-            files = LocalFiles(self._working_directory) if local else _remote_files(scheme, url)
+            # A job on this machine alone promises of its files what its user's shell would; one
+            # of a cluster promises that what it acknowledged is there after a power cut.
+            here = LocalFiles(self._working_directory, sync=not self._local)
+            files = here if local else _remote_files(scheme, url)
             self._by_root[root] = files
         return files
 
