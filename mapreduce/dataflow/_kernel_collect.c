@@ -2,7 +2,7 @@
  * rules for when it is full are those of twin.Collector, so that both spill at the same
  * records. */
 #ifdef __linux__
-#define _DEFAULT_SOURCE /* madvise */
+#define _GNU_SOURCE /* mremap */
 #include <sys/mman.h>
 #endif
 
@@ -11,6 +11,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#define PAGE_BYTES ((size_t)1 << 16) /* the largest that a page of any host has */
+#define LARGE_PAGES_FROM_BYTES ((size_t)8 << 20)
 #define SLACK_BYTES 64 /* for the alignment of entries and scratch */
 #define TAIL_GROUPED_BYTES_MAX 4096
 #define PREFETCH_COUNT 16
@@ -30,30 +32,51 @@ static enum take failed(collector *c, const char *message)
     return TAKE_FAILED;
 }
 
-/* Records are visited in key order, all over the arena: with large pages most of those visits
- * need no walk through the page table. Only a hint; nothing depends on it. */
-static void advise_large_pages(uint8_t *memory, size_t bytes)
+#if defined(__linux__)
+/* The arena has pages of its own: it grows without a copy, and what is not touched costs
+ * nothing. Records are visited in key order, all over it, so large pages are asked for: then
+ * most of those visits need no walk through the page table. */
+static uint8_t *resize_memory(uint8_t *memory, size_t old_bytes, size_t bytes)
 {
-#if defined(__linux__) && defined(MADV_HUGEPAGE)
-    const size_t page = 4096, large = (size_t)2 << 20;
-    uintptr_t start = ((uintptr_t)memory + page - 1) & ~(uintptr_t)(page - 1);
-    uintptr_t end = ((uintptr_t)memory + bytes) & ~(uintptr_t)(page - 1);
-    if (bytes >= 4 * large)
-        (void)madvise((void *)start, end - start, MADV_HUGEPAGE);
-#else
-    (void)memory;
-    (void)bytes;
+    void *resized = memory ? mremap(memory, old_bytes, bytes, MREMAP_MAYMOVE)
+                           : mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+                                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (resized == MAP_FAILED)
+        return NULL;
+#ifdef MADV_HUGEPAGE
+    if (bytes >= LARGE_PAGES_FROM_BYTES)
+        (void)madvise(resized, bytes, MADV_HUGEPAGE); /* a hint; nothing depends on it */
 #endif
+    return resized;
 }
+
+static void free_memory(uint8_t *memory, size_t bytes)
+{
+    if (memory)
+        (void)munmap(memory, bytes);
+}
+#else
+static uint8_t *resize_memory(uint8_t *memory, size_t old_bytes, size_t bytes)
+{
+    (void)old_bytes;
+    return realloc(memory, bytes);
+}
+
+static void free_memory(uint8_t *memory, size_t bytes)
+{
+    (void)bytes;
+    free(memory);
+}
+#endif
 
 static bool resize_arena(collector *c, size_t bytes)
 {
-    uint8_t *arena = realloc(c->arena, rounded(bytes));
+    bytes = (bytes + PAGE_BYTES - 1) & ~(size_t)(PAGE_BYTES - 1);
+    uint8_t *arena = resize_memory(c->arena, c->arena_bytes, bytes);
     if (!arena)
         return false;
     c->arena = arena;
-    c->arena_bytes = rounded(bytes);
-    advise_large_pages(arena, rounded(bytes));
+    c->arena_bytes = bytes;
     return true;
 }
 
@@ -64,7 +87,7 @@ bool collector_open(collector *c)
 
 void collector_close(collector *c)
 {
-    free(c->arena);
+    free_memory(c->arena, c->arena_bytes);
     free(c->table.slots);
     c->arena = NULL;
     c->table.slots = NULL;
@@ -559,8 +582,8 @@ bool collector_reset(collector *c)
     c->last_key = NULL;
     if (c->tail_bytes)
         memmove(tail_of(c), tail, c->tail_bytes);
-    size_t usual = rounded(c->capacity_bytes + SLACK_BYTES);
-    if (c->arena_bytes > usual && c->tail_bytes + FRAME_HEADER_BYTES_MAX <= c->capacity_bytes)
+    size_t usual = c->capacity_bytes + SLACK_BYTES;
+    if (c->arena_bytes > usual + PAGE_BYTES && c->tail_bytes + FRAME_HEADER_BYTES_MAX <= c->capacity_bytes)
         if (!resize_arena(c, usual))
             return false;
     return collector_start_grouping(c);

@@ -70,19 +70,27 @@ class Merge:
     def blobs(self, size_bytes: int = BLOB_BYTES) -> Iterator[tuple[int, bytes]]:
         """Give (records, bytes) until all runs are used up; whole records only."""
         sources = [run() for run in self._runs]
-        tree = self._tree
         while True:
-            try:
-                wanted, records, blob = tree.step(size_bytes)
-            except ValueError as error:
-                raise segment.SegmentCorrupt(str(error)) from error
+            wanted, records, blob = self._step(size_bytes)
             if blob is not None:
                 yield records, blob
                 del blob  # it can be as large as the largest record
             elif wanted >= 0:
-                tree.supply(wanted, next(sources[wanted], None))
+                self._supply(wanted, next(sources[wanted], None))
             else:
                 return
+
+    def _step(self, size_bytes: int) -> tuple[int, int, bytes | None]:
+        try:
+            return self._tree.step(size_bytes)
+        except ValueError as error:
+            raise segment.SegmentCorrupt(f"merge of {len(self._runs)} runs: {error}") from error
+
+    def _supply(self, run: int, block: bytes | None) -> None:
+        try:
+            self._tree.supply(run, block)
+        except ValueError as error:
+            raise segment.SegmentCorrupt(f"run {run} of {len(self._runs)}: {error}") from error
 
 
 def merge(
