@@ -2,8 +2,9 @@
 
 When a job has no idle task of a kind left and slots are free, the running tasks with
 the longest estimated time left get a backup, if a fresh attempt is likely to be sooner.
-The first to finish counts. The number of backups is bounded, so that the extra work stays
-at a few percent. Never kills: that is what the first finisher's commit does.
+The first to finish counts; if both turn out slow, the slower one is replaced. The number
+of backups is bounded, so that the extra work stays at a few percent. Never touches a task
+that is about to commit.
 """
 
 from __future__ import annotations
@@ -12,12 +13,12 @@ import math
 from heapq import nlargest
 from itertools import islice
 
-from mapreduce.scheduler import attempts
+from mapreduce.scheduler import attempts, slots
 from mapreduce.scheduler.ids import TaskKind, WorkerId
 from mapreduce.scheduler.locality import locality_of
 from mapreduce.scheduler.phases import Job, Phase
 from mapreduce.scheduler.state import State
-from mapreduce.scheduler.task import Attempt
+from mapreduce.scheduler.task import RUNNING_ATTEMPTS_MAX, Task
 from mapreduce.scheduler.workers import Worker
 
 # However small a job is, it may start this many backups of a kind.
@@ -54,33 +55,46 @@ def _back_up(state: State, job: Job, phase: Phase) -> None:
     fresh_s = phase.fresh_s()
     if allowed <= 0 or fresh_s is None or not phase.running:
         return
-    stragglers: list[tuple[float, int, Attempt]] = []
+    stragglers: list[tuple[float, int, Task]] = []
     for position, attempt in enumerate(phase.running.values()):
-        if len(attempt.task.running) > 1 or attempt.task.granted is not None:
+        task = attempt.task
+        if task.running[0] is not attempt or task.granted is not None:
             continue
-        if state.now_s - job.began_at_s(attempt) < PATIENCE * fresh_s:
+        if any(state.now_s - job.began_at_s(a) < PATIENCE * fresh_s for a in task.running):
             continue
-        left_s = job.pace_of(attempt).time_left_s(attempt, state.now_s)
+        left_s = min(job.pace_of(a).time_left_s(a, state.now_s) for a in task.running)
         if left_s > GAIN_MIN * fresh_s:
-            stragglers.append((left_s, -position, attempt))
+            stragglers.append((left_s, -position, task))
     if len(stragglers) > allowed // 2:
         stragglers = [item for item in stragglers if item[0] > GAIN_IN_A_CROWD * fresh_s]
-    for _, _, attempt in nlargest(allowed, stragglers):
+    for _, _, task in nlargest(allowed, stragglers):
         if not phase.may_run_more():
             return
-        worker = _quick_worker(state, job, attempt, free)
+        worker = _quick_worker(state, job, task, free)
         if worker is not None:
+            _replace_slower_twin(state, job, task)
             phase.backups += 1
-            locality = locality_of(attempt.task, worker, state.workers)
-            attempts.start(state, job, attempt.task, worker, locality, is_backup=True)
+            locality = locality_of(task, worker, state.workers)
+            attempts.start(state, job, task, worker, locality, is_backup=True)
+
+
+def _replace_slower_twin(state: State, job: Job, task: Task) -> None:
+    """Make room for a third attempt when both that run are slow: S4 allows two."""
+    if len(task.running) == RUNNING_ATTEMPTS_MAX:
+        slower = max(
+            task.running, key=lambda a: (job.pace_of(a).time_left_s(a, state.now_s), a.attempt_id)
+        )
+        slots.doom(state, job, slower, "another backup is likely to be sooner")
+        worker = state.workers.by_id[slower.worker_id]
+        worker.slowness = max(worker.slowness, slower.pace)
 
 
 def _quick_worker(
-    state: State, job: Job, attempt: Attempt, free: dict[WorkerId, Worker]
+    state: State, job: Job, task: Task, free: dict[WorkerId, Worker]
 ) -> Worker | None:
     """Choose a free worker on another host: one that holds the data, else the quickest."""
-    spec = attempt.task.spec
-    slow_host = state.workers.by_id[attempt.worker_id].host
+    spec = task.spec
+    slow_hosts = [state.workers.by_id[a.worker_id].host for a in task.running]
     near = [
         worker
         for host in (spec.hosts if spec else ())
@@ -91,8 +105,8 @@ def _quick_worker(
     able = [
         worker
         for worker in candidates
-        if worker.host != slow_host
+        if worker.host not in slow_hosts
         and job.may_use(worker.worker_id)
-        and worker.worker_id not in attempt.task.failed_on
+        and worker.worker_id not in task.failed_on
     ]
     return min(able, key=lambda worker: worker.slowness, default=None)
