@@ -43,7 +43,9 @@ from dfs.protocol import (
     CloneChunk,
     Command,
     CommandDone,
+    CreateChunk,
     DiskUse,
+    GrantLease,
     Heartbeat,
     HeartbeatReply,
     Register,
@@ -61,6 +63,7 @@ COMMAND_THREADS = 16
 CLONE_THREADS = 4
 SAMPLE_CHUNKS = 1000
 BUSY_S = 1.0
+NUMBERS_KEPT = 1000
 RECONNECT_S = 0.2
 SCRUB_BYTES_PER_S_MIN = 1 << 20
 
@@ -127,6 +130,8 @@ class ChunkServer:
         self._done_ids: dict[int, CommandDone] = {}
         self._sample_at = -1
         self._numbers = itertools.count(1)
+        self._sent_at_s: dict[int, float] = {}
+        """When the last registrations and heartbeats were sent, by number."""
         self._bulk = BulkServer(self.service.serve, identity, on_bug=fail)
         self._local = BulkServer(self.service.serve, identity, on_bug=fail)
         self._channel: Channel | None = None
@@ -259,8 +264,11 @@ class ChunkServer:
             self._identity.cluster_id,
             disks,
             self.order.held(sent_at_s),
+            number=self._numbered(sent_at_s),
         )
         self._settings = await channel.call(request, timeout_s=30.0)
+        for handle in self._settings.void:
+            self.order.lease_over(handle)
         self.order.contact(sent_at_s, self._settings.contact_s)
         self._runner.throttle.bytes_per_s = self._settings.clone_bytes_per_s
         self._pool.timeout_s = max(1.0, self._settings.contact_s)
@@ -278,6 +286,13 @@ class ChunkServer:
         self._is_registered = True
         log.info("registered master=%s chunks=%d", self._plan.master, len(reports))
 
+    def _numbered(self, sent_at_s: float) -> int:
+        """The number of a registration or heartbeat sent at that time: leases count from there."""
+        number = next(self._numbers)
+        self._sent_at_s[number] = sent_at_s
+        self._sent_at_s.pop(number - NUMBERS_KEPT, None)
+        return number
+
     async def _beat(self, channel: Channel) -> None:
         sent_at_s = self._clock.now_s()
         changed = self.service.take_changed()
@@ -285,7 +300,7 @@ class ChunkServer:
         request = Heartbeat(
             self._plan.server,
             self._incarnation,
-            next(self._numbers),
+            self._numbered(sent_at_s),
             await self._in_thread(self._disk_uses),
             self.order.to_extend(sent_at_s, self._settings.lease_s / 2),
             pack_reports(self._reports_of(changed)),
@@ -355,6 +370,9 @@ class ChunkServer:
     def _pushed(self, command: Command) -> None:
         """Queue a command behind those of its chunk."""
         read_at_s = self._clock.now_s()
+        if isinstance(command, CreateChunk | GrantLease):
+            # However late it comes, the lease began when the master decided, or before.
+            read_at_s = self._sent_at_s.get(command.since, float("-inf"))
         if isinstance(command, RegisterAgain):
             asyncio.ensure_future(self._again()).add_done_callback(self._end_on_bug)
             return

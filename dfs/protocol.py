@@ -672,6 +672,9 @@ class ServerSettings(Message, frozen=True):
     """0: no limit."""
     report_chunks: int = 50_000
     """Chunks in one `ReportChunks`."""
+    void: tuple[ChunkHandle, ...] = ()
+    """Chunks whose lease, named in the registration, is over: the master gave the server up in
+    between, and others may be primary now. To be dropped before anything else."""
 
 
 class Register(Request, frozen=True):
@@ -688,6 +691,9 @@ class Register(Request, frozen=True):
     disks: tuple[DiskUse, ...]
     leases: tuple[HeldLease, ...]
     protocol_version: int = PROTOCOL_VERSION
+    number: int = 0
+    """Counts the registrations and heartbeats of one incarnation together, from 1 on; one that
+    comes after a higher one was overtaken on the way, and is refused."""
 
 
 class ReportChunks(Request, frozen=True):
@@ -722,6 +728,7 @@ class Heartbeat(Request, frozen=True):
     server: ServerId
     incarnation: int
     number: int
+    """See `Register.number`."""
     disks: tuple[DiskUse, ...]
     extend: tuple[HeldLease, ...] = ()
     """Leases of chunks being changed, to be prolonged (GFS §3.1)."""
@@ -771,6 +778,8 @@ class CreateChunk(Command, frozen=True):
     handle: ChunkHandle
     version: ChunkVersion
     lease_s: float
+    since: int = 0
+    """As in `GrantLease`."""
 
 
 class SetVersion(Command, frozen=True):
@@ -787,14 +796,17 @@ class SetVersion(Command, frozen=True):
 
 
 class GrantLease(Command, frozen=True):
-    """You are primary of this chunk at this version for `lease_s` from when you read this…
+    """You are primary of this chunk at this version; with `lease_s` 0 you are no longer.
 
-    …or less: the master counts from when it sent it. Heartbeats extend it.
+    The time counts from when you *sent* message number `since` (a `Register` or `Heartbeat`),
+    which the master had received when it decided: however long this one was on its way, your lease
+    ends before the master thinks it does. Heartbeats extend it.
     """
 
     handle: ChunkHandle
     version: ChunkVersion
     lease_s: float
+    since: int = 0
 
 
 class TruncateChunk(Command, frozen=True):

@@ -182,7 +182,7 @@ class Model:
                     for h, v in server.leases.items()
                 )
                 ask = p.Heartbeat(
-                    server.id, server.incarnation, 1, server.disks,
+                    server.id, server.incarnation, 1 << 60, server.disks,
                     **{"extend": extend, "sample": server.reports(), **fields},
                 )  # fmt: skip
                 reply = replies[server.id] = self.call(ask)

@@ -56,6 +56,10 @@ class MutationOrder:
         self._leases.pop(handle, None)
         self._serials.pop(handle, None)
 
+    def lease_over(self, handle: int) -> None:
+        """The master says that the lease is over; the replica is what it was."""
+        self._leases.pop(handle, None)
+
     def held(self, now_s: float) -> tuple[HeldLease, ...]:
         """Every lease that is not over, to be told to a master that asks anew."""
         return tuple(

@@ -138,7 +138,7 @@ class Grants:
 
         def command(command_id: int, server: Server) -> CreateChunk:
             lease_s = t.settings.lease_s if server is primary else 0.0
-            return CreateChunk(command_id, handle, FIRST_VERSION, lease_s)
+            return CreateChunk(command_id, handle, FIRST_VERSION, lease_s, server.number)
 
         then = partial(self._created, work, primary, near, list(avoid))
         Gather(t.outbox, chosen, command, t.settings.command_s_max, then)
@@ -315,7 +315,9 @@ class Grants:
         t.leases.begin(Lease(work.handle, version, primary.index, ends_at_s), now_s)
         t.outbox.ask(
             primary,
-            lambda command_id: GrantLease(command_id, work.handle, version, t.settings.lease_s),
+            lambda command_id: GrantLease(
+                command_id, work.handle, version, t.settings.lease_s, primary.number
+            ),
             t.settings.command_s_max,
             lambda done: self._leased(work, version, primary, done is not None and done.ok),
         )

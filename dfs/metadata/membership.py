@@ -76,6 +76,9 @@ class Membership:
                 f"{address.server}: incarnation {ask.incarnation} is older than the one that is "
                 f"registered, {server.incarnation}: two chunkservers under one name?"
             )
+        if ask.incarnation == server.incarnation and ask.number < server.number:
+            raise NotRegistered(f"{server.id}: registration {ask.number} was overtaken")
+        server.number = ask.number
         t.outbox.server_left(server.index)  # answers to what was asked before will not come
         if server.rack != address.rack:
             self._repair.server_changed(server.index)
@@ -84,26 +87,31 @@ class Membership:
         server.has_reported, server.parts_seen, server.seen = False, 0, HandleSet()
         server.heard_at_s, server.disks = t.outbox.now_s, ask.disks
         t.chunks.unsure_of(server.index)
-        self._take_leases(server, ask.leases)
+        void = self._take_leases(server, ask.leases)
         s = t.settings
-        t.outbox.reply(
-            called.call,
-            ServerSettings(
-                s.heartbeat_s, s.lease_s, s.contact_s, s.chunk_bytes, s.clone_bytes_per_s
-            ),
+        reply = ServerSettings(
+            s.heartbeat_s, s.lease_s, s.contact_s, s.chunk_bytes, s.clone_bytes_per_s, void=void
         )
+        t.outbox.reply(called.call, reply)
 
-    def _take_leases(self, server: Server, held: tuple[HeldLease, ...]) -> None:
-        """What it says it holds is in force; what else it was given is over."""
+    def _take_leases(
+        self, server: Server, held: tuple[HeldLease, ...]
+    ) -> tuple[ChunkHandle, ...]:
+        """What it says it holds is in force, unless things have moved on: return those chunks.
+        What else it was given is over."""
         t = self._t
         now_s = t.outbox.now_s
         t.leases.end_all_of(server.index)
+        void: list[ChunkHandle] = []
         for lease in held:
-            if lease.handle not in t.chunks or lease.version < t.chunks.granted(lease.handle):
-                continue
-            if t.leases.in_force(lease.handle, now_s) is None:
+            handle = lease.handle
+            is_known = handle in t.chunks and lease.version >= t.chunks.granted(handle)
+            if is_known and t.leases.in_force(handle, now_s) is None:
                 ends_at_s = now_s + lease.left_s
-                t.leases.begin(Lease(lease.handle, lease.version, server.index, ends_at_s), now_s)
+                t.leases.begin(Lease(handle, lease.version, server.index, ends_at_s), now_s)
+            else:
+                void.append(handle)
+        return tuple(void)
 
     def report_chunks(self, called: Called, ask: ReportChunks) -> None:
         t = self._t
@@ -158,6 +166,10 @@ class Membership:
     def heartbeat(self, called: Called, ask: Heartbeat) -> None:
         t = self._t
         server = self._registered(ask.server, ask.incarnation)
+        if ask.number < server.number:
+            t.outbox.reply(called.call, HeartbeatReply())  # overtaken: what it says is old
+            return
+        server.number = ask.number
         server.heard_at_s, server.disks, server.is_busy = t.outbox.now_s, ask.disks, ask.busy
         for handle in ask.lost:
             if handle in t.chunks:

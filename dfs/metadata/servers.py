@@ -38,6 +38,8 @@ class Server:
     is_busy: bool = False
     clones_in: int = 0
     clones_out: int = 0
+    number: int = 0
+    """Of the last registration or heartbeat that was taken in."""
     parts_seen: int = 0
     seen: HandleSet = field(default_factory=HandleSet)
     """Handles named so far by the report under way."""

@@ -1,0 +1,216 @@
+"""The master in the simulator: the real brain, duties, operation log and journal over a disk that
+forgets; its loop is the world's.
+
+Checked here: after every crash the journal gives exactly the prefix that was called durable, or more
+of the same, and everything that was ever said rests on it (M1).
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+from cluster.errors import ClusterError
+from cluster.journal import Journal
+from cluster.messages import Request
+from cluster.replies import PendingReply, ReplyCache
+from dfs import protocol as p
+from dfs.duties import Duties
+from dfs.metadata.events import Called, Command, Log, Refuse, Reply, Send, ServerGone, Tick
+from dfs.metadata.image import pack_image
+from dfs.metadata.metadata import Metadata
+from dfs.metadata.settings import Settings
+from dfs.oplog import OperationLog, replay
+from tests.forgetful_disk import ForgetfulDisk
+from tests.simulation.dfs.world import Clock, World
+
+NAME = "master"
+TICK_S = 0.5
+Respond = Callable[[Any], None]
+"""Called with the reply, or with the ClusterError that refuses."""
+
+
+class SimMaster:
+    """One master over its lives."""
+
+    def __init__(self, world: World, settings: Settings) -> None:
+        self.world = world
+        self.settings = settings
+        self.clock = Clock(world)
+        self.disk = ForgetfulDisk(world.seed)
+        self.history: list[bytes] = []
+        """Every record by sequence, as far as it survived."""
+        self.servers: dict[str, Any] = {}
+        self.crash_at_record: int | None = None
+        self.lives = 0
+        self.start()
+
+    # --- lives
+
+    def start(self) -> None:
+        world = self.world
+        self.lives += 1
+        host = world.hosts[NAME]
+        host.is_up = True
+        self.journal = Journal("/journal", "cluster", disk=self.disk)
+        found = self.journal.recover()
+        self._check_recovered(found.last_sequence, durable=getattr(self, "durable", 0))
+        self.brain = Metadata(
+            self.settings,
+            random.Random(f"{world.seed}-{self.lives}"),
+            now_s=self.clock.now_s(),
+            first_command_id=self.lives << 40,
+        )
+        replay(found, self.brain)
+        self.brain.check_invariants(everything=True)
+        self.oplog = OperationLog(self.journal, 1 << 60)
+        self.duties = Duties(self.brain, self.oplog, self._carry_out)
+        self.replies = ReplyCache()
+        self.durable = self.journal.durable
+        self._responds: dict[int, Respond] = {}
+        self._next_call = 1
+        self._commit_due = False
+        self._connected: dict[str, int] = {}
+        world.note(f"master life {self.lives} recovered sequence {found.last_sequence}")
+        world.at_host(NAME, TICK_S, self._tick)
+
+    def _check_recovered(self, last: int, durable: int) -> None:
+        assert last >= durable, f"records {last + 1} to {durable} were acknowledged and are lost"
+        kept = self.history[:last]
+        found = self._read_all()
+        for sequence, payload in found.items():
+            assert kept[sequence - 1] == payload, f"record {sequence} is not what was written"
+        self.history = kept
+
+    def _read_all(self) -> dict[int, bytes]:
+        from cluster.recovery import recover
+
+        marker = self.journal._marker
+        found = recover(self.disk, "/journal", "cluster", marker)
+        return dict(found.records)
+
+    def crash(self) -> None:
+        """Power off: whatever is not synced may be lost."""
+        self.world.note("master crashes")
+        host = self.world.hosts[NAME]
+        host.is_up = False
+        host.life += 1
+        self.disk.crash()
+
+    # --- requests
+
+    def request(
+        self, source: str, request: Request, request_id: tuple[int, int], respond: Respond
+    ) -> None:
+        """A request has arrived; `respond` sends the answer back."""
+        if request.mutates:
+            known = self.replies.find(request_id)
+            if isinstance(known, PendingReply):
+                known.waiting.append(respond)
+                return
+            if known is not None:
+                respond(_Kept.values[known])
+                return
+            self.replies.begin(request_id)
+            respond = self._remembering(request_id, respond)
+        call, self._next_call = self._next_call, self._next_call + 1
+        self._responds[call] = respond
+        if isinstance(request, p.Register):
+            self._connected[source] = request.incarnation
+        if type(request) in self.brain.queries:
+            self.duties.ask(call, request, self.clock.now_s())
+        else:
+            self._event(Called(call, request, request_id if request.mutates else (0, 0)))
+
+    def _remembering(self, request_id: tuple[int, int], respond: Respond) -> Respond:
+        def answer(value: Any) -> None:
+            if isinstance(value, ClusterError):
+                waiting = self.replies.forget(request_id)
+            else:
+                waiting = self.replies.finish(request_id, _Kept.keep(value))
+            for one in [respond, *waiting]:
+                one(value)  # type: ignore[operator]
+
+        return answer
+
+    def _event(self, event: Called | ServerGone | Tick) -> None:
+        before = self.oplog.seen
+        self.duties.event(event, self.clock.now_s(), self.clock.wall_s())
+        self.brain.check_invariants()
+        if self.oplog.seen > before:
+            pending = self.journal._pending
+            self.history += [entry[1] for entry in pending if isinstance(entry, tuple)][
+                -(self.oplog.seen - before) :
+            ]
+            assert len(self.history) == self.oplog.seen
+        if self.oplog.seen > self.journal.durable and not self._commit_due:
+            self._commit_due = True
+            self.world.at_host(NAME, self.world.random.uniform(0.0005, 0.01), self._commit)
+
+    def _commit(self) -> None:
+        self._commit_due = False
+        at = self.crash_at_record
+        if at is not None and self.oplog.seen >= at:
+            self.crash_at_record = None
+            self._crash_in_commit(at)
+            return
+        self.journal.commit()
+        self.durable = self.journal.durable
+        self.duties.release()
+        if self.oplog.seen > self.journal.durable:
+            self._commit_due = True
+            self.world.at_host(NAME, 0.001, self._commit)
+
+    def _crash_in_commit(self, at: int) -> None:
+        """The records up to `at` reach the disk; then the lights go out before anyone hears."""
+        pending = self.journal._pending
+        self.journal._pending = [e for e in pending if isinstance(e, tuple) and e[0] <= at]
+        self.journal.commit()
+        self.crash()
+        self.world.after(1.0, self.start)
+
+    def _carry_out(self, command: Command) -> None:
+        match command:
+            case Reply(call, value):
+                self._responds.pop(call)(value)
+            case Refuse(call, error):
+                self._responds.pop(call)(error)
+            case Send(name, incarnation, message):
+                server = self.servers[name]
+                if self._connected.get(name) == incarnation:
+                    self.world.send(NAME, name, lambda: server.pushed(message))
+            case Log():
+                raise AssertionError("logged before")
+
+    def disconnected(self, name: str, incarnation: int) -> None:
+        """The connection of a chunkserver ended."""
+        if self._connected.get(name) == incarnation:
+            del self._connected[name]
+            self._event(ServerGone(p.ServerId(name), incarnation))
+
+    def _tick(self) -> None:
+        self.world.at_host(NAME, TICK_S, self._tick)
+        self._event(Tick())
+
+    def checkpoint(self) -> None:
+        """Write a checkpoint of the state as it is."""
+        self.journal.commit()
+        self.durable = self.journal.durable
+        self.duties.release()
+        sequence = self.journal.rotate()
+        self.journal.commit()
+        self.journal.write_checkpoint(sequence, pack_image(self.brain))
+        self.world.note(f"checkpoint at {sequence}")
+
+
+class _Kept:
+    """Answers behind the opaque bytes that the reply cache holds."""
+
+    values: dict[bytes, Any] = {}
+
+    @classmethod
+    def keep(cls, value: Any) -> bytes:
+        key = str(len(cls.values)).encode()
+        cls.values[key] = value
+        return key

@@ -1,0 +1,366 @@
+"""One simulated run from one seed: build, break, heal, check.
+
+    python -m tests.simulation.dfs.run SEED [-v]
+
+replays a seed and, with -v, prints what happened.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import random
+import sys
+from typing import Any
+
+from dfs import protocol as p
+from dfs.errors import ChunkCorrupt
+from dfs.metadata.metadata import Metadata
+from dfs.metadata.settings import Settings
+from dfs.oplog import decode_record
+from tests.simulation.dfs.client import Book, SimClient, Truth
+from tests.simulation.dfs.master import NAME as MASTER
+from tests.simulation.dfs.master import SimMaster
+from tests.simulation.dfs.server import SimServer
+from tests.simulation.dfs.world import Host, World
+
+SETTINGS = Settings(
+    chunk_bytes=2 * 65536,
+    dead_after_s=4.0,
+    lease_s=12.0,
+    command_s_max=2.0,
+    call_s_max=20.0,
+    writer_silence_s_max=20.0,
+    safe_mode_s_max=8.0,
+)
+CALM_S = 15.0
+
+
+class Run:
+    """One seed."""
+
+    def __init__(self, seed: int, *, servers: int = 5, clients: int = 3) -> None:
+        self.world = world = World(seed)
+        for name in [MASTER, *(f"s{n}" for n in range(1, servers + 1))]:
+            world.hosts[name] = Host(name)
+        for number in range(1, clients + 1):
+            world.hosts[f"c{number}"] = Host(f"c{number}")
+        self.master = SimMaster(world, SETTINGS)
+        self.servers: dict[str, SimServer] = {}
+        for number in range(1, servers + 1):
+            name = f"s{number}"
+            self.servers[name] = SimServer(world, name, self.master, f"r{number % 2}")
+        for server in self.servers.values():
+            server.peers = self.servers
+        self.master.servers = self.servers
+        self.book = Book()
+        self.clients = [
+            SimClient(world, number, self.master, self.servers, self.book)
+            for number in range(1, clients + 1)
+        ]
+        self.chance = random.Random(f"{seed}-nemesis")
+        world.after_each = self._after_each
+
+    def _after_each(self) -> None:
+        if self.world.events % 1000 == 0 and self.world.hosts[MASTER].is_up:
+            self.master.brain.check_invariants(everything=True)
+        assert not self.book.wrong, self.book.wrong
+
+    # --- faults
+
+    def live(self, seconds: float) -> None:
+        """Clients at work and faults, for so long."""
+        world = self.world
+        world.run(2.0)
+        self._make_shared()
+        until_s = world.now_s + seconds
+        for client in self.clients:
+            client.run(client.program(until_s))
+        world.loss, world.repeats, world.delays = 0.002, 0.01, 0.02
+        while world.now_s < until_s:
+            world.run(world.now_s + self.chance.uniform(1.0, 6.0))
+            self._break_something()
+            world.run(world.now_s + self.chance.uniform(0.1, 8.0))
+            self._heal()
+            if self.chance.random() < 0.3:
+                world.run(world.now_s + CALM_S)
+        world.loss = world.repeats = world.delays = 0.0
+
+    def _make_shared(self) -> None:
+        """A file that all append records to."""
+        answers: list[Any] = []
+        ask = p.CreateFile("/shared", "c0", "me")
+        self.master.request("c1", ask, (999, 1), answers.append)
+        self.world.run(self.world.now_s + 1.0)
+        (opened,) = answers
+        close = p.CloseFile(opened.status.file_id, opened.epoch, 0)
+        self.master.request("c1", close, (999, 2), answers.append)
+        self.world.run(self.world.now_s + 1.0)
+        self.book.files[-1] = self.book.files[opened.status.file_id] = Truth(closed=False)
+
+    def _break_something(self) -> None:
+        names = sorted(self.servers)
+        one, other = self.chance.sample(names, 2)
+        fault = self.chance.randrange(11)
+        server = self.servers[one]
+        if fault == 0:
+            server.crash(power_cut=False)
+        elif fault == 1:
+            server.crash(power_cut=True)
+        elif fault == 2:
+            server.crash(power_cut=True)
+            self.servers[other].crash(power_cut=True)
+        elif fault == 3 and self.world.hosts[MASTER].is_up:
+            self.master.crash()
+        elif fault == 4:
+            self._cut({(one, MASTER), (MASTER, one)})
+        elif fault == 5:
+            self._cut({(one, MASTER)} if self.chance.random() < 0.5 else {(MASTER, one)})
+        elif fault == 6:
+            self._cut({(one, other), (other, one)})
+        elif fault == 7:
+            self.world.note(f"{one} is stopped")
+            stop_s = self.chance.uniform(1, 15)
+            self.world.hosts[one].stopped_until_s = self.world.now_s + stop_s
+        elif fault == 8:
+            server.die_at_step = self.chance.randint(1, 40)
+        elif fault == 9:
+            self._other_fault(server)
+        else:
+            everything = self.chance.random() < 0.3
+            for name in names if everything else names[:3]:
+                self.servers[name].crash(power_cut=everything)
+            if everything and self.world.hosts[MASTER].is_up:
+                self.master.crash()
+
+    def _other_fault(self, server: SimServer) -> None:
+        kind = self.chance.randrange(4)
+        if kind == 0:
+            self.world.note("the master's wall clock jumps")
+            self.master.clock.wall_jump_s += self.chance.choice([-3600.0, 3600.0])
+        elif kind == 1:
+            self.world.note(f"{server.name}: disk is full")
+            server.disk.capacity_bytes = 1000
+        elif kind == 2:
+            server.fail_at_step = self.chance.randint(1, 40)
+        elif self.world.hosts[MASTER].is_up:
+            self.master.checkpoint()
+
+    def _cut(self, pairs: set[tuple[str, str]]) -> None:
+        self.world.note(f"cut {sorted(pairs)}")
+        self.world.cut.update(dict.fromkeys(sorted(pairs)))
+
+    def _heal(self) -> None:
+        self.world.cut.clear()
+        for server in self.servers.values():
+            server.disk.capacity_bytes = 1 << 30
+            if not self.world.hosts[server.name].is_up:
+                server.restart_later(self.chance.uniform(0, 3))
+        if not self.world.hosts[MASTER].is_up:
+            self.world.after(self.chance.uniform(0, 2), self._start_master)
+
+    def _start_master(self) -> None:
+        if not self.world.hosts[MASTER].is_up:
+            self.master.start()
+
+    # --- rot
+
+    def rot(self) -> None:
+        """Flip a bit in one replica of each of some whole chunks (never in the last good one)."""
+        tables = self.master.brain.tables
+        server = self.servers[self.chance.choice(sorted(self.servers))]
+        for handle in server.store.handles():
+            replica = server.store.get(handle)
+            good = tables.chunks.good(handle) if handle in tables.chunks else []
+            if len(good) < 3 or replica.length == 0 or self.chance.random() < 0.5:
+                continue
+            from dfs.chunks.replica_files import path_of
+
+            path = path_of(handle, "data")
+            server.disk.flip_bit(path, self.chance.randrange(replica.length * 8))
+            self.world.note(f"bit rot in {handle:x} on {server.name}")
+
+    def scrub(self) -> None:
+        """What the scrubber of each chunkserver does, all at once."""
+        from dfs.chunks import scrub
+
+        for server in self.servers.values():
+            for handle in server.store.handles():
+                with contextlib.suppress(ChunkCorrupt):
+                    scrub.verify(server.store, handle)
+
+    # --- the end
+
+    def settle(self) -> None:
+        """Heal everything and wait until the cluster is whole again."""
+        world = self.world
+        for server in self.servers.values():
+            server.die_at_step = server.fail_at_step = None
+        self._heal()
+        end_s = world.now_s + 300.0
+        while world.now_s < end_s:
+            world.run(world.now_s + 10.0)
+            if all(client.is_done for client in self.clients) and self._is_whole():
+                break
+        self.rot()
+        self.scrub()
+        end_s = world.now_s + 300.0
+        while world.now_s < end_s:
+            world.run(world.now_s + 5.0)
+            if self._is_whole():
+                return
+        raise AssertionError(f"repair does not end: {self._report()}")
+
+    def _report(self) -> Any:
+        return self.master.brain.query(p.Report(), self.master.clock.now_s())
+
+    def _is_whole(self) -> bool:
+        report = self._report()
+        brain = self.master.brain
+        return (
+            not report.safe_mode
+            and report.under_replicated == report.missing == report.corrupt == 0
+            and not brain.space.writers
+            and not brain.tables.chunks.unsealed
+            and not any(brain.tables.chunks.odd(handle) for handle in brain.tables.chunks)
+        )
+
+    # --- checks
+
+    def check(self) -> None:
+        """Nothing acknowledged is lost or wrong; the history makes sense; replicas agree."""
+        self.master.brain.check_invariants(everything=True)
+        self._check_history()
+        self._check_looks()
+        self._check_contents()
+        self._check_garbage()
+
+    def _check_history(self) -> None:
+        """Every change that was acknowledged is in the log once, in an order that real time
+        allows; none that was refused is."""
+        at: dict[tuple[int, int], int] = {}
+        for sequence, payload in enumerate(self.master.history, 1):
+            request = getattr(decode_record(payload), "request", (0, 0))
+            if request != (0, 0):
+                assert request not in at, f"request {request} was carried out twice"
+                at[request] = sequence
+        logged = (p.CreateFile, p.OpenAppend, p.Rename, p.Delete, p.Snapshot)
+        ordered = [o for o in self.book.operations if isinstance(o.request, logged)]
+        for operation in ordered:
+            is_logged = operation.request_id in at
+            if operation.outcome == "done":
+                assert is_logged, f"{operation.request} was acknowledged and is not in the log"
+            elif operation.outcome == "refused":
+                assert not is_logged, f"{operation.request} was refused and is in the log"
+        done = sorted(
+            (o for o in ordered if o.outcome == "done"), key=lambda o: o.returned_at_s
+        )
+        for operation in sorted(ordered, key=lambda o: o.invoked_at_s):
+            if operation.request_id not in at:
+                continue
+            before = [
+                at[o.request_id] for o in done if o.returned_at_s < operation.invoked_at_s
+            ]
+            assert not before or max(before) < at[operation.request_id], "not linearizable"
+
+    def _check_looks(self) -> None:
+        """Each answer about a path is what the log says at the sequence it rested on."""
+        brain = Metadata(SETTINGS, random.Random(0))
+        looks = sorted(self.book.looks, key=lambda look: look.sequence)
+        sequence = 0
+        for look in looks:
+            if look.sequence > len(self.master.history):
+                raise AssertionError(f"{look} rests on what was lost")
+            while sequence < look.sequence:
+                brain.restore(decode_record(self.master.history[sequence]))
+                sequence += 1
+            row = brain.space.nodes.lookup(tuple(look.path[1:].encode().split(b"/")))
+            if look.file_id is None:
+                assert row is None, look
+            else:
+                assert row is not None and brain.space.nodes.id_of(row) == look.file_id, look
+                assert brain.space.nodes.length[row] == look.length, look
+
+    def _check_contents(self) -> None:
+        nodes = self.master.brain.space.nodes
+        found = 0
+        for file_id, truth in sorted(self.book.files.items()):
+            row = nodes.row_of(p.FileId(file_id)) if file_id >= 0 else None
+            if row is None:
+                continue
+            found += 1
+            copies = self._copies(row)
+            length = nodes.length[row]
+            for name, content in copies.items():
+                self._check_copy(f"file {file_id:x} on {name}", truth, length, content)
+        assert found, "a run without a file proves nothing"
+
+    def _check_copy(self, what: str, truth: Truth, length: int, content: bytes) -> None:
+        if truth.records:
+            for offset, record in truth.records:
+                assert content[offset : offset + len(record)] == record, f"{what}: record lost"
+            return
+        assert length >= truth.acked, f"{what}: {truth.acked} bytes acknowledged, {length} there"
+        if truth.closed:
+            assert length == truth.acked, f"{what}: closed with {truth.acked}, has {length}"
+        expected, actual = bytearray(truth.data[:length]), bytearray(content)
+        assert len(actual) == len(expected), f"{what}: bytes that nobody wrote"
+        for start, end in truth.unsure:
+            expected[start:end] = actual[start:end] = bytes(min(end, length) - min(start, length))
+        assert actual == expected, f"{what}: wrong bytes"
+
+    def _copies(self, row: int) -> dict[str, bytes]:
+        """The file as each replica of each chunk has it, verified as for a reader."""
+        tables, nodes = self.master.brain.tables, self.master.brain.space.nodes
+        size = SETTINGS.chunk_bytes
+        copies: dict[str, bytearray] = {"first": bytearray(), "last": bytearray()}
+        for index, handle in enumerate(nodes.chunks(row)):
+            want = min(size, nodes.length[row] - index * size)
+            good = tables.chunks.good(p.ChunkHandle(handle))
+            assert len(good) == tables.chunks.goal(p.ChunkHandle(handle))
+            contents = []
+            for server_index in good:
+                server = self.servers[tables.servers.at(server_index).id]
+                replica = server.store.get(handle, tables.chunks.version(p.ChunkHandle(handle)))
+                contents.append(bytes(server.store.read(replica, 0, want)))
+            if not any(t.unsure for t in self.book.files.values()):
+                assert len(set(contents)) == 1, f"replicas of {handle:x} differ"
+            copies["first"] += contents[0]
+            copies["last"] += contents[-1]
+        return {name: bytes(content) for name, content in copies.items()}
+
+    def _check_garbage(self) -> None:
+        """What no file has, no server keeps."""
+        chunks = self.master.brain.tables.chunks
+        for server in self.servers.values():
+            for handle in server.store.handles():
+                assert handle in chunks, f"{server.name} keeps garbage {handle:x}"
+
+
+def run(seed: int, seconds: float = 60.0) -> Run:
+    """Run one seed to its end, checks included."""
+    simulated = Run(seed)
+    simulated.live(seconds)
+    simulated.settle()
+    simulated.check()
+    return simulated
+
+
+def main() -> None:
+    """Replay one seed."""
+    logging.disable(logging.CRITICAL)
+    seed, verbose = int(sys.argv[1]), "-v" in sys.argv
+    simulated = Run(seed)
+    try:
+        simulated.live(60.0)
+        simulated.settle()
+        simulated.check()
+    finally:
+        if verbose:
+            print("\n".join(simulated.world.trace))
+    files = len(simulated.book.files)
+    print(f"seed {seed}: {simulated.world.events} events, {files} files, all well")
+
+
+if __name__ == "__main__":
+    main()

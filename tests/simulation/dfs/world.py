@@ -1,0 +1,107 @@
+"""Simulated time, hosts and wires: one heap of events, one seeded generator, no threads of its own.
+
+A message may be lost, delayed, repeated or cut off by a partition; a host may be dead or stopped (then
+its messages wait, as in a socket's buffer). Everything follows from the seed.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+
+@dataclass
+class Host:
+    """Something that messages go to."""
+
+    name: str
+    is_up: bool = True
+    stopped_until_s: float = 0.0
+    life: int = 0
+    """Raised at each death: what was meant for an earlier life is dropped."""
+
+
+@dataclass
+class Clock:
+    """A host's steady clock: it may run a little fast or slow, and never jumps."""
+
+    world: World
+    rate: float = 1.0
+    offset_s: float = 0.0
+    wall_jump_s: float = 0.0
+
+    def now_s(self) -> float:
+        return self.world.now_s * self.rate + self.offset_s
+
+    def wall_s(self) -> float:
+        return 1_000_000_000.0 + self.world.now_s + self.wall_jump_s
+
+
+@dataclass
+class World:
+    """Time, wires and chance."""
+
+    seed: int
+    now_s: float = 0.0
+    loss: float = 0.0
+    repeats: float = 0.0
+    delays: float = 0.0
+    cut: dict[tuple[str, str], None] = field(default_factory=dict)
+    hosts: dict[str, Host] = field(default_factory=dict)
+    trace: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.random = random.Random(self.seed)
+        self._heap: list[tuple[float, int, Callable[[], None]]] = []
+        self._order = itertools.count()
+        self.events = 0
+        self.after_each: Callable[[], None] = lambda: None
+
+    def note(self, text: str) -> None:
+        self.trace.append(f"{self.now_s:9.3f} {text}")
+
+    def after(self, seconds: float, action: Callable[[], None]) -> None:
+        heapq.heappush(self._heap, (self.now_s + seconds, next(self._order), action))
+
+    def run(self, until_s: float) -> None:
+        while self._heap and self._heap[0][0] <= until_s:
+            at_s, _, action = heapq.heappop(self._heap)
+            self.now_s = max(self.now_s, at_s)
+            self.events += 1
+            action()
+            self.after_each()
+        self.now_s = max(self.now_s, until_s)
+
+    def can_reach(self, source: str, target: str) -> bool:
+        return (source, target) not in self.cut and self.hosts[target].is_up
+
+    def send(self, source: str, target: str, action: Callable[[], None]) -> None:
+        """Have `action` happen at the target, if the message gets there."""
+        if (source, target) in self.cut or self.random.random() < self.loss:
+            return
+        times = 2 if self.random.random() < self.repeats else 1
+        host = self.hosts[target]
+        for _ in range(times):
+            delay_s = self.random.uniform(0.0002, 0.004)
+            if self.random.random() < self.delays:
+                delay_s += self.random.expovariate(1.0)
+            life = host.life
+            self.after(delay_s, lambda: self._arrive(host, life, action))
+
+    def _arrive(self, host: Host, life: int, action: Callable[[], None]) -> None:
+        if not host.is_up or host.life != life:
+            return
+        if host.stopped_until_s > self.now_s:
+            wait_s = host.stopped_until_s - self.now_s
+            self.after(wait_s, lambda: self._arrive(host, life, action))
+            return
+        action()
+
+    def at_host(self, name: str, seconds: float, action: Callable[[], None]) -> None:
+        """A timer of a host: it goes off late if the host is stopped, never if it dies."""
+        host = self.hosts[name]
+        life = host.life
+        self.after(seconds, lambda: self._arrive(host, life, action))
