@@ -1,11 +1,11 @@
 #!/bin/sh
-# What the cluster tests need besides Python: sshd, network tools and a docker engine.
+# What the cluster tests need besides Python: sshd, network tools, a docker engine, and a terminal that can be typed at.
 # Quick when everything is there already; never starts a service.
 set -eu
 missing=""
 for pair in /usr/sbin/sshd=openssh-server /usr/sbin/dockerd=docker.io /usr/sbin/iptables=iptables \
             /usr/sbin/mkfs.ext4=e2fsprogs /sbin/ip=iproute2 /sbin/tc=iproute2 /usr/bin/ping=iputils-ping \
-            /usr/bin/containerd=containerd /usr/sbin/runc=runc; do
+            /usr/bin/containerd=containerd /usr/sbin/runc=runc /usr/bin/tmux=tmux; do
     file=${pair%%=*}; package=${pair#*=}
     [ -e "$file" ] || [ -e "/usr$file" ] || case " $missing " in *" $package "*) ;; *) missing="$missing $package" ;; esac
 done
