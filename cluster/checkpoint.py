@@ -55,18 +55,41 @@ def write_part(
     disk: Disk, directory: str, cluster_id: str, sequence: int, pieces: Iterable[bytes]
 ) -> None:
     """The first half: write and sync under the temporary name (may run in a forked child)."""
-    file = disk.create(checkpoint_path(directory, sequence) + _TEMPORARY)
-    try:
-        file.write(encode_file_header(CHECKPOINT_MAGIC, cluster_id, sequence, _NO_MARKER))
-        total_bytes, total_crc = 0, 0
-        for block in _blocks_of(pieces):
-            file.write(encode_block(block))
-            total_bytes += len(block)
-            total_crc = crc32c(block, total_crc)
-        file.write(encode_end(total_bytes, total_crc))
-        file.sync()
-    finally:
-        file.close()
+    writer = CheckpointWriter(disk, directory, cluster_id, sequence)
+    for piece in pieces:
+        writer.add(piece)
+    writer.finish()
+
+
+class CheckpointWriter:
+    """A checkpoint in the making, under its temporary name; `publish_part` follows `finish`."""
+
+    def __init__(self, disk: Disk, directory: str, cluster_id: str, sequence: int) -> None:
+        self._file = disk.create(checkpoint_path(directory, sequence) + _TEMPORARY)
+        self._file.write(encode_file_header(CHECKPOINT_MAGIC, cluster_id, sequence, _NO_MARKER))
+        self._held = bytearray()
+        self._total_bytes = 0
+        self._total_crc = 0
+
+    def add(self, piece: bytes) -> None:
+        """Take some more of the state; small pieces are gathered into full blocks."""
+        self._held += piece
+        while len(self._held) >= BLOCK_BYTES:
+            self._write(bytes(self._held[:BLOCK_BYTES]))
+            del self._held[:BLOCK_BYTES]
+
+    def finish(self) -> None:
+        """Write the end and sync; the checkpoint is whole from here on."""
+        if self._held:
+            self._write(bytes(self._held))
+        self._file.write(encode_end(self._total_bytes, self._total_crc))
+        self._file.sync()
+        self._file.close()
+
+    def _write(self, block: bytes) -> None:
+        self._file.write(encode_block(block))
+        self._total_bytes += len(block)
+        self._total_crc = crc32c(block, self._total_crc)
 
 
 def publish_part(disk: Disk, directory: str, sequence: int) -> None:
@@ -116,15 +139,3 @@ def verify_checkpoint(disk: Disk, directory: str, cluster_id: str, sequence: int
     """Read all of it; raises `JournalCorrupt` where it is damaged."""
     for _ in read_checkpoint(disk, directory, cluster_id, sequence):
         pass
-
-
-def _blocks_of(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """Gather small pieces and cut large ones, so that every block but the last is full."""
-    held = bytearray()
-    for piece in pieces:
-        held += piece
-        while len(held) >= BLOCK_BYTES:
-            yield bytes(held[:BLOCK_BYTES])
-            del held[:BLOCK_BYTES]
-    if held:
-        yield bytes(held)

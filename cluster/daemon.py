@@ -25,9 +25,17 @@ from dataclasses import replace
 from typing import Any, Final, NoReturn, Protocol
 
 from cluster.clock import SystemClock
-from cluster.config import Cluster, ClusterConfig, HostConfig, load
+from cluster.config import (
+    CHUNKSERVER,
+    DFS_MASTER,
+    Cluster,
+    ClusterConfig,
+    HostConfig,
+    load,
+)
 from cluster.errors import ClusterError, Unavailable
 from cluster.handshake import Identity
+from cluster.log_copy import LogCopies
 from cluster.logs import DaemonLog, RpcLog
 from cluster.messages import Health, HealthReply, Metrics, Stop
 from cluster.network import Handler, Peer, Server, new_event_loop
@@ -198,8 +206,9 @@ async def _serve(daemon: Daemon, build: Callable[[Daemon], Service]) -> int:
     service = build(daemon)
     rpc_log = RpcLog(os.path.join(daemon.directory, "logs", f"{daemon.role}.rpc.log"))
     gate = _Gate(daemon, service)
+    copies = _log_copies(daemon)
     server = Server(
-        gate.handlers(),
+        {**gate.handlers(), **(copies.handlers if copies is not None else {})},
         daemon.identity,
         observe=rpc_log.observe,
         on_bug=daemon.fail,
@@ -219,8 +228,22 @@ async def _serve(daemon: Daemon, build: Callable[[Daemon], Service]) -> int:
         gate.started = False
         await asyncio.wait_for(service.stop(), STOP_GRACE_S)
         await server.close()
+        if copies is not None:
+            copies.close()
         rpc_log.close()
     return 0
+
+
+def _log_copies(daemon: Daemon) -> LogCopies | None:
+    """Chunkservers also keep copies of the master's log: they are on every host."""
+    if daemon.role != CHUNKSERVER:
+        return None
+    master = daemon.config.master
+    return LogCopies(
+        os.path.join(daemon.directory, "log-copies"),
+        daemon.identity.cluster_id,
+        lambda peer: peer.role == DFS_MASTER and peer.host == master,
+    )
 
 
 class _Gate:

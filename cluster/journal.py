@@ -113,6 +113,14 @@ class Journal:
         checkpoint.remove_parts(self._disk, self.directory)
         return found
 
+    def begin_after(self, sequence: int) -> None:
+        """Instead of `recover`, in an empty directory: begin as a copy of a journal that goes on
+        after `sequence`, whose checkpoint of that sequence is put here too."""
+        assert self._file is None and self.sequence == 0
+        self._disk.make_directory(self.directory)
+        self.sequence = self.durable = sequence
+        self._open_file()
+
     def start(self, loop: asyncio.AbstractEventLoop | None = None) -> None:
         """Start the commit thread; with a loop, `when_durable` may be awaited there."""
         assert self._file is not None and self._thread is None

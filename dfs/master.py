@@ -28,6 +28,7 @@ from cluster.config import DFS_MASTER, DfsConfig
 from cluster.daemon import Daemon, run
 from cluster.errors import ClusterError, Unavailable, WrongCluster
 from cluster.journal import Journal, JournalSink
+from cluster.log_sink import LogSink, start_sinks, stop_sinks
 from cluster.network import Handler, Peer
 from dfs.chunk import ServerId
 from dfs.duties import Duties
@@ -99,6 +100,7 @@ class Master:
         self._tick_due_s = 0.0
         self._checkpointing: list[asyncio.Future[None]] = []
         self._counts: dict[str, int] = {}
+        self._sinks: list[LogSink] = []
         self.handlers: Mapping[type[Any], Handler] = {
             **dict.fromkeys(self._brain.queries, self._query),
             **dict.fromkeys(self._brain.calls, self._call),
@@ -119,6 +121,7 @@ class Master:
         gc.collect()
         gc.freeze()
         self._journal.start(self._loop)
+        self._sinks = start_sinks(self._daemon, self._journal)
         if found.last_sequence == 0:
             self._found()
         nodes = self._brain.space.nodes
@@ -142,6 +145,7 @@ class Master:
         if self._ticker is not None:
             self._ticker.cancel()
         await self._loop.run_in_executor(None, self._journal.close)
+        await self._loop.run_in_executor(None, stop_sinks, self._sinks)
 
     def ready(self) -> tuple[bool, str]:
         """Serving, and what is still missing."""
@@ -169,6 +173,8 @@ class Master:
             "files_open": report.files_open,
             "log_sequence": self._oplog.seen,
             "log_durable": self._oplog.durable,
+            "log_copies_in_step": sum(1 for sink in self._sinks if sink.in_step),
+            "log_copies_wanted": len(self._sinks),
             "answers_waiting": len(self._answers),
         }
         figures |= {f"calls_{name}": count for name, count in self._counts.items()}

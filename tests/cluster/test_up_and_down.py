@@ -227,12 +227,12 @@ def test_ctrl_c_during_up_leaves_nothing(make_hosts: MakeHosts, operator_at: Ope
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=60)
 
-        assert process.returncode in (130, 0), (out, err)
         assert "Traceback" not in err, err
-        if process.returncode == 130:
-            wait_for(lambda: no_daemon_left(hosts), "no daemon is left", 20)
-        else:
+        if "cluster t is up" in out:  # it had ended its work a moment before
             operator.good("cluster", "down", "-f", path)
+        else:
+            assert process.returncode == 130, (out, err)
+            wait_for(lambda: no_daemon_left(hosts), "no daemon is left", 20)
     assert "3 hosts" in operator.good("cluster", "up", "-f", path)
 
 
