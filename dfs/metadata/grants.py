@@ -4,13 +4,14 @@ Each takes some questions to chunkservers and one log record in the middle:
 
     create   CreateChunk to the chosen servers      → ChunkAdded     (the primary has its lease)
     grant    SetVersion to the good replicas        → ChunkGranted   → GrantLease to the primary
-    copy     CopyChunk to those of the shared chunk → ChunkReplaced  → GrantLease to the primary
+    copy     CopyChunk to those of the shared chunk → ChunkReplaced  → a grant as above
     seal     SetVersion to the good replicas        → ChunkSealed    → TruncateChunk to the longer
 
-The order matters: replicas have the new version on disk before it is logged, and it is logged
-before a client hears of it (GFS §4.5). A replica that does not answer is stale from then on. One of
-these at a time for each chunk; requests that need its outcome are parked and handled again
-afterwards. Never does any IO.
+A version counts only if everybody who was asked to take it has answered: somebody who took it and
+was not heard would look good and miss mutations. The order matters: replicas have the new version
+on disk before it is logged, and it is logged before a client hears of it (GFS §4.5). A replica that
+does not answer is stale from then on. One of these at a time for each chunk; requests that need its
+outcome are parked and handled again afterwards. Never does any IO.
 """
 
 from __future__ import annotations
@@ -153,7 +154,9 @@ class Grants:
             self._discard(work)  # the file is gone, or somebody else was first
             self._finish(work, True)
             return
-        if primary.index not in gather.acks:
+        if gather.failed:
+            # Whoever did not answer may have the chunk at this version all the same, and would
+            # miss what is written to the others: nobody uses this handle, another is tried.
             self._discard(work)
             avoid += [t.servers.at(index).id for index in gather.failed]
             if work.attempt < CREATE_ATTEMPTS_MAX:
@@ -207,19 +210,22 @@ class Grants:
         targets = [s for s in reachable if s.id not in failed] or reachable
         if not targets:
             raise self.no_replica(handle)
-        before = t.chunks.version(handle)
-        version = self._fresh_version(handle)
         work = Underway("grant", handle, [], [], file_id, index)
         self._by_handle[handle] = work
         self._revoke_unless_in(handle, targets)
+        self._prepare(work, t.chunks.version(handle), targets)
+        return work
+
+    def _prepare(self, work: Underway, before: ChunkVersion, targets: list[Server]) -> None:
+        """Have all of these servers make a new version durable."""
+        handle, version = work.handle, self._fresh_version(work.handle)
         Gather(
-            t.outbox,
+            self._t.outbox,
             targets,
             lambda command_id, _: SetVersion(command_id, handle, before, version),
-            t.settings.command_s_max,
+            self._t.settings.command_s_max,
             partial(self._prepared, work, before, version),
         )
-        return work
 
     def _fresh_version(self, handle: ChunkHandle) -> ChunkVersion:
         known = self._t.chunks.highest_version(handle)
@@ -257,6 +263,11 @@ class Grants:
     ) -> None:
         t = self._t
         if not self._still_wanted(work, gather, version):
+            return
+        if gather.failed:
+            # Whoever did not answer may have this version all the same, and would look good while
+            # it misses mutations: the others go one higher.
+            self._prepare(work, before, [t.servers.at(index) for index in gather.acks])
             return
         t.outbox.emit(op.ChunkGranted(work.handle, version, work.file_id, work.index))
         t.chunks.prepared(work.handle, before, gather.acks)
@@ -397,10 +408,9 @@ class Grants:
         t.chunks.prepared(handle, FIRST_VERSION, gather.acks)
         t.story.tell(f"copied for writing to {handle_name(handle)}", handle=source)
         t.story.tell(f"copied for writing from {handle_name(source)}", handle=handle)
-        self._forget(work)
-        work.handle, work.ready = handle, list(gather.acks)
-        self._by_handle[handle] = work
-        self._lease_when_free(work, FIRST_VERSION)
+        # Those who wait for it get a lease as for any chunk, at the next version: whoever has
+        # the copy but did not say so is stale then.
+        self._finish(work, True)
 
     # --- seal
 

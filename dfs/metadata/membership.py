@@ -94,9 +94,7 @@ class Membership:
         )
         t.outbox.reply(called.call, reply)
 
-    def _take_leases(
-        self, server: Server, held: tuple[HeldLease, ...]
-    ) -> tuple[ChunkHandle, ...]:
+    def _take_leases(self, server: Server, held: tuple[HeldLease, ...]) -> tuple[ChunkHandle, ...]:
         """What it says it holds is in force, unless things have moved on: return those chunks.
         What else it was given is over."""
         t = self._t
