@@ -66,7 +66,8 @@ class CommandCombiner:
         before = self._attempt.stage
         running = self._start(blobs)
         try:
-            yield from running.output()
+            for blob in running.output():
+                yield bytes(blob)
             exit_code = running.finish()
         except BaseException:
             running.abandon()

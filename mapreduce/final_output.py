@@ -77,10 +77,10 @@ class CommandOutput(FinalOutput):
         else:
             self._cutter = record_cutter(identifier, rule)
 
-    def feed(self, data: bytes) -> None:
+    def feed(self, data: memoryview) -> None:
         """Take the next bytes that the command wrote."""
         if self._rewriter is None:
-            self.add(self._cutter.feed(data))
+            self.add(self._cutter.feed(bytes(data)))
         else:
             self._write_lines(self._rewriter, self._rewriter.feed(data))
 

@@ -1,69 +1,29 @@
-"""Runs a job on this machine: a thin shell around the scheduler's brain, a zygote and local disks.
+"""Runs a job on this machine. Takes a `JobSpec`; gives an exit status.
 
-Takes a `JobSpec`; gives an exit status. One process decides and talks to people, one (the zygote)
-forks, and every attempt is a process: as many at once as there are cores. Whatever happens, Ctrl-C
-and kill -9 included, no process and no temporary file stays behind. Never touches a record.
+One process decides and talks to people, one (the zygote) forks, and every attempt is a process.
+Whatever happens, Ctrl-C and kill -9 included, no process and no temporary file stays behind.
+
+The zygote is forked first, before a thread, a loop or most of our own modules exist: then it loads
+what attempts need while this process loads what decides and plans, side by side.
 """
 
 from __future__ import annotations
 
 import contextlib
-import os
-import selectors
 import signal
-import time
 from collections.abc import Iterator
 from types import FrameType
 from typing import NoReturn
 
 import msgspec
 
-from mapreduce import attempt, history
-from mapreduce.attempt_report import Decoder, Done, Failed, Failure, Message, Noted, Progress, Said
-from mapreduce.console import LIVE_EVERY_S, Console
-from mapreduce.counters import Counters
-from mapreduce.dataflow.files import Files, files_for
-from mapreduce.dataflow.split_plan import Split, plan_splits
-from mapreduce.history import JobRecord
+from mapreduce import history
+from mapreduce.console import Console
 from mapreduce.job import JobSpec
-from mapreduce.local_output import DirectoryOutput, Output, StandardOutput
-from mapreduce.local_progress import Tally
-from mapreduce.report import closing_text, failure_text
-from mapreduce.scheduler.commands import (
-    AbandonTask,
-    Command,
-    FinishJob,
-    GrantCommit,
-    JobOutcome,
-    KillAttempt,
-    RecordCommit,
-    StartAttempt,
-)
-from mapreduce.scheduler.events import (
-    AttemptFailed,
-    AttemptKilled,
-    AttemptProgress,
-    AttemptSucceeded,
-    CommitRequested,
-    Event,
-    JobSettings,
-    JobSubmitted,
-    MapTaskSpec,
-    WorkerRegistered,
-)
-from mapreduce.scheduler.ids import AttemptId, HostName, TaskId, TaskKind, WorkerId
-from mapreduce.scheduler.scheduler import Scheduler
-from mapreduce.task_choice import chosen_maps
-from mapreduce.task_context import AttemptOrder
-from mapreduce.zygote import Ended, Zygote
-from streaming.jobconf import JobConf
+from mapreduce.zygote import Zygote
 
-FAILED = 1
 INTERRUPTED = 130
 TERMINATED = 143
-FILESYSTEM = "file:///"
-_HERE = WorkerId("localhost")
-_READ_BYTES = 1 << 16
 
 
 def run(spec: JobSpec, *, background: bool = False, console: Console | None = None) -> int:
@@ -72,8 +32,11 @@ def run(spec: JobSpec, *, background: bool = False, console: Console | None = No
     record = history.begin()
     spec = msgspec.structs.replace(spec, job_id=record.job_id)
     try:
-        with _interruptible():
-            job = LocalJob(spec, record, console)
+        with _interruptible(), contextlib.closing(Zygote(_attempt_process, _load)) as zygote:
+            zygote.remove_at_end(record.scratch)
+            from mapreduce.local_job import LocalJob  # while the zygote loads the attempt's side
+
+            job = LocalJob(spec, record, console, zygote)
             if background:
                 # The process stays, as Hadoop's does in local mode; only the watching is left out.
                 console.info("Job is running in background.")
@@ -90,348 +53,18 @@ def run(spec: JobSpec, *, background: bool = False, console: Console | None = No
         raise
 
 
-class _Running:
-    """An attempt that has a process."""
-
-    def __init__(self, attempt_id: AttemptId, token: int, report: int) -> None:
-        self.attempt_id = attempt_id
-        self.token = token
-        self.report = report
-        self.decoder = Decoder()
-        self.outcome: Done | Failed | None = None
+def _load() -> None:
+    """Load what every attempt needs, once, in the zygote."""
+    import mapreduce.attempt  # noqa: F401 - attempts are forked with it in place
 
 
-class LocalJob:
-    """One job on this machine, from its plan to its report."""
+def _attempt_process(paper: bytes, report: int, lifeline: int) -> int:
+    """Be an attempt: what it shall do stands on the paper."""
+    from mapreduce import attempt
+    from mapreduce.task_context import AttemptOrder
 
-    def __init__(self, spec: JobSpec, record: JobRecord, console: Console) -> None:
-        """Check the output and plan the input; nothing is made yet but the job's own directory."""
-        self.is_quiet = False
-        self._record = record
-        self._console = console
-        self._conf: JobConf = spec.conf()
-        self._files: Files = files_for(FILESYSTEM, spec.working_directory)
-        self._output = _output_of(spec, self._conf, self._files, record)
-        plan = plan_splits(self._conf, spec.inputs, self._files)
-        self._splits: list[Split] = [
-            plan.splits[index] for index in chosen_maps(spec.tasks, len(plan.splits))
-        ]
-        self._file_count = plan.file_count
-        self._spec = msgspec.structs.replace(spec, splits=tuple(self._splits))
-        self._scheduler = Scheduler()
-        self._settings = _settings(self._conf)
-        self._running: dict[int, _Running] = {}
-        self._segments: dict[int, str] = {}
-        self._finish: FinishJob | None = None
-        self._is_draining = False
-        self._tally = Tally(
-            len(self._splits),
-            spec.reduces,
-            time.monotonic(),
-            Counters(user_counters_max=self._conf.counters_max),
-        )
-        self._selector = selectors.DefaultSelector()
-        self._zygote: Zygote | None = None
-
-    def run(self) -> int:
-        """Run to the end and give the exit status."""
-        is_interrupted = True
-        self._announce()
-        self._zygote = Zygote(self._attempt_process)
-        try:
-            self._zygote.remove_at_end(self._record.scratch)
-            if self._output.temporary:
-                self._zygote.remove_at_end(self._output.temporary)
-            self._selector.register(self._zygote, selectors.EVENT_READ)
-            self._output.begin()
-            self._loop()
-            is_interrupted = False
-        finally:
-            # From here on another Ctrl-C must not stop the clearing up.
-            signal.signal(signal.SIGINT, signal.SIG_IGN)
-            self._close(is_interrupted)
-        assert self._finish is not None
-        return self._report(self._finish)
-
-    # ---- the loop: one event, decide, act ------------------------------------------------------
-
-    def _loop(self) -> None:
-        cores = len(os.sched_getaffinity(0))
-        maps = self._conf.local_maps_max or cores
-        reduces = self._conf.local_reduces_max or cores
-        here = HostName("localhost")
-        self._handle(WorkerRegistered(_HERE, here, max(maps, reduces), maps, reduces))
-        self._handle(
-            JobSubmitted(
-                self._spec.job_id,
-                tuple(MapTaskSpec(split.length) for split in self._splits),
-                self._spec.reduces,
-                self._settings,
-            )
-        )
-        wait_s = LIVE_EVERY_S if self._console.is_live else self._conf.poll_interval_s
-        show_at_s = 0.0
-        while self._finish is None or self._running:
-            now_s = time.monotonic()
-            if now_s >= show_at_s and not self.is_quiet:
-                show_at_s = now_s + wait_s
-                self._console.progress(self._tally.progress(now_s))
-            for key, _ in self._selector.select(wait_s):
-                if key.fileobj is self._zygote:
-                    self._attempt_ended(self._zygote.ended())
-                elif (running := self._running.get(key.data)) is not None:
-                    # Its end may have been told in this very round, and then all was read.
-                    self._read_report(running)
-
-    def _handle(self, event: Event) -> None:
-        """Let the brain decide, then do what it says."""
-        commands = self._scheduler.handle(event, time.monotonic())
-        finish = next((x for x in commands if isinstance(x, FinishJob)), None)
-        if finish is not None:
-            self._finish = finish
-            # A map that already runs may still commit its part, as it would on Hadoop (spec 8.4).
-            self._is_draining = finish.outcome is JobOutcome.FAILED and not self._spec.reduces
-        for command in commands:
-            self._obey(command)
-
-    def _obey(self, command: Command) -> None:
-        match command:
-            case StartAttempt(attempt_id=attempt_id):
-                self._start(attempt_id)
-            case KillAttempt(attempt_id=attempt_id):
-                if not self._is_draining:
-                    self._kill(attempt_id)
-            case GrantCommit(attempt_id=attempt_id):
-                self._commit(attempt_id)
-                self._handle(AttemptSucceeded(attempt_id))
-            case RecordCommit(attempt_id=attempt_id):
-                self._tally.committed(attempt_id, self._done_of(attempt_id), time.monotonic())
-            case AbandonTask(task_id=task_id):
-                self._tally.abandoned(task_id.kind)
-                if self._has_final_output(task_id):
-                    self._output.skip_task(task_id.task_index)
-
-    # ---- attempts ------------------------------------------------------------------------------
-
-    def _start(self, attempt_id: AttemptId) -> None:
-        assert self._zygote is not None
-        order = self._order(attempt_id)
-        token, report = self._zygote.start(msgspec.msgpack.encode(order), order.attempt_id)
-        self._running[token] = _Running(attempt_id, token, report)
-        self._selector.register(report, selectors.EVENT_READ, token)
-        self._tally.started(attempt_id, time.monotonic())
-
-    def _order(self, attempt_id: AttemptId) -> AttemptOrder:
-        task = attempt_id.task_id
-        is_map = task.kind is TaskKind.MAP
-        name = self._name(attempt_id)
-        scratch = self._record.scratch
-        settings = self._settings
-        attempts_max = settings.map_attempts_max if is_map else settings.reduce_attempts_max
-        is_last = attempt_id.number + 1 >= attempts_max
-        final = self._has_final_output(task)
-        return AttemptOrder(
-            attempt_id=name,
-            maps=len(self._splits),
-            directory=os.path.join(scratch, name),
-            cache=os.path.join(scratch, "cache"),
-            log_directory=self._record.log_directory(name),
-            filesystem=FILESYSTEM,
-            split=self._splits[task.task_index] if is_map else None,
-            segments=() if is_map else tuple(path for _, path in sorted(self._segments.items())),
-            segment_path="" if final else os.path.join(scratch, f"{name}.segment"),
-            output_directory=self._output.attempt_directory(name) if final else "",
-            keep_directory=self._record.kept_directory(name) if is_last else "",
-        )
-
-    def _attempt_process(self, order: bytes, report: int, lifeline: int) -> int:
-        decoded = msgspec.msgpack.decode(order, type=AttemptOrder)
-        return attempt.run(self._spec, decoded, report, lifeline)
-
-    def _kill(self, attempt_id: AttemptId) -> None:
-        assert self._zygote is not None
-        for running in self._running.values():
-            if running.attempt_id == attempt_id:
-                self._zygote.kill(running.token)
-
-    def _read_report(self, running: _Running) -> None:
-        data = os.read(running.report, _READ_BYTES)
-        if not data:
-            self._selector.unregister(running.report)
-            os.close(running.report)
-            running.report = -1
-            return
-        for message in running.decoder.feed(data):
-            self._hear(running, message)
-
-    def _hear(self, running: _Running, message: Message) -> None:
-        attempt_id = running.attempt_id
-        match message:
-            case Progress():
-                self._tally.heard(attempt_id, message)
-                self._handle(AttemptProgress(attempt_id, message.fraction))
-            case Said(text=text):
-                self._console.said(text)
-            case Noted(level=level, text=text):
-                (self._console.warn if level == "WARN" else self._console.info)(text)
-            case Done():
-                running.outcome = message
-                self._attempt_done(attempt_id)
-            case Failed(failure=failure):
-                running.outcome = message
-                self._attempt_failed(attempt_id, failure)
-
-    def _attempt_done(self, attempt_id: AttemptId) -> None:
-        if self._is_draining:
-            self._commit(attempt_id)
-            self._tally.committed(attempt_id, self._done_of(attempt_id), time.monotonic())
-        elif self._has_final_output(attempt_id.task_id):
-            self._handle(CommitRequested(attempt_id))
-        else:
-            path = os.path.join(self._record.scratch, f"{self._name(attempt_id)}.segment")
-            self._segments[attempt_id.task_id.task_index] = path
-            self._handle(AttemptSucceeded(attempt_id))
-
-    def _attempt_failed(self, attempt_id: AttemptId, failure: Failure) -> None:
-        is_first = not self._tally.failures
-        self._tally.failed(attempt_id, failure)
-        if self._has_final_output(attempt_id.task_id):
-            self._output.abort_task(self._name(attempt_id))
-        self._tell_failure(attempt_id, failure, in_full=is_first)
-        self._handle(AttemptFailed(attempt_id, failure.message))
-
-    def _attempt_ended(self, ended: Ended) -> None:
-        running = self._running[ended.token]
-        while running.report >= 0:
-            self._read_report(running)
-        if running.outcome is None:
-            if ended.status == -signal.SIGKILL and self._finish is not None:
-                self._tally.killed(running.attempt_id)
-                self._handle(AttemptKilled(running.attempt_id, "killed"))
-            else:
-                failure = Failure(_died(ended), log_directory=self._record.directory)
-                self._attempt_failed(running.attempt_id, failure)
-        del self._running[ended.token]
-
-    def _commit(self, attempt_id: AttemptId) -> None:
-        self._output.commit_task(self._name(attempt_id), attempt_id.task_id.task_index)
-
-    def _done_of(self, attempt_id: AttemptId) -> Done:
-        for running in self._running.values():
-            if running.attempt_id == attempt_id and isinstance(running.outcome, Done):
-                return running.outcome
-        raise AssertionError(f"{attempt_id} commits but has not said that it is done")
-
-    def _has_final_output(self, task: TaskId) -> bool:
-        return task.kind is TaskKind.REDUCE or not self._spec.reduces
-
-    def _number(self, task: TaskId) -> int:
-        """Give a task's number in the whole job, of which `-tasks` may run a part."""
-        if task.kind is TaskKind.REDUCE:
-            return task.task_index
-        return self._splits[task.task_index].index
-
-    def _name(self, attempt_id: AttemptId) -> str:
-        task = attempt_id.task_id
-        return str(AttemptId(TaskId(task.job_id, task.kind, self._number(task)), attempt_id.number))
-
-    # ---- what people see -----------------------------------------------------------------------
-
-    def _announce(self) -> None:
-        if self.is_quiet:
-            return
-        self._console.info(f"Total input files to process : {self._file_count}")
-        self._console.info(f"number of splits:{len(self._splits)}")
-        self._console.info(f"Running job: {self._spec.job_id}")
-        self._console.info(f"Job {self._spec.job_id} running in uber mode : false")
-
-    def _tell_failure(self, attempt_id: AttemptId, failure: Failure, *, in_full: bool) -> None:
-        if self._conf.client_output_filter.upper() not in ("FAILED", "ALL"):
-            return
-        name = self._name(attempt_id)
-        self._console.info(f"Task Id : {name}, Status : FAILED")
-        if in_full:
-            kept = os.path.isdir(self._record.kept_directory(name))
-            self._console.plain(failure_text(name, failure, repeatable=kept))
-        else:
-            self._console.plain(f"{name} failed: {failure.message}")
-
-    def _report(self, finish: FinishJob) -> int:
-        now_s, console, job_id = time.monotonic(), self._console, self._spec.job_id
-        tally = self._tally
-        succeeded = finish.outcome is JobOutcome.SUCCEEDED
-        self._record.write_report(
-            tally.kept_report(job_id, self._conf.job_name, finish.outcome.value, now_s)
-        )
-        if not self.is_quiet:
-            console.progress(tally.progress(now_s), force=True)
-        console.end_progress()
-        if not succeeded:
-            self._record.write_spec(self._spec)
-            history.prune(time.time(), running=job_id)
-            console.info(f"Job {job_id} failed with state FAILED due to: {finish.reason}")
-            console.error("Job not successful!")
-            return FAILED
-        self._record.drop_all_but_report()
-        history.prune_if_due(time.time())
-        if not self.is_quiet:
-            console.info(f"Job {job_id} completed successfully")
-            console.info(tally.counters.dump())
-            console.info(closing_text(tally.facts(now_s)))
-            if self._spec.output is not None:
-                console.info(f"Output directory: {self._spec.output}")
-        return 0
-
-    def _close(self, is_interrupted: bool) -> None:
-        """End every process, then make the output final or clear it up."""
-        assert self._zygote is not None
-        succeeded = self._finish is not None and self._finish.outcome is JobOutcome.SUCCEEDED
-        if self._output.temporary:
-            self._zygote.keep(self._output.temporary)  # what is committed is yet to be moved
-        self._zygote.close()
-        for running in self._running.values():
-            if running.report >= 0:
-                os.close(running.report)
-        self._selector.close()
-        if succeeded:
-            self._output.commit_job()
-        else:
-            self._output.abort_job(is_interrupted=is_interrupted)
-        self._record.drop_scratch()
-
-
-def _output_of(spec: JobSpec, conf: JobConf, files: Files, record: JobRecord) -> Output:
-    if spec.output is None:
-        return StandardOutput(os.path.join(record.scratch, "output"))
-    output = DirectoryOutput(conf, files, spec.output)
-    output.refuse_existing()
-    return output
-
-
-def _settings(conf: JobConf) -> JobSettings:
-    """One attempt a task unless more are asked for, as Hadoop's local mode; no backup tasks."""
-    return JobSettings(
-        map_attempts_max=conf.map_attempts_max or 1,
-        reduce_attempts_max=conf.reduce_attempts_max or 1,
-        map_failures_percent_max=conf.map_failures_percent,
-        reduce_failures_percent_max=conf.reduce_failures_percent,
-        slowstart=1.0,
-        backup_maps=False,
-        backup_reduces=False,
-        task_timeout_s=0.0,  # an attempt watches its own programs
-        locality_wait_s=0.0,
-        running_maps_max=conf.running_maps_max,
-        running_reduces_max=conf.running_reduces_max,
-    )
-
-
-def _died(ended: Ended) -> str:
-    if ended.status < 0:
-        name = signal.Signals(-ended.status).name
-        return f"the attempt's own process was ended by {name} before it could say why" + (
-            " (out of memory? `dmesg` tells)" if ended.status == -signal.SIGKILL else ""
-        )
-    return f"the attempt's own process ended with status {ended.status} before it could say why"
+    spec, order = msgspec.msgpack.decode(paper, type=tuple[JobSpec, AttemptOrder])
+    return attempt.run(spec, order, report, lifeline)
 
 
 @contextlib.contextmanager

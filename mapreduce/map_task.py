@@ -114,7 +114,7 @@ class MapTask:
         count_resources(attempt)
         return Done(attempt.all_counters(), output_bytes=output.bytes_written)
 
-    def _run_command(self, feed: Callable[[bytes], None], records: Callable[[], int]) -> None:
+    def _run_command(self, feed: Callable[[memoryview], None], records: Callable[[], int]) -> None:
         attempt, conf = self._attempt, self._attempt.conf
         start = attempt.starter(attempt.spec.mapper, "map")
         rule = ExitRule(conf.nonzero_exit_is_failure, conf.skip_after_records)

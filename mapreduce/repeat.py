@@ -242,7 +242,7 @@ def _tell(message: Message) -> None:
             _say(text)
 
 
-def _print_output(data: bytes) -> None:
+def _print_output(data: memoryview) -> None:
     sys.stdout.buffer.write(data)
 
 

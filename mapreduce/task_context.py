@@ -129,7 +129,7 @@ class Attempt:
         self.keep_input: Callable[[str], None] = lambda directory: None
         self.shuffle: Shuffle | None = None
         """Where a reduce's input comes from; None: from the segment files of the order."""
-        self.tee: Callable[[bytes], None] | None = None
+        self.tee: Callable[[memoryview], None] | None = None
         """Also gets what the map or reduce command writes, as it writes it."""
         self.stage = ""
         """Whose program runs, or ran last: the one to blame."""
@@ -157,13 +157,13 @@ class Attempt:
 
         return start
 
-    def overheard(self, collect: Callable[[bytes], None]) -> Callable[[bytes], None]:
+    def overheard(self, collect: Callable[[memoryview], None]) -> Callable[[memoryview], None]:
         """Give a function that collects, and lets `tee` see it too if there is one."""
         tee = self.tee
         if tee is None:
             return collect
 
-        def both(data: bytes) -> None:
+        def both(data: memoryview) -> None:
             tee(data)
             collect(data)
 

@@ -96,7 +96,7 @@ def _between(
 def run_command(
     start: Start,
     feed: Iterable[Blob],
-    collect: Callable[[bytes], None],
+    collect: Callable[[memoryview], None],
     rule: ExitRule,
     records_written: Callable[[], int],
 ) -> None:

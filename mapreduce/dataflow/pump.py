@@ -1,7 +1,7 @@
 """Carries bytes to and from a user's program, and ends it with all that it started.
 
 Takes an argv, a directory, an environment and an iterator of blobs for its standard input; gives
-its standard output as blobs of up to 1 MiB, and at the end how it went. Three flows run side by
+its standard output as blobs of up to 256 KiB, and at the end how it went. Three flows run side by
 side: a thread feeds, a thread listens to standard error, and whoever iterates takes the output, so
 memory stays bounded whatever the program does. Never looks into the bytes.
 """
@@ -26,7 +26,8 @@ import msgspec
 from mapreduce.errors import CommandFailed
 from mapreduce.zygote import children_of
 
-BLOB_BYTES = 1 << 20
+# What is read at once stays in the processor's cache until it has been looked at.
+OUTPUT_BYTES = 256 << 10
 # A write is a sign of life once it is complete, so one write is what Hadoop's buffer holds, not
 # more.
 WRITE_BYTES = 128 << 10
@@ -120,7 +121,7 @@ class RunningCommand:
         self._stdout = self._process.stdout
         self._stderr = self._process.stderr
         _resize_pipe(self._stdin.fileno(), STDIN_PIPE_BYTES)
-        _resize_pipe(self._stdout.fileno(), BLOB_BYTES)
+        _resize_pipe(self._stdout.fileno(), OUTPUT_BYTES)
         watch.guard(self)
         self._feeder = threading.Thread(target=self._feed, args=(feed,), daemon=True)
         self._listener = threading.Thread(target=self._listen, daemon=True)
@@ -144,15 +145,20 @@ class RunningCommand:
             self._given_bytes, self._given_bytes - in_pipe, self._left_bytes, self._is_broken
         )
 
-    def output(self) -> Iterator[bytes]:
-        """Give the program's standard output until it is closed by all who hold it."""
+    def output(self) -> Iterator[memoryview]:
+        """Give the program's standard output until it is closed by all who hold it.
+
+        A blob is valid until the next one is asked for: they share one buffer.
+        """
         stdout = self._stdout.fileno()
         if self._join_delay_s > 0:
             yield from self._output_until_exit(stdout)
             return
-        while data := os.read(stdout, BLOB_BYTES):
+        buffer = bytearray(OUTPUT_BYTES)
+        view = memoryview(buffer)
+        while count := os.readv(stdout, [buffer]):
             self._watch.touch()
-            yield data
+            yield view[:count]
 
     def finish(self) -> int:
         """Wait for the end; gives the exit code as a shell shows it (128 + n for signal n)."""
@@ -237,7 +243,7 @@ class RunningCommand:
             self._failure = error
         self.kill()
 
-    def _output_until_exit(self, stdout: int) -> Iterator[bytes]:
+    def _output_until_exit(self, stdout: int) -> Iterator[memoryview]:
         """As `output`, but once the program has ended wait for others no longer than we may."""
         ended = os.pidfd_open(self.pid)
         try:
@@ -247,11 +253,11 @@ class RunningCommand:
             timeout_ms: float | None = None
             while ready := poll.poll(timeout_ms):
                 if any(descriptor == stdout for descriptor, _ in ready):
-                    data = os.read(stdout, BLOB_BYTES)
+                    data = os.read(stdout, OUTPUT_BYTES)
                     if not data:
                         return
                     self._watch.touch()
-                    yield data
+                    yield memoryview(data)
                 elif timeout_ms is None:
                     poll.unregister(ended)
                     timeout_ms = self._join_delay_s * 1000

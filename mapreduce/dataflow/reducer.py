@@ -23,7 +23,7 @@ class Stream(Protocol):
 
 
 def run_reducer(
-    start: Start, stream: Stream, collect: Callable[[bytes], None], rule: ExitRule
+    start: Start, stream: Stream, collect: Callable[[memoryview], None], rule: ExitRule
 ) -> bool:
     """Feed the reduce command and collect what it writes; says whether there was any input."""
     blobs = stream.blobs()

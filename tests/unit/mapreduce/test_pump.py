@@ -62,7 +62,7 @@ def test_what_goes_in_comes_out_and_errors_are_heard() -> None:
     ear = Ear()
     command = run("cat; echo done >&2", [b"a" * 3_000_000, b"b\n"], stderr=ear)
 
-    assert b"".join(command.output()) == b"a" * 3_000_000 + b"b\n"
+    assert b"".join(map(bytes, command.output())) == b"a" * 3_000_000 + b"b\n"
     assert command.finish() == 0
     assert (ear.heard, ear.closed) == (b"done\n", True)
     assert command.flow.given_bytes == 3_000_002
@@ -72,7 +72,7 @@ def test_what_goes_in_comes_out_and_errors_are_heard() -> None:
 def test_exit_codes_are_as_a_shell_shows_them(script: str, code: int) -> None:
     command = run(script)
 
-    assert list(command.output()) == []
+    assert b"".join(map(bytes, command.output())) == b""
     assert command.finish() == code
 
 
@@ -141,7 +141,7 @@ def test_an_error_while_listening_ends_the_program_and_is_raised() -> None:
 
 def test_what_a_program_leaves_behind_in_its_group_is_ended() -> None:
     command = run("sleep 1000 >/dev/null 2>&1 </dev/null & echo $!")
-    pid = int(b"".join(command.output()))
+    pid = int(b"".join(map(bytes, command.output())))
 
     assert command.finish() == 0
 
@@ -158,7 +158,7 @@ def test_output_of_a_background_process_counts_although_its_parent_has_ended() -
     """Hadoop waits for the end of standard output, not for the exit of the command."""
     command = run("(sleep 0.2; echo late) & exit 0")
 
-    assert b"".join(command.output()) == b"late\n"
+    assert b"".join(map(bytes, command.output())) == b"late\n"
     assert command.finish() == 0
 
 
@@ -166,7 +166,7 @@ def test_the_wait_for_background_processes_can_be_limited() -> None:
     """stream.joindelay.milli."""
     command = run("echo now; sleep 1000 & exit 0", join_delay_s=0.05)
 
-    assert b"".join(command.output()) == b"now\n"
+    assert b"".join(map(bytes, command.output())) == b"now\n"
     assert command.finish() == 0
 
 
@@ -174,7 +174,7 @@ def test_a_killed_program_lets_go_of_everything() -> None:
     command = run("trap '' TERM; sleep 1000", [b"x" * 10_000_000])
     threading.Timer(0.1, command.kill).start()
 
-    assert list(command.output()) == []
+    assert b"".join(map(bytes, command.output())) == b""
     assert command.finish() == 137
 
 
@@ -186,7 +186,7 @@ def test_a_text_file_without_an_interpreter_line_is_run_by_the_shell(tmp_path: o
 
     command = RunningCommand([path], "/", dict(os.environ), [], stderr=Ear(), watch=Patience())
 
-    assert b"".join(command.output()) == b"from sh\n"
+    assert b"".join(map(bytes, command.output())) == b"from sh\n"
     assert command.finish() == 0
 
 
