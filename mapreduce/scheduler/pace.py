@@ -13,6 +13,8 @@ from mapreduce.scheduler.task import Attempt
 STEPS = 20
 # A pace is smoothed over this share of the usual time of an attempt.
 SMOOTHING_SHARE = 0.1
+# The usual course is worked out anew after so many steps were seen.
+STEPS_BETWEEN_UPDATES = 32
 # An attempt that makes no progress at all goes at this pace.
 PACE_MAX = 20.0
 
@@ -20,7 +22,7 @@ PACE_MAX = 20.0
 class Pace:
     """The usual course of the attempts of one phase."""
 
-    __slots__ = ("_counts", "_means_s", "count", "mean_s")
+    __slots__ = ("_counts", "_learned", "_means_s", "_usual_s", "count", "mean_s")
 
     def __init__(self) -> None:
         self.count = 0
@@ -29,12 +31,14 @@ class Pace:
         """The usual time of a committed attempt."""
         self._counts = [0] * (STEPS + 1)
         self._means_s = [0.0] * (STEPS + 1)
+        self._usual_s = [0.0] * (STEPS + 1)
+        self._learned = 0
 
     def learn_end(self, elapsed_s: float) -> None:
         """An attempt committed after this time."""
         self.count += 1
         self.mean_s += (elapsed_s - self.mean_s) / self.count
-        self._learn(STEPS, elapsed_s)
+        self._update()
 
     def hear(self, attempt: Attempt, progress: float, began_at_s: float, now_s: float) -> None:
         """Learn from a report of progress, and bring the attempt's pace up to date."""
@@ -62,19 +66,29 @@ class Pace:
         """When an attempt usually has got this far."""
         position = min(1.0, max(0.0, progress)) * STEPS
         step = int(position)
+        usual_s = self._usual_s
         if step >= STEPS:
-            return self.mean_s
-        low_s = self._at_step_s(step)
-        return low_s + (position - step) * max(0.0, self._at_step_s(step + 1) - low_s)
-
-    def _at_step_s(self, step: int) -> float:
-        if step == 0:
-            return 0.0
-        if step == STEPS or not self._counts[step]:
-            return self.mean_s * step / STEPS
-        return self._means_s[step]
+            return usual_s[STEPS]
+        return usual_s[step] + (position - step) * (usual_s[step + 1] - usual_s[step])
 
     def _learn(self, step: int, elapsed_s: float) -> None:
-        if 0 < step <= STEPS:
+        if 0 < step < STEPS:
             self._counts[step] += 1
             self._means_s[step] += (elapsed_s - self._means_s[step]) / self._counts[step]
+            self._learned += 1
+            if self._learned % STEPS_BETWEEN_UPDATES == 0:
+                self._update()
+
+    def _update(self) -> None:
+        """Work out the usual course: no step comes later than one after it.
+
+        A straggler is often the only one to report a low step late; those that were quick
+        passed it between two reports, and show by their later steps when they must have.
+        """
+        later_s = self.mean_s
+        for step in range(STEPS, 0, -1):
+            if step < STEPS and self._counts[step]:
+                later_s = min(later_s, self._means_s[step])
+            elif step < STEPS:
+                later_s = min(later_s, self.mean_s * step / STEPS)
+            self._usual_s[step] = later_s
