@@ -7,6 +7,7 @@ UserError
 │     ├── CommandFailed     the user's program did it (exit status, unread input)
 │     ├── TaskTimedOut      no progress for too long
 │     └── TooManyCounters   the program made more counters than a job may have
+├── NoSuchJob        the cluster has no job of that id
 └── NoSuchAttempt    nothing is kept under that attempt id
 """
 
@@ -41,6 +42,10 @@ class TaskTimedOut(TaskFailed):
 
 class TooManyCounters(TaskFailed):
     """A program made more counters, or groups of them, than a job may have."""
+
+
+class NoSuchJob(UserError):
+    """The cluster has no job of this id, or forgot it."""
 
 
 class NoSuchAttempt(UserError):

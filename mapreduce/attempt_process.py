@@ -1,0 +1,47 @@
+"""What a worker's zygote forks: one attempt of a job of the cluster, in a process of its own.
+
+Takes a `WorkOrder`; runs the very attempt that the local engine runs, with the dfs below it and,
+for a reduce, a shuffle that hears of maps through the attempt's socket. Imported before the fork,
+so that a fork needs to load nothing more.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from cluster.config import WORKER, Cluster
+from mapreduce import attempt, job
+from mapreduce.dataflow import dfs_files
+from mapreduce.shuffle import NewsShuffle
+from mapreduce.task_context import Attempt, AttemptOrder
+
+
+class WorkOrder(msgspec.Struct, frozen=True):
+    """A job, its files as they lie on this host, and which attempt at it to run."""
+
+    spec: bytes
+    order: AttemptOrder
+
+
+class AttemptProcess:
+    """The target of a worker's zygote."""
+
+    def __init__(self, cluster: Cluster, host: str) -> None:
+        self._cluster = cluster
+        self._host = host
+
+    def __call__(self, packed: bytes, report: int, lifeline: int) -> int:
+        """Run one attempt to its end; gives the exit status."""
+        work = msgspec.msgpack.decode(packed, type=WorkOrder)
+        spec, order = job.decode(work.spec), work.order
+
+        def prepare(attempt: Attempt) -> None:
+            dfs_files.serve(self._cluster, spec.user)
+            if order.output_directory:
+                # Made even for a task without output: a commit that does not find it was fenced.
+                attempt.files.mkdirs(order.output_directory)
+            if not order.is_map:
+                identity = self._cluster.identity(WORKER, self._host)
+                attempt.shuffle = NewsShuffle(attempt, report, identity)
+
+        return attempt.run(spec, order, report, lifeline, prepare)

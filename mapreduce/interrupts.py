@@ -1,0 +1,26 @@
+"""Treats a polite request to end (SIGTERM, SIGHUP) like Ctrl-C, for as long as a job is watched."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+from collections.abc import Iterator
+from types import FrameType
+from typing import NoReturn
+
+
+@contextlib.contextmanager
+def interruptible() -> Iterator[None]:
+    """Raise KeyboardInterrupt(signal number) for such a request; leave signals as they were."""
+
+    def stop(number: int, _: FrameType | None) -> NoReturn:
+        raise KeyboardInterrupt(number)
+
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
+    for number in before:
+        signal.signal(number, stop)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,330 @@
+"""What the master keeps of one job beside the brain: its spec, its tasks' results, what people see.
+
+Takes what attempts reported and what the scheduler decided; gives counters (each task once, of the
+attempt that committed: MapReduce §4.9), progress, the lines for whoever waits, and the report that
+history keeps. Does no IO and reads no clock.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+import msgspec
+
+from mapreduce import counters as c
+from mapreduce import job
+from mapreduce.attempt_report import Done, Failure
+from mapreduce.console import JobProgress
+from mapreduce.counters import Counters
+from mapreduce.job import JobSpec
+from mapreduce.protocol import AttemptNews, AttemptRecord, JobEnd, JobReport, NewsLine, SegmentAt
+from mapreduce.report import JobFacts, TaskTime, closing_text, failure_text
+from mapreduce.scheduler.events import JobSettings, MapTaskSpec
+from mapreduce.scheduler.ids import AttemptId, HostName, JobId, TaskId, TaskKind
+from mapreduce.scheduler.phases import JobTotals
+from mapreduce.scheduler.scheduler import JobView
+from mapreduce.snapshot import JobRow, JobSnapshot
+from streaming.jobconf import JobConf
+
+ATTEMPTS_MAX: Final = 4
+"""Attempts at a task, unless the job says otherwise (Hadoop's number)."""
+LINES_MAX: Final = 10_000
+SAID_CHARS_MAX: Final = 1 << 20
+_NO_LIMIT: Final = 1 << 30
+
+
+class Result(msgspec.Struct):
+    """How a task was done."""
+
+    attempt_id: str
+    done: Done
+    seconds: float
+
+
+class Live(msgspec.Struct):
+    """An attempt that runs, as last heard of."""
+
+    started_at_s: float
+    news: AttemptNews | None = None
+
+
+class JobLedger:
+    """One job, from its acceptance until its report is written."""
+
+    def __init__(
+        self, job_id: JobId, packed: bytes, submitted_at_s: float, *, is_output_temporary: bool
+    ) -> None:
+        spec: JobSpec = msgspec.structs.replace(job.decode(packed), job_id=job_id)
+        self.job_id = job_id
+        self.spec = spec
+        self.for_workers = job.encode(msgspec.structs.replace(spec, splits=()))
+        """The packed spec without splits, which attempts get one by one."""
+        self.conf: JobConf = spec.conf()
+        self.submitted_at_s = submitted_at_s
+        self.is_output_temporary = is_output_temporary
+        self.settings = settings_of(self.conf)
+        self.live: dict[AttemptId, Live] = {}
+        self.results: dict[TaskId, Result] = {}
+        self.offered: dict[AttemptId, Done] = {}
+        """Ends that were reported, until the scheduler says whether they count."""
+        self.granted: dict[TaskId, AttemptId] = {}
+        self.segments: dict[int, SegmentAt] = {}
+        self.abandoned: dict[int, None] = {}
+        self.failures: list[str] = []
+        self.workers: dict[str, None] = {}
+        self.worker_deaths = 0
+        self.lines: list[NewsLine] = []
+        self.waiters: list[asyncio.Future[None]] = []
+        self.end: JobEnd | None = None
+        self._said_chars = 0
+        self._counters = Counters(user_counters_max=_NO_LIMIT)
+
+    # --- what the scheduler must know
+
+    def map_specs(self) -> tuple[MapTaskSpec, ...]:
+        """Give the sizes and the homes of the splits."""
+        return tuple(
+            MapTaskSpec(split.length, tuple(HostName(host) for host in split.hosts))
+            for split in self.spec.splits
+        )
+
+    def has_final_output(self, task_id: TaskId) -> bool:
+        """Whether a task's output is the job's."""
+        return task_id.kind is TaskKind.REDUCE or not self.spec.reduces
+
+    def is_last_try(self, attempt_id: AttemptId) -> bool:
+        """Whether this attempt's failure may end the job: then its input is worth keeping."""
+        is_map = attempt_id.task_id.kind is TaskKind.MAP
+        settings = self.settings
+        tries = settings.map_attempts_max if is_map else settings.reduce_attempts_max
+        return attempt_id.number % 1000 + 1 >= tries
+
+    # --- what happens
+
+    def started(self, attempt_id: AttemptId, worker_id: str, now_s: float) -> None:
+        """An attempt was ordered."""
+        self.live[attempt_id] = Live(now_s)
+        self.workers[worker_id] = None
+
+    def heard(self, attempt_id: AttemptId, news: AttemptNews) -> None:
+        """An attempt tells how far it is."""
+        live = self.live.get(attempt_id)
+        if live is not None:
+            live.news = news
+
+    def committed(self, attempt_id: AttemptId, now_s: float) -> Result:
+        """The task is done by this attempt: from now on its counters count, and no other's."""
+        task_id = attempt_id.task_id
+        done = self.offered.pop(attempt_id, None) or Done({})
+        live = self.live.pop(attempt_id, None)
+        result = Result(str(attempt_id), done, now_s - live.started_at_s if live else 0.0)
+        self.put_result(task_id, result)
+        return result
+
+    def put_result(self, task_id: TaskId, result: Result) -> None:
+        """Remember how a task was done, instead of what was known before."""
+        is_new = task_id not in self.results
+        self.results[task_id] = result
+        if is_new:
+            self._counters.add_all(result.done.counters)
+        else:
+            self._counters = Counters(user_counters_max=_NO_LIMIT)
+            for other in self.results.values():
+                self._counters.add_all(other.done.counters)
+
+    def failed(self, attempt_id: AttemptId, failure: Failure, host: str) -> None:
+        """An attempt failed: people hear of it, of the first one in full."""
+        self.live.pop(attempt_id, None)
+        name = str(attempt_id)
+        logs = f"mrstream job -logs {self.job_id} {name}"
+        text = failure_text(
+            name,
+            msgspec.structs.replace(failure, log_directory=logs),
+            repeatable=self.is_last_try(attempt_id),
+            host=host,
+        )
+        self.failures.append(text)
+        if self.conf.client_output_filter.upper() in ("FAILED", "ALL"):
+            self.say("INFO", f"Task Id : {name}, Status : FAILED")
+            in_full = len(self.failures) == 1
+            self.say("", text if in_full else f"{name} failed on {host}: {failure.message}")
+
+    def killed(self, attempt_id: AttemptId) -> None:
+        """An attempt is gone."""
+        self.live.pop(attempt_id, None)
+
+    def say(self, level: str, text: str) -> None:
+        """Tell whoever waits for the job."""
+        if len(self.lines) >= LINES_MAX or self._said_chars > SAID_CHARS_MAX:
+            return
+        self._said_chars += len(text)
+        self.lines.append(NewsLine(level, text))
+        self.wake()
+
+    def wake(self) -> None:
+        """Answer those who wait for news."""
+        waiters, self.waiters = self.waiters, []
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    # --- what people see
+
+    def counters(self, totals: JobTotals | None) -> Counters:
+        """Give the counters so far, those of the job itself too."""
+        total = Counters(self._counters.as_dict(), user_counters_max=_NO_LIMIT)
+        if totals is not None:
+            for name, value in _job_counters(totals):
+                if value:
+                    total.add(c.JOB, name, value)
+        for kind, name in ((TaskKind.MAP, c.MAPS_MS), (TaskKind.REDUCE, c.REDUCES_MS)):
+            seconds = sum(r.seconds for t, r in self.results.items() if t.kind is kind)
+            if kind is TaskKind.MAP or self.spec.reduces:
+                total.add(c.JOB, name, int(seconds * 1000))
+        return total
+
+    def progress(self, view: JobView | None, now_s: float) -> JobProgress:
+        """Give how far the job is."""
+        maps, reduces = len(self.spec.splits), self.spec.reduces
+        done = dict.fromkeys(TaskKind, 0)
+        for task_id in self.results:
+            done[task_id.kind] += 1
+        in_maps = done[TaskKind.MAP] < maps
+        kind = TaskKind.MAP if in_maps else TaskKind.REDUCE
+        moving = [
+            live.news
+            for attempt_id, live in self.live.items()
+            if live.news is not None and attempt_id.task_id.kind is kind
+        ]
+        name = c.MAP_INPUT_RECORDS if in_maps else c.REDUCE_INPUT_RECORDS
+        is_over = self.end is not None and self.end.outcome == "succeeded"
+        return JobProgress(
+            map_fraction=1.0 if view is None and is_over else view.map_fraction if view else 0.0,
+            reduce_fraction=(
+                (1.0 if is_over else view.reduce_fraction if view else 0.0) if reduces else 0.0
+            ),
+            maps_done=done[TaskKind.MAP],
+            maps=maps,
+            reduces_done=done[TaskKind.REDUCE],
+            reduces=reduces,
+            records=self._counters.value(name) + sum(news.records for news in moving),
+            bytes_done=sum(news.bytes for news in moving)
+            + self._counters.get(c.FILE_INPUT, c.BYTES_READ),
+            shuffled_bytes=sum(r.done.segment_bytes for r in self.results.values()),
+            elapsed_s=max(0.0, now_s - self.submitted_at_s),
+            status=next((news.status for news in reversed(moving) if news.status), ""),
+        )
+
+    def facts(self, now_s: float) -> JobFacts:
+        """Give what the job took."""
+        times: dict[TaskKind, list[TaskTime]] = {TaskKind.MAP: [], TaskKind.REDUCE: []}
+        for task_id, result in self.results.items():
+            times[task_id.kind].append(_task_time(task_id, result))
+        return JobFacts(
+            max(0.0, now_s - self.submitted_at_s),
+            self._counters.get(c.FILE_INPUT, c.BYTES_READ),
+            sum(result.done.segment_bytes for result in self.results.values()),
+            self._counters.get(c.FILE_OUTPUT, c.BYTES_WRITTEN),
+            times[TaskKind.MAP],
+            times[TaskKind.REDUCE],
+        )
+
+    def closing(self, now_s: float) -> str:
+        """Give the closing report in words."""
+        return closing_text(self.facts(now_s))
+
+    def report(
+        self, row: JobRow, snapshot: JobSnapshot | None, totals: JobTotals | None, now_s: float
+    ) -> JobReport:
+        """Give all that is known of the job."""
+        attempts = snapshot.attempts.rows if snapshot else ()
+        return JobReport(
+            row,
+            self.counters(totals).as_dict(),
+            snapshot.events if snapshot else (),
+            tuple(
+                AttemptRecord(
+                    each.key, each.host, each.state, each.started_at_s, each.finished_at_s,
+                    each.locality, each.diagnosis, each.records,
+                )
+                for each in attempts
+            ),
+            tuple(self.failures),
+            self._table(totals, now_s),
+            self.closing(now_s),
+            self.spec.properties,
+        )  # fmt: skip
+
+    def _table(self, totals: JobTotals | None, now_s: float) -> dict[str, float]:
+        """Give the columns of the paper's Table 1, and what else a person may ask (§6)."""
+        facts = self.facts(now_s)
+        task_s = [task.seconds for task in (*facts.maps, *facts.reduces)]
+        table = {
+            "elapsed_s": facts.elapsed_s,
+            "task_s_mean": sum(task_s) / len(task_s) if task_s else 0.0,
+            "machine_days": sum(task_s) / 86400,
+            "input_bytes": float(facts.input_bytes),
+            "intermediate_bytes": float(facts.shuffled_bytes),
+            "output_bytes": float(facts.output_bytes),
+            "workers": float(len(self.workers)),
+            "worker_deaths": float(self.worker_deaths),
+            "maps": float(len(self.spec.splits)),
+            "reduces": float(self.spec.reduces),
+        }
+        if totals is not None:
+            table |= {
+                "maps_host_local": float(totals.host_local_maps),
+                "maps_rack_local": float(totals.rack_local_maps),
+                "maps_remote": float(totals.remote_maps),
+                "maps_rerun": float(totals.rerun_maps),
+                "backups": float(totals.backup_maps + totals.backup_reduces),
+                "backups_that_won": float(totals.backups_that_won),
+                "useful_s": totals.useful_s,
+                "wasted_s": totals.wasted_s,
+            }
+        return table
+
+
+def settings_of(conf: JobConf) -> JobSettings:
+    """Give what a job's properties ask of the scheduler."""
+    return JobSettings(
+        map_attempts_max=conf.map_attempts_max or ATTEMPTS_MAX,
+        reduce_attempts_max=conf.reduce_attempts_max or ATTEMPTS_MAX,
+        map_failures_percent_max=conf.map_failures_percent,
+        reduce_failures_percent_max=conf.reduce_failures_percent,
+        slowstart=conf.slowstart,
+        backup_maps=conf.map_speculative,
+        backup_reduces=conf.reduce_speculative,
+        # An attempt watches its own programs; the master only finds attempts that say nothing.
+        task_timeout_s=conf.task_timeout_s * 1.5 + 30.0 if conf.task_timeout_s else 0.0,
+        running_maps_max=conf.running_maps_max,
+        running_reduces_max=conf.running_reduces_max,
+    )
+
+
+def _task_time(task_id: TaskId, result: Result) -> TaskTime:
+    is_map = task_id.kind is TaskKind.MAP
+    counters = Counters(result.done.counters, user_counters_max=_NO_LIMIT)
+    return TaskTime(
+        f"{'map' if is_map else 'reduce'} {task_id.task_index}",
+        result.seconds,
+        counters.value(c.MAP_INPUT_RECORDS if is_map else c.REDUCE_INPUT_RECORDS),
+        counters.get(c.FILE_INPUT, c.BYTES_READ) if is_map else result.done.output_bytes,
+        result.done.largest_key,
+        result.done.largest_key_records,
+    )
+
+
+def _job_counters(totals: JobTotals) -> tuple[tuple[str, int], ...]:
+    return (
+        (c.LAUNCHED_MAPS, totals.launched_maps),
+        (c.LAUNCHED_REDUCES, totals.launched_reduces),
+        (c.FAILED_MAPS, totals.failed_maps),
+        (c.FAILED_REDUCES, totals.failed_reduces),
+        (c.KILLED_MAPS, totals.killed_maps),
+        (c.KILLED_REDUCES, totals.killed_reduces),
+        (c.DATA_LOCAL_MAPS, totals.host_local_maps),
+        (c.RACK_LOCAL_MAPS, totals.rack_local_maps),
+        (c.OTHER_LOCAL_MAPS, totals.remote_maps),
+    )

@@ -1,0 +1,72 @@
+"""The output directories of jobs, as the master touches them: set up, made final, cleared, fenced.
+
+Every method blocks on the dfs and is called in a thread. What the dfs cannot do right now is tried
+again; what it refuses is raised. Never decides which attempt may commit.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from typing import Final
+
+from cluster.errors import Unavailable
+from mapreduce.dataflow.committer import Committer
+from mapreduce.dataflow.files import Files, files_for
+from mapreduce.job import JobSpec
+
+log = logging.getLogger(__name__)
+
+RETRY_S: Final = 1.0
+
+
+class JobOutput:
+    """The output directory of one job."""
+
+    def __init__(self, spec: JobSpec, filesystem: str) -> None:
+        assert spec.output is not None, "a job of the cluster has an output directory"
+        self._files: Files = files_for(filesystem, spec.working_directory)
+        self._committer = Committer(spec.conf(), spec.output, self._files)
+        self.url = self._committer.output_url
+
+    def attempt_directory(self, attempt_id: str) -> str:
+        """Where an attempt writes; it makes the directory itself."""
+        return self._committer.attempt_dir(attempt_id)
+
+    def set_up(self) -> None:
+        """Refuse an output that is there already, else make it."""
+        self._committer.check_output()
+        self._committer.setup_job()
+
+    def fence(self, attempt_id: str) -> None:
+        """Take an attempt's output away, so that it can commit no more: another shall."""
+        self._committer.abort_task(attempt_id)
+
+    def commit_job(self) -> None:
+        """Make the output final."""
+        _again(self._committer.commit_job, self.url)
+
+    def abort_job(self, *, is_killed: bool) -> None:
+        """Clear up; a directory that was made in vain goes too if a person stopped the job."""
+
+        def abort() -> None:
+            self._committer.abort_job()
+            if is_killed and self._files.exists(self.url) and not self._files.list(self.url):
+                self._files.delete(self.url)
+
+        _again(abort, self.url)
+
+    def remove(self) -> None:
+        """Delete the whole directory: it was a temporary one."""
+        _again(lambda: self._files.delete(self.url), self.url)
+
+
+def _again(work: Callable[[], None], url: str) -> None:
+    while True:
+        try:
+            work()
+            return
+        except Unavailable as error:
+            log.warning("output %s: %s; trying again", url, error)
+            time.sleep(RETRY_S)
