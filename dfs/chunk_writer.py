@@ -39,6 +39,7 @@ class Run:
     index: int
     offset: int
     data: memoryview
+    durable: bool = True
     data_id: bytes = field(default_factory=lambda: secrets.token_bytes(DATA_ID_BYTES))
     pushed_to: tuple[ServerId, ...] = ()
 
@@ -51,7 +52,7 @@ def push(client: DfsClient, run: Run, grant: ChunkGrant) -> None:
     """Send the bytes down the chain of the grant's replicas; ReplicaFailed names who failed."""
     order = chain(client.place, grant.replicas)
     names = tuple(sorted(server.server for server in grant.replicas))
-    if run.pushed_to == names:
+    if run.pushed_to == names or not len(run.data):
         return
     request = PushData(run.data_id, len(run.data), order, crc32c(run.data))
     forward = Forward(client.pool, request, run.data)
@@ -118,7 +119,13 @@ def ask_primary(client: DfsClient, grant: ChunkGrant, request: Request) -> Any:
 def _write_once(client: DfsClient, run: Run, grant: ChunkGrant) -> None:
     push(client, run, grant)
     request = WriteChunk(
-        grant.handle, grant.version, run.offset, len(run.data), run.data_id, grant.replicas
+        grant.handle,
+        grant.version,
+        run.offset,
+        len(run.data),
+        run.data_id,
+        grant.replicas,
+        run.durable,
     )
     ask_primary(client, grant, request)
 

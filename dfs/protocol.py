@@ -898,6 +898,10 @@ class WriteChunk(Request, frozen=True):
     length_bytes: int
     data_id: bytes
     replicas: tuple[ServerAddress, ...]
+    durable: bool = True
+    """Whether this write, and all of this version before it, is to be on all disks before the
+    answer. Without it the bytes are only in all servers' caches: the writer says `durable` with its
+    last write, and tells nobody that anything is written before that is answered."""
 
 
 class AppendRecord(Request, frozen=True):
@@ -916,7 +920,9 @@ class AppendRecord(Request, frozen=True):
 class ApplyMutation(Request, frozen=True):
     """Primary to secondary: mutation number `serial` of this version (GFS §3.1 step 5).
 
-    Applied strictly in serial order. An empty `data_id` pads with zeros up to the end.
+    Applied strictly in serial order. An empty `data_id` pads with zeros up to the end. Refused with
+    StaleReplica where it would leave a gap, unless `gap_allowed`: a record append that failed here
+    alone leaves one (GFS §3.3).
     """
 
     reply: ClassVar[Any] = Done
@@ -926,6 +932,8 @@ class ApplyMutation(Request, frozen=True):
     offset: int
     length_bytes: int
     data_id: bytes
+    durable: bool = True
+    gap_allowed: bool = False
 
 
 class Piece(Message, frozen=True):

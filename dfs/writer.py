@@ -2,8 +2,9 @@
 
 Takes bytes in order; cuts them at chunk edges (GFS-39). One thread pushes the next run while
 another has the one before written, so the network and the disks work at the same time. A run is
-kept until it is acknowledged, and sent again, elsewhere if need be, when a server fails. `close`
-returns when everything is on all replicas and the master has the length on its disk.
+kept until all replicas have it, and sent again, elsewhere if need be, when a server fails. The last
+run of a chunk, of a `flush` and of `close` is synced, and with it all before; `close` returns when
+everything is on the disks of all replicas and the master has the length on its own.
 """
 
 from __future__ import annotations
@@ -35,7 +36,9 @@ if TYPE_CHECKING:
     from dfs.client import DfsClient
 
 RUN_BYTES = 4 << 20
+SMALL_BYTES = 64 << 10
 QUEUE_RUNS = 3
+BUFFERS_KEPT = QUEUE_RUNS + 2
 
 
 class DfsWriter(io.RawIOBase):
@@ -49,6 +52,9 @@ class DfsWriter(io.RawIOBase):
         self._chunk_bytes = opened.status.chunk_bytes
         self._position = opened.status.length_bytes
         self._buffer = bytearray()
+        self._filled = 0
+        self._spare: list[bytearray] = []
+        self._is_synced = True
         self._runs: queue.Queue[Run | None] = queue.Queue(QUEUE_RUNS)
         self._idle = threading.Condition()
         self._unwritten = 0
@@ -75,19 +81,22 @@ class DfsWriter(io.RawIOBase):
         while position < len(view):
             room = self._room()
             piece = view[position : position + room]
-            self._buffer += piece
+            if len(self._buffer) < self._filled + len(piece):
+                self._enlarge(self._filled + len(piece))
+            self._buffer[self._filled : self._filled + len(piece)] = piece
+            self._filled += len(piece)
             position += len(piece)
             self._position += len(piece)
             if len(piece) == room:
-                self._submit()
+                self._submit(durable=False)
         return len(view)
 
     def flush(self) -> None:
-        """Return when every byte written so far is on all replicas."""
+        """Return when every byte written so far is on the disks of all replicas."""
         if self._is_over or self.closed:
             return
-        if self._buffer:
-            self._submit()
+        if self._filled or not self._is_synced:
+            self._submit(durable=True)
         self._drain()
 
     def confirm(self) -> None:
@@ -138,16 +147,31 @@ class DfsWriter(io.RawIOBase):
 
     def _room(self) -> int:
         """How many bytes still go into the run being gathered."""
-        start = self._position - len(self._buffer)
+        start = self._position - self._filled
         to_edge = self._chunk_bytes - start % self._chunk_bytes
-        return min(RUN_BYTES, to_edge) - len(self._buffer)
+        return min(RUN_BYTES, to_edge) - self._filled
 
-    def _submit(self) -> None:
+    def _enlarge(self, size: int) -> None:
+        """Make room for so many bytes: little for a small file, a whole run's for a larger one."""
+        if self._spare:
+            larger = self._spare.pop()
+        else:
+            larger = bytearray(SMALL_BYTES if size <= SMALL_BYTES else RUN_BYTES)
+        larger[: self._filled] = memoryview(self._buffer)[: self._filled]
+        self._buffer = larger
+
+    def _submit(self, *, durable: bool) -> None:
         self._raise_error()
-        start = self._position - len(self._buffer)
+        start = self._position - self._filled
         index, offset = divmod(start, self._chunk_bytes)
-        run = Run(index, offset, memoryview(self._buffer))
-        self._buffer = bytearray()
+        if not self._filled:
+            # Nothing new, but what was sent last is not synced: it is in the chunk before.
+            index, offset = divmod(start - 1, self._chunk_bytes)
+            offset += 1
+        is_full = offset + self._filled == self._chunk_bytes
+        run = Run(index, offset, memoryview(self._buffer)[: self._filled], durable or is_full)
+        self._buffer, self._filled = bytearray(), 0
+        self._is_synced = run.durable
         if self._worker is None:
             self._worker = threading.Thread(target=self._write_runs, name="dfs-writer", daemon=True)
             self._worker.start()
@@ -174,12 +198,21 @@ class DfsWriter(io.RawIOBase):
                 if self._error is None and not self._is_over:
                     grant = self._grant_for(run.index)
                     self._grant = write_run(self._client, run, grant, self._find_grant)
+                    self._reuse(run)
             except BaseException as error:
                 self._error = error
             finally:
                 with self._idle:
                     self._unwritten -= 1
                     self._idle.notify_all()
+
+    def _reuse(self, run: Run) -> None:
+        """Keep the memory of an acknowledged run for one to come."""
+        buffer = run.data.obj
+        run.data.release()
+        assert isinstance(buffer, bytearray)
+        if len(buffer) == RUN_BYTES and len(self._spare) < BUFFERS_KEPT:
+            self._spare.append(buffer)
 
     def _grant_for(self, index: int) -> ChunkGrant:
         grant = self._grant

@@ -7,7 +7,7 @@ short-circuit reader included. Never does any IO.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TypeAlias
 
 from crc32c import crc32c
@@ -51,17 +51,6 @@ class Slot:
     def tail_index(self) -> int:
         """The block of the last byte; 0 for an empty chunk."""
         return tail_index(self.length)
-
-    def next(self, *, length: int, tail_crc: int, version: int, boot: int) -> Slot:
-        """The slot that follows this one."""
-        return replace(
-            self,
-            sequence=self.sequence + 1,
-            length=length,
-            tail_crc=tail_crc,
-            version=version,
-            boot=boot,
-        )
 
     @property
     def place_bytes(self) -> int:

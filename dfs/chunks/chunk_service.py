@@ -251,12 +251,13 @@ class ChunkService:
             )
         with self.lock_of(request.handle):
             self._mutate(
-                request.handle,
-                request.version,
-                request.offset,
-                request.length_bytes,
-                request.data_id,
                 request.replicas,
+                handle=request.handle,
+                version=request.version,
+                offset=request.offset,
+                length_bytes=request.length_bytes,
+                data_id=request.data_id,
+                durable=request.durable,
             )
         self._buffer.forget(request.data_id)
 
@@ -271,12 +272,28 @@ class ChunkService:
         with self.lock_of(request.handle):
             offset = self.store.get(request.handle, request.version).length
             room = request.chunk_bytes - offset
-            handle, version, replicas = request.handle, request.version, request.replicas
+            handle, version = request.handle, request.version
             if request.length_bytes > room:
                 if room:
-                    self._mutate(handle, version, offset, room, b"", replicas)
+                    self._mutate(
+                        request.replicas,
+                        handle=handle,
+                        version=version,
+                        offset=offset,
+                        length_bytes=room,
+                        data_id=b"",
+                        gap_allowed=True,
+                    )
                 raise ChunkFull(f"chunk {handle:016x} has {room} bytes left; it is padded now")
-            self._mutate(handle, version, offset, request.length_bytes, request.data_id, replicas)
+            self._mutate(
+                request.replicas,
+                handle=handle,
+                version=version,
+                offset=offset,
+                length_bytes=request.length_bytes,
+                data_id=request.data_id,
+                gap_allowed=True,
+            )
         self._buffer.forget(request.data_id)
         return offset
 
@@ -291,9 +308,18 @@ class ChunkService:
             self._buffer.forget(request.data_id)
 
     def _apply(self, replica: Replica, mutation: ApplyMutation) -> None:
-        if mutation.data_id:
-            data = self._buffer.get(mutation.data_id, mutation.length_bytes)
-            self.store.write(replica, mutation.offset, [memoryview(data)])
+        if mutation.offset > replica.length and not mutation.gap_allowed:
+            # What was written before, and not yet synced, is gone from here: a power cut.
+            raise StaleReplica(
+                f"chunk {mutation.handle:016x}: the replica here ends at {replica.length}, "
+                f"the mutation begins at {mutation.offset}"
+            )
+        if mutation.data_id or not mutation.length_bytes:
+            pieces = []
+            if mutation.length_bytes:
+                data = self._buffer.get(mutation.data_id, mutation.length_bytes)
+                pieces = [memoryview(data)]
+            self.store.write(replica, mutation.offset, pieces, durable=mutation.durable)
         else:
             with self.store.guarded(replica.disk):
                 replica.pad(mutation.offset + mutation.length_bytes)
@@ -303,19 +329,30 @@ class ChunkService:
 
     def _mutate(
         self,
+        replicas: tuple[ServerAddress, ...],
+        *,
         handle: int,
         version: int,
         offset: int,
         length_bytes: int,
         data_id: bytes,
-        replicas: tuple[ServerAddress, ...],
+        durable: bool = True,
+        gap_allowed: bool = False,
     ) -> None:
+        """As primary, under the chunk's lock: number a mutation and have all replicas apply it."""
         replica = self.store.get(handle, version)
-        if data_id:
+        if data_id and length_bytes:
             self._buffer.get(data_id, length_bytes)
         serial = self.order.assign(handle, version, self._clock.now_s())
         mutation = ApplyMutation(
-            ChunkHandle(handle), ChunkVersion(version), serial, offset, length_bytes, data_id
+            ChunkHandle(handle),
+            ChunkVersion(version),
+            serial,
+            offset,
+            length_bytes,
+            data_id,
+            durable,
+            gap_allowed,
         )
         others = [one for one in replicas if one.server != self._me]
         calls = [_Call(self._pool, one, mutation) for one in others]

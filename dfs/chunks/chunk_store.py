@@ -18,7 +18,8 @@ from dataclasses import dataclass
 from cluster.errors import DiskFailed, NewerFormat, Unavailable, WrongCluster
 from dfs.chunk import ChunkHandle, ChunkReport, ChunkVersion
 from dfs.chunks.disk import Disk
-from dfs.chunks.replica import CHUNKS, INCOMING, Replica, remove_files
+from dfs.chunks.replica import Replica
+from dfs.chunks.replica_files import CHUNKS, INCOMING, remove_files
 from dfs.errors import ChunkCorrupt, DiskFull, NoSuchChunk, StaleReplica
 
 log = logging.getLogger(__name__)
@@ -169,11 +170,18 @@ class ChunkStore:
             self._replicas[handle] = replica
         return replica
 
-    def write(self, replica: Replica, offset: int, pieces: Sequence[bytes | memoryview]) -> int:
+    def write(
+        self,
+        replica: Replica,
+        offset: int,
+        pieces: Sequence[bytes | memoryview],
+        *,
+        durable: bool = True,
+    ) -> int:
         """`Replica.write`, within the space that may be used; returns the new length."""
         self.need_room(replica.disk, sum(len(piece) for piece in pieces))
         with self.guarded(replica.disk):
-            return replica.write(offset, pieces)
+            return replica.write(offset, pieces, durable=durable)
 
     def read(
         self, replica: Replica, offset: int, size: int, buffer: bytearray | None = None

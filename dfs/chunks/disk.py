@@ -7,9 +7,10 @@ The simulator stands in a disk that forgets what was not synced; tests one that 
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import os
-from typing import Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 Bytes: TypeAlias = bytes | bytearray | memoryview
 
@@ -32,6 +33,9 @@ class DiskFile(Protocol):
 
     def sync(self) -> None:
         """Return when the bytes and the length are on disk; raise OSError if they may not be."""
+
+    def begin_writing_out(self, offset: int, size: int) -> None:
+        """Let the disk start on these bytes now, so that the next `sync` takes less time."""
 
     def fileno(self) -> int:
         """The descriptor, for passing to another process; raises OSError if there is none."""
@@ -116,6 +120,11 @@ class RealFile:
         # fdatasync writes the length too whenever it is needed to read the bytes back.
         os.fdatasync(self._fd)
 
+    def begin_writing_out(self, offset: int, size: int) -> None:
+        if _sync_file_range is not None:
+            # Only a hint: whether it helped or not, `sync` tells the truth.
+            _sync_file_range(self._fd, offset, size, _SYNC_FILE_RANGE_WRITE)
+
     def fileno(self) -> int:
         return self._fd
 
@@ -177,6 +186,20 @@ class RealDisk:
 
     def _at(self, path: str) -> str:
         return os.path.join(self._root, path) if path else self._root
+
+
+_SYNC_FILE_RANGE_WRITE = 2
+
+
+def _find_sync_file_range() -> Any:
+    """The C library's sync_file_range, which Python does not offer; None where there is none."""
+    function = getattr(ctypes.CDLL(None), "sync_file_range", None)
+    if function is not None:
+        function.argtypes = [ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint]
+    return function
+
+
+_sync_file_range = _find_sync_file_range()
 
 
 def _kernel_boot_id() -> int:

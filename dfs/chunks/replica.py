@@ -16,25 +16,18 @@ from dfs.chunk import BLOCK_BYTES
 from dfs.chunks import chunk_format as fmt
 from dfs.chunks.chunk_format import Bytes, FormatError, Slot
 from dfs.chunks.disk import Disk, DiskFile
+from dfs.chunks.replica_files import (
+    INCOMING,
+    directory_of,
+    incoming_path_of,
+    make_directory,
+    opened,
+    path_of,
+    remove_files,
+    sync,
+    sync_directory,
+)
 from dfs.errors import ChunkCorrupt
-
-CHUNKS = "chunks"
-INCOMING = "incoming"
-
-
-def directory_of(handle: int) -> str:
-    """The directory of a chunk's files, relative to its disk."""
-    return f"{CHUNKS}/{handle & 0xFF:02x}"
-
-
-def path_of(handle: int, suffix: str) -> str:
-    """The path of one of a chunk's files: `suffix` is data, sums or redo."""
-    return f"{directory_of(handle)}/{handle:016x}.{suffix}"
-
-
-def incoming_path_of(handle: int, suffix: str) -> str:
-    """The path of one of a chunk's files while it is copied from elsewhere."""
-    return f"{INCOMING}/{handle:016x}.{suffix}"
 
 
 class Replica:
@@ -46,6 +39,8 @@ class Replica:
         self._slot = slot
         self._incoming = incoming
         self._is_named = True
+        self._is_synced = True
+        self._is_doubtful = False
         self._lock = threading.Lock()
 
     @property
@@ -71,25 +66,26 @@ class Replica:
         slot = Slot(handle, version, 1, 0, 0, disk.boot_id())
         replica = cls(disk, handle, slot, incoming=incoming)
         directory = INCOMING if incoming else directory_of(handle)
-        _make_directory(disk, directory)
+        make_directory(disk, directory)
         # What a deletion cut short may have left must not become part of the new replica.
         for suffix in ("redo", "sums", "data"):
             disk.remove(replica._path(suffix))
-        with _opened(disk, replica._path("data"), create=True):
+        with opened(disk, replica._path("data"), create=True):
             pass
-        with _opened(disk, replica._path("sums"), create=True) as sums:
+        with opened(disk, replica._path("sums"), create=True) as sums:
             sums.write(fmt.encode_slot(slot), slot.place_bytes)
         replica._is_named = False
+        replica._is_synced = False
         return replica
 
     def settle(self) -> None:
         """Make a complete incoming replica count, in place of any other of its chunk here."""
         with self._lock:
             assert self._incoming, f"chunk {self.handle:016x} has settled already"
-            _make_directory(self.disk, directory_of(self.handle))
+            make_directory(self.disk, directory_of(self.handle))
             with self._both_files() as files:
                 for file in files:
-                    _sync(self.disk, file)
+                    sync(self.disk, file)
             self.disk.remove(path_of(self.handle, "redo"))
             for suffix in ("data", "sums"):
                 self.disk.rename(
@@ -97,6 +93,7 @@ class Replica:
                 )
             self._incoming = False
             self._is_named = False
+            self._is_synced = True
             self._sync_names()
 
     def _path(self, suffix: str) -> str:
@@ -107,7 +104,7 @@ class Replica:
         """Find out what a replica holds after a stop of any kind; raise ChunkCorrupt if nothing
         can be trusted. Every acknowledged byte is in what it gives."""
         try:
-            with _opened(disk, path_of(handle, "sums")) as sums:
+            with opened(disk, path_of(handle, "sums")) as sums:
                 header = sums.read(fmt.TABLE_AT_BYTES, 0)
         except FileNotFoundError:
             raise ChunkCorrupt(f"chunk {handle:016x}: no checksum file on {disk.name}") from None
@@ -125,6 +122,8 @@ class Replica:
                 # Without a power cut no header is torn, so this one has rotted: who knows
                 # whether it is the newer.
                 raise ChunkCorrupt(f"chunk {handle:016x}: a header on {disk.name} is damaged")
+            # The last process may have ended before it synced: it is in the cache, no more.
+            replica._is_doubtful = True
             return replica
         replica._slot = replica._trusted(slots)
         return replica
@@ -134,7 +133,7 @@ class Replica:
         path = self._path("redo")
         if not self.disk.exists(path):
             return False
-        with _opened(self.disk, path) as file:
+        with opened(self.disk, path) as file:
             record = file.read(file.size(), 0)
         try:
             redo = fmt.decode_redo(record, self.handle)
@@ -159,9 +158,9 @@ class Replica:
             return newest
         if self._holds(older, older.tail_index):
             # The newer one must not come back when a later change is cut short in its turn.
-            with _opened(self.disk, self._path("sums"), write=True) as sums:
+            with opened(self.disk, self._path("sums"), write=True) as sums:
                 sums.write(bytes(fmt.SLOT_BYTES), newest.place_bytes)
-                _sync(self.disk, sums)
+                sync(self.disk, sums)
             return older
         raise ChunkCorrupt(
             f"chunk {self.handle:016x}: neither header on {self.disk.name} agrees with the data"
@@ -206,7 +205,7 @@ class Replica:
             buffer = bytearray(stop - start)
         view = memoryview(buffer)[: stop - start]
         try:
-            with _opened(self.disk, self._path("data")) as data:
+            with opened(self.disk, self._path("data")) as data:
                 count = data.read_into(view, start)
             entries = self._entries(slot, first, last)
         except FileNotFoundError as error:
@@ -227,7 +226,7 @@ class Replica:
         stop = min(last + 1, slot.tail_index)
         entries: list[int] = []
         if first < stop:
-            with _opened(self.disk, self._path("sums")) as sums:
+            with opened(self.disk, self._path("sums")) as sums:
                 table = sums.read((stop - first) * fmt.ENTRY_BYTES, fmt.entry_at_bytes(first))
             entries.extend(fmt.decode_table(table))
             if len(entries) < stop - first:
@@ -251,60 +250,45 @@ class Replica:
 
     # -- changing -------------------------------------------------------------------------
 
-    def write(self, offset: int, pieces: Sequence[Bytes]) -> int:
+    def write(self, offset: int, pieces: Sequence[Bytes], *, durable: bool = True) -> int:
         """Put the pieces, one after the other, at `offset`; return the new length.
 
-        A gap after the present end becomes zeros. On disk when it returns; on an error before
-        the sync nothing that was acknowledged has changed.
+        A gap after the present end becomes zeros. If `durable`, this and all before it is on
+        disk when it returns. On an error before the sync nothing acknowledged has changed.
         """
         size = sum(len(piece) for piece in pieces)
         with self._lock:
-            if size == 0:
-                return self._slot.length
             # What replaces bytes and what adds some go apart, so that an overwrite, once its
             # redo record is on disk, cannot end for want of space.
             old_bytes = max(0, min(size, self._slot.length - offset))
             if old_bytes:
                 self._overwrite(offset, _cut(pieces, 0, old_bytes), old_bytes)
             if old_bytes < size:
-                self._append(offset + old_bytes, _cut(pieces, old_bytes, size))
+                self._append(offset + old_bytes, _cut(pieces, old_bytes, size), durable)
+            elif durable and (self._is_doubtful or not self._is_synced):
+                self._sync_all()
             return self._slot.length
 
     def pad(self, length: int) -> int:
         """Make the chunk at least `length` bytes long with zeros; return its length."""
         with self._lock:
             if self._slot.length < length:
-                self._append(length, ())
+                self._append(length, (), durable=True)
             return self._slot.length
 
     def set_version(self, version: int) -> None:
-        """Remember the version of a new lease; on disk when it returns."""
+        """Remember the version of a new lease; on disk, with all before it, when it returns."""
         with self._lock:
             slot = self._slot
-            self._commit_slot(
-                slot.next(
-                    length=slot.length,
-                    tail_crc=slot.tail_crc,
-                    version=version,
-                    boot=self.disk.boot_id(),
-                )
-            )
+            self._commit_slot(self._following(slot.length, slot.tail_crc, version))
 
     def truncate(self, length: int) -> None:
         """Forget the bytes from `length` on, which no client was told are there."""
         with self._lock:
             slot = self._slot
-            if length >= slot.length:
-                return
-            tail_crc = self._crc_of_prefix(slot, length)
-            self._commit_slot(
-                slot.next(
-                    length=length,
-                    tail_crc=tail_crc,
-                    version=slot.version,
-                    boot=self.disk.boot_id(),
-                )
-            )
+            if length < slot.length:
+                tail_crc = self._crc_of_prefix(slot, length)
+                self._commit_slot(self._following(length, tail_crc, slot.version))
 
     def remove(self) -> None:
         """Delete the files; their names are gone from the disk when it returns."""
@@ -323,7 +307,20 @@ class Replica:
         block = self._read_verified(slot, start, length - start, None)
         return fmt.block_crc(self.handle, index, block)
 
-    def _append(self, offset: int, pieces: Sequence[Bytes]) -> None:
+    def _following(self, length: int, tail_crc: int, version: int) -> Slot:
+        """The slot that comes next: never in the place of the last one that is on disk."""
+        if self._is_doubtful:
+            self._sync_all()
+        return Slot(
+            self.handle,
+            version,
+            self._slot.sequence + (1 if self._is_synced else fmt.SLOT_COUNT),
+            length,
+            tail_crc,
+            self.disk.boot_id(),
+        )
+
+    def _append(self, offset: int, pieces: Sequence[Bytes], durable: bool) -> None:
         slot = self._slot
         with self._both_files() as (data, sums):
             first_index = slot.tail_index
@@ -342,12 +339,14 @@ class Replica:
             for piece in pieces:
                 data.write(piece, position)
                 position += len(piece)
-            following = slot.next(
-                length=length, tail_crc=tail_crc, version=slot.version, boot=self.disk.boot_id()
-            )
-            self._commit(data, sums, following, first_index, entries)
+            following = self._following(length, tail_crc, slot.version)
+            self._commit(data, sums, following, first_index, entries, durable)
+            if not durable:
+                data.begin_writing_out(offset, position - offset)
 
     def _overwrite(self, offset: int, pieces: Sequence[Bytes], size: int) -> None:
+        if self._is_doubtful or not self._is_synced:
+            self._sync_all()
         slot = self._slot
         end = offset + size
         first_block = offset // BLOCK_BYTES
@@ -365,15 +364,15 @@ class Replica:
         redo = fmt.Redo(self.handle, slot.sequence + 1, first_block, images)
         path = self._path("redo")
         try:
-            with _opened(self.disk, path, create=True) as file:
+            with opened(self.disk, path, create=True) as file:
                 file.truncate(0)
                 file.write(fmt.encode_redo_header(redo), 0)
                 file.write(images, fmt.REDO_HEADER_BYTES)
-                _sync(self.disk, file)
+                sync(self.disk, file)
         except OSError:
             self.disk.remove(path)
             raise
-        _sync_directory(self.disk, self._directory)
+        sync_directory(self.disk, self._directory)
         # From here on the overwrite will happen, now or at the next start.
         try:
             self._apply(first_block, images)
@@ -399,34 +398,49 @@ class Replica:
             tail_crc = crcs.pop()
         with self._both_files() as (data, sums):
             data.write(view, start)
-            following = slot.next(
-                length=length, tail_crc=tail_crc, version=slot.version, boot=self.disk.boot_id()
-            )
-            self._commit(data, sums, following, first_block, crcs)
+            following = self._following(length, tail_crc, slot.version)
+            self._commit(data, sums, following, first_block, crcs, True)
 
     def _commit(
-        self, data: DiskFile, sums: DiskFile, slot: Slot, first_index: int, entries: list[int]
+        self,
+        data: DiskFile,
+        sums: DiskFile,
+        slot: Slot,
+        first_index: int,
+        entries: list[int],
+        durable: bool,
     ) -> None:
         if entries:
             sums.write(fmt.encode_table(entries), fmt.entry_at_bytes(first_index))
         sums.write(fmt.encode_slot(slot), slot.place_bytes)
-        if not self._incoming:
-            # Nobody is told of an incoming replica before it settles, and settling syncs.
-            _sync(self.disk, data)
-            _sync(self.disk, sums)
+        # Nobody is told of an incoming replica before it settles, and settling syncs.
+        if durable and not self._incoming:
+            sync(self.disk, data)
+            sync(self.disk, sums)
             self._sync_names()
+            self._is_synced = True
+        else:
+            self._is_synced = False
         self._slot = slot
 
     def _commit_slot(self, slot: Slot) -> None:
-        with _opened(self.disk, self._path("sums"), write=True) as sums:
-            sums.write(fmt.encode_slot(slot), slot.place_bytes)
-            _sync(self.disk, sums)
+        with self._both_files() as (data, sums):
+            self._commit(data, sums, slot, 0, [], True)
+
+    def _sync_all(self) -> None:
+        """Make what was written so far durable."""
+        if self._incoming:
+            return
+        with self._both_files() as files:
+            for file in files:
+                sync(self.disk, file)
         self._sync_names()
-        self._slot = slot
+        self._is_synced = True
+        self._is_doubtful = False
 
     def _sync_names(self) -> None:
         if not self._is_named:
-            _sync_directory(self.disk, self._directory)
+            sync_directory(self.disk, self._directory)
             self._is_named = True
 
     @property
@@ -435,8 +449,8 @@ class Replica:
 
     @contextlib.contextmanager
     def _both_files(self) -> Iterator[tuple[DiskFile, DiskFile]]:
-        with _opened(self.disk, self._path("data"), write=True) as data:
-            with _opened(self.disk, self._path("sums"), write=True) as sums:
+        with opened(self.disk, self._path("data"), write=True) as data:
+            with opened(self.disk, self._path("sums"), write=True) as sums:
                 yield data, sums
 
 
@@ -452,15 +466,6 @@ def check_blocks(handle: int, first: int, view: memoryview, entries: Sequence[in
                 handle=handle,
                 block=first + number,
             )
-
-
-def remove_files(disk: Disk, handle: int) -> None:
-    """Remove whatever files a chunk has on a disk."""
-    for suffix in ("redo", "sums", "data"):
-        disk.remove(path_of(handle, suffix))
-    directory = directory_of(handle)
-    if disk.exists(directory):
-        _sync_directory(disk, directory)
 
 
 def _cut(pieces: Sequence[Bytes], start: int, stop: int) -> list[Bytes]:
@@ -482,38 +487,3 @@ def _zero_pieces(size: int, length: int) -> Iterator[memoryview]:
         yield piece
         size -= len(piece)
         length += len(piece)
-
-
-def _make_directory(disk: Disk, path: str) -> None:
-    if not disk.exists(path):
-        disk.make_directories(path)
-        # A name counts only once each directory above it has it too.
-        while "/" in path:
-            path = path.rpartition("/")[0]
-            _sync_directory(disk, path)
-        _sync_directory(disk, "")
-
-
-@contextlib.contextmanager
-def _opened(
-    disk: Disk, path: str, *, create: bool = False, write: bool = False
-) -> Iterator[DiskFile]:
-    file = disk.open(path, create=create, write=write)
-    try:
-        yield file
-    finally:
-        file.close()
-
-
-def _sync(disk: Disk, file: DiskFile) -> None:
-    try:
-        file.sync()
-    except OSError as error:
-        raise DiskFailed(f"fsync on {disk.name} failed: {error}") from error
-
-
-def _sync_directory(disk: Disk, path: str) -> None:
-    try:
-        disk.sync_directory(path)
-    except OSError as error:
-        raise DiskFailed(f"fsync of {path} on {disk.name} failed: {error}") from error

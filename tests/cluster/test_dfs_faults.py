@@ -20,7 +20,7 @@ import pytest
 
 from cluster.errors import ClusterError, Unavailable
 from dfs import writer
-from dfs.chunks.replica import path_of
+from dfs.chunks.replica_files import path_of
 from dfs.client import DfsClient
 from dfs.errors import NoSuchFile, WriterFenced
 from dfs.protocol import ChunkFact

@@ -24,7 +24,7 @@ from dfs.chunks.commands import CommandRunner, Throttle
 from dfs.chunks.disk import RealDisk
 from dfs.chunks.mutation import MutationOrder
 from dfs.chunks.push_buffer import PushBuffer
-from dfs.chunks.replica import path_of
+from dfs.chunks.replica_files import path_of
 from dfs.client import DfsClient
 from dfs.errors import (
     ChunkCorrupt,

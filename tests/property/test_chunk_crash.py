@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from dfs.chunk import BLOCK_BYTES
 from dfs.chunks.memory_disk import MemoryDisk
-from dfs.chunks.replica import Replica, path_of
+from dfs.chunks.replica import Replica
+from dfs.chunks.replica_files import path_of
 from dfs.errors import ChunkCorrupt
 
 HANDLE = 0xABCD00000000002A
@@ -181,3 +182,68 @@ def test_a_torn_header_falls_back_to_the_one_before(sizes: list[int], cut: float
     found = Replica.recover(disk, HANDLE)
 
     assert bytes(found.read(0, 1 << 30)) == before
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    steps=st.lists(
+        st.tuples(
+            st.sampled_from(["soft", "soft", "soft", "append", "sync", "version", "kill", "over"]),
+            SIZES,
+        ),
+        min_size=1,
+        max_size=10,
+    ),
+    fuse=st.integers(0, 80),
+    seed=st.integers(0, 2**32),
+)
+def test_writes_that_are_synced_later_never_endanger_those_that_were(
+    steps: list[tuple[str, int]], fuse: int, seed: int
+) -> None:
+    """A long write syncs once: until then its bytes may go, but nothing that was acknowledged."""
+    chance = random.Random(seed)
+    disk = MemoryDisk()
+    disk.make_directories("chunks")
+    replica = Replica.create(disk, HANDLE, 1)
+    replica.set_version(1)
+    written, acknowledged, version = b"", b"", 1
+    disk.before_step = Fuse(fuse)
+    before = written
+    try:
+        for number, (kind, size) in enumerate(steps):
+            before = written
+            data = random.Random(number).randbytes(size)
+            if kind == "kill":
+                replica = Replica.recover(disk, HANDLE)
+                assert bytes(replica.read(0, 1 << 30)) == written
+            elif kind == "version":
+                replica.set_version(version + 1)
+                version, acknowledged = version + 1, written
+            elif kind == "sync":
+                replica.write(len(written), [])
+                acknowledged = written
+            elif kind == "over":
+                at = min(size, max(0, len(written) - 1))
+                after = bytearray(written)
+                after[at : at + len(data)] = data
+                written = bytes(after)
+                replica.write(at, [data])
+                acknowledged = written
+            else:
+                written += data
+                replica.write(len(before), [data], durable=kind == "append")
+                if kind == "append":
+                    acknowledged = written
+    except PowerCut:
+        pass
+    disk.before_step = None
+    disk.crash(chance)
+
+    found_replica = Replica.recover(disk, HANDLE)
+
+    found = bytes(found_replica.read(0, 1 << 30))
+    assert found_replica.version >= version
+    assert len(found) >= len(acknowledged)
+    length = min(len(found), len(before))
+    assert _mixed(bytearray(found[:length]), bytearray(before), bytearray(written), 0)
+    assert found[length:] == written[length : len(found)]
