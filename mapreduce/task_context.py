@@ -253,11 +253,12 @@ def used_cpu_s() -> float:
 
 
 def count_resources(attempt: Attempt) -> None:
-    """Count CPU time and memory, when the work is done."""
-    memory_bytes = 1024 * (
-        resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        + resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
-    )
+    """Count CPU time and the memory of the largest process, when the work is done.
+
+    Not the sum: a program's peak begins with the pages that it had of us before its exec.
+    """
+    own, programs = map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    memory_bytes = 1024 * max(own.ru_maxrss, programs.ru_maxrss)
     attempt.counters.framework(c.CPU_MS, int(used_cpu_s() * 1000))
     attempt.counters.framework(c.PHYSICAL_MEMORY_BYTES, memory_bytes)
     peak = c.PEAK_MAP_MEMORY_BYTES if attempt.order.is_map else c.PEAK_REDUCE_MEMORY_BYTES
