@@ -10,6 +10,7 @@ half-begun is left behind. It decides nothing.
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import fcntl
 import getpass
@@ -182,6 +183,31 @@ class Agent:
                 return {"text": file.read()}
         except FileNotFoundError:
             return {"text": None}
+
+    def files(self, path: str) -> dict[str, Any]:
+        """Return the files below a directory, by their path from it, with their sizes."""
+        root = self._path(path)
+        found: dict[str, int] = {}
+        for folder, _, names in os.walk(root):
+            for name in names:
+                full = os.path.join(folder, name)
+                found[os.path.relpath(full, root)] = os.path.getsize(full)
+        return {"files": found}
+
+    def fetch(self, path: str, offset: int, count: int) -> dict[str, Any]:
+        """Return some bytes of a file, in base64."""
+        with open(self._path(path), "rb") as file:
+            file.seek(offset)
+            return {"base64": base64.b64encode(file.read(count)).decode()}
+
+    def set_aside(self, path: str) -> dict[str, Any]:
+        """Give a directory another name, so that its own is free; nothing is removed."""
+        path = self._path(path)
+        if not os.path.exists(path):
+            return {"moved": None}
+        moved = f"{path}.{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
+        os.rename(path, moved)
+        return {"moved": moved}
 
     def names(self, path: str) -> dict[str, Any]:
         """Return the names in a directory; none if there is no such directory."""
@@ -474,6 +500,9 @@ OPERATIONS: dict[str, Callable[..., dict[str, Any]]] = {
         Agent.put,
         Agent.read,
         Agent.names,
+        Agent.files,
+        Agent.fetch,
+        Agent.set_aside,
         Agent.install,
         Agent.modules,
         Agent.running,

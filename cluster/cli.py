@@ -89,6 +89,10 @@ def _parser() -> argparse.ArgumentParser:
     sub.add_argument("target", nargs="?", metavar="[USER@]HOST", help="a host of the cluster")
     sub.add_argument("--name", help="the cluster's name, if the host has several")
     sub.add_argument("--dir", default="~/.mrstream", help="the cluster's dir there")
+    sub = add(
+        "restore", _restore, "make another host the master, from a copy of the lost one's log"
+    )
+    sub.add_argument("--master", required=True, metavar="HOST")
     return parser
 
 
@@ -277,4 +281,15 @@ def _join(options: argparse.Namespace) -> int:
 
     name = join(options.file, options.target, options.dir, options.name)
     print(f"joined cluster {name}; it is now the current one")
+    return 0
+
+
+def _restore(options: argparse.Namespace) -> int:
+    from cluster.restore import restore_master
+
+    config = restore_master(_cluster_running(options), options.master, _say)
+    address = config.host(config.master).address
+    print(
+        f"cluster {config.name} is up, master {config.master} ({address}); say so in cluster.yaml"
+    )
     return 0

@@ -24,7 +24,7 @@ def down(
     with Hosts(config, only) as hosts:
         hosts.open(lock=True)
         for phase in PHASES:
-            hosts.each(lambda link, roles=phase: _stop(link, roles, say))  # type: ignore[misc]
+            hosts.each(lambda link, roles=phase: stop_roles(link, roles, say))  # type: ignore[misc]
         hosts.each(lambda link: _prove(link, say))
         if purge:
             hosts.each(lambda link: _purge(link, say))
@@ -34,7 +34,8 @@ def down(
     return failed
 
 
-def _stop(link: HostLink, roles: tuple[str, ...], say: Say) -> None:
+def stop_roles(link: HostLink, roles: tuple[str, ...], say: Say) -> None:
+    """Stop these roles on a host: in order first, by force after the limit."""
     answer = link.call("stop", roles=list(roles), grace_s=GRACE_S, timeout_s=GRACE_S * 4)
     if answer["forced"]:
         say(link.name, f"{len(answer['forced'])} processes had to be ended by force")

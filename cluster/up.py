@@ -15,7 +15,16 @@ from dataclasses import replace
 from typing import Final
 
 from cluster import state
-from cluster.config import ROLES, VIA_SSH, Cluster, ClusterConfig
+from cluster.config import (
+    CHUNKSERVER,
+    DFS_MASTER,
+    MAPREDUCE_MASTER,
+    ROLES,
+    VIA_SSH,
+    WORKER,
+    Cluster,
+    ClusterConfig,
+)
 from cluster.config_writer import write_config
 from cluster.errors import ClusterError, HostUnreachable, UserError
 from cluster.health import UP, ask
@@ -32,6 +41,7 @@ CLOCK_SKEW_S_MAX: Final = 5.0
 REACH_S_MAX: Final = 3.0
 HEALTHY_S_MAX: Final = 60.0
 INSTALL_S_MAX: Final = 900.0
+_MASTER_OF: Final = {CHUNKSERVER: DFS_MASTER, WORKER: MAPREDUCE_MASTER}
 _ASK_EVERY_S: Final = (0.02, 0.02, 0.05, 0.05, 0.1)
 
 
@@ -167,7 +177,12 @@ class Up:
         """Put software, cluster file and identity there."""
         self._pythons[link.name] = self._install(link)
         found = link.call("modules", python=self._pythons[link.name], names=list(ROLES))
-        link.facts["roles"] = [r for r in self.config.roles_of(link.name) if r in found["found"]]
+        # A version may lack a role; then whoever would wait for it is not started either.
+        link.facts["roles"] = [
+            role
+            for role in self.config.roles_of(link.name)
+            if role in found["found"] and _MASTER_OF.get(role, role) in found["found"]
+        ]
         files = {
             "cluster.yaml": write_config(self.config),
             "identity.json": self.cluster.secret.to_text(),

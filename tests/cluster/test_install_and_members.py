@@ -1,0 +1,123 @@
+"""Software onto bare hosts; hosts that come and go; a master that is lost for good."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from cluster.messages import Metrics
+from cluster.network import Connection
+from tests.cluster.conftest import MakeHosts
+from tests.cluster.hosted import Operator
+from tests.cluster.machine import TestHosts, wait_for
+
+OperatorAt = Callable[[TestHosts], Operator]
+BARE_PYTHON = str(Path(sys.base_prefix) / "bin" / "python3")
+
+
+def put_random(operator: Operator, name: str, size: int) -> bytes:
+    content = os.urandom(size)
+    (operator.home / name).write_bytes(content)
+    operator.good("dfs", "-put", name, f"/{name}")
+    return content
+
+
+def get(operator: Operator, name: str) -> bytes:
+    back = operator.home / f"{name}.back"
+    back.unlink(missing_ok=True)
+    operator.good("dfs", "-get", f"/{name}", back)
+    return back.read_bytes()
+
+
+def in_step(operator: Operator) -> bool:
+    cluster = operator.cluster()
+    address = cluster.config.master_address("dfs.master")
+    with Connection(address, cluster.identity(), role="dfs.master") as connection:
+        figures = connection.call(Metrics())
+    return bool(figures["log_copies_in_step"] == figures["log_copies_wanted"] > 0)
+
+
+def test_a_wheelhouse_installs_on_hosts_without_a_network_once(
+    make_netns: MakeHosts, operator_at: OperatorAt
+) -> None:
+    """The hosts' network has no way out: everything must come from us; what is there by its hash
+    is not sent again."""
+    hosts = make_netns(2, disk_bytes=2 << 30)
+    operator = operator_at(hosts)
+    path = operator.write_cluster(install="wheelhouse", python=BARE_PYTHON)
+
+    said = operator.good("cluster", "up", "-f", path, timeout_s=280)
+
+    assert "h2: installing mrstream-" in said
+    command = "".join(hosts.processes("h2"))
+    assert "/srv/mrstream/versions/" in command
+    content = put_random(operator, "f", 2_000_000)
+    assert get(operator, "f") == content
+    operator.good("cluster", "down")
+    assert "installing" not in operator.good("cluster", "up", "-f", path)
+    operator.good("cluster", "down")
+
+
+def test_a_host_is_added_and_another_removed_without_a_moment_of_fewer_replicas(
+    make_netns: MakeHosts, operator_at: OperatorAt
+) -> None:
+    """Fault gate 28."""
+    hosts = make_netns(4)
+    operator = operator_at(hosts)
+    all_four = operator.write_cluster(dfs={"replication": 2})
+    three = {name: {"address": hosts.address(name)} for name in ("h1", "h2", "h3")}
+    text = all_four.read_text()
+    path = operator.write_cluster(dfs={"replication": 2})
+    document = json.loads(text)
+    document["hosts"] = three
+    path.write_text(json.dumps(document))
+    operator.good("cluster", "up", "-f", path)
+    content = put_random(operator, "f", 6_000_000)
+
+    path.write_text(text)
+    operator.good("cluster", "add", "h4", "-f", path)
+    assert ("h4", "dfs.chunkserver") in operator.roles("up")
+    said = operator.good("cluster", "remove", "h2")
+
+    assert "h2: down; no process is left" in said
+    assert hosts.processes("h2") == []
+    assert set(operator.status()["hosts"]) == {"h1", "h3", "h4"}
+    wait_for(lambda: operator.status()["chunks"]["under_replicated"] == 0, "all chunks are safe")
+    assert operator.status()["chunks"]["missing"] == 0
+    assert get(operator, "f") == content
+    assert "runs the masters" in operator.refused("cluster", "remove", "h1")
+
+
+def test_a_master_whose_disk_is_gone_is_restored_elsewhere_with_everything(
+    make_hosts: MakeHosts, operator_at: OperatorAt
+) -> None:
+    """GFS-16: the log is on two other hosts before anyone is told; nothing acknowledged is lost."""
+    hosts = make_hosts(4)
+    operator = operator_at(hosts)
+    path = operator.write_cluster(dfs={"replication": 2})
+    operator.good("cluster", "up", "-f", path)
+    wait_for(lambda: in_step(operator), "both copies of the log are in step")
+    content = put_random(operator, "f", 4_000_000)
+    operator.good("dfs", "-mkdir", "-p", "/a/b/c")
+
+    hosts.kill("h1")
+    for entry in hosts.disk("h1").iterdir():
+        if entry.name != "lost+found":
+            shutil.rmtree(entry)
+    said = operator.good("cluster", "restore", "--master", "h3", timeout_s=200)
+
+    assert "master h3" in said
+    status = operator.status()
+    assert status["master"] == "h3"
+    assert status["hosts"]["h3"]["roles"]["dfs.master"]["state"] == "up"
+    assert get(operator, "f") == content
+    assert "/a/b/c" in operator.good("dfs", "-ls", "/a/b")
+    wait_for(lambda: operator.status()["chunks"]["under_replicated"] == 0, "repaired", 90)
+    hosts.start("h1")
+    operator.good("cluster", "up")
+    assert ("h1", "dfs.chunkserver") in operator.roles("up")
+    assert get(operator, "f") == content
