@@ -11,13 +11,10 @@ import time
 
 from cluster.errors import UserError
 from mapreduce.notices import Figures, Notices
-from mapreduce.scheduler.commands import Command
 from mapreduce.scheduler.events import (
-    Event,
     FailAttemptRequested,
     JobKilled,
     KillAttemptRequested,
-    WorkerRegistered,
 )
 from mapreduce.scheduler.ids import TaskKind, parse_attempt_id
 from mapreduce.simulation import MB, ClusterPlan, SimulatedCluster, Stage, Workload
@@ -61,7 +58,7 @@ class DemoSource:
                 output="/sorted",
             )
         )
-        self._simulated.observer = self._observe
+        self._simulated.observer = self._notices.observe
 
     # Time -----------------------------------------------------------------------------
 
@@ -79,18 +76,6 @@ class DemoSource:
     def _catch_up(self) -> None:
         self.advance_to((time.monotonic() - self._started_at_s) * self._speed)
 
-    def _observe(self, event: Event, commands: list[Command], now_s: float) -> None:
-        self._notices.observe(event, commands, now_s)
-        if isinstance(event, WorkerRegistered):
-            self._notices.host_figures(
-                event.worker_id,
-                load=0.2,
-                memory_used_bytes=int(1.1 * GB),
-                memory_total_bytes=4 * GB,
-                disks=(DiskRow("/data", int(_DISK_BYTES * 0.4), _DISK_BYTES),),
-                now_s=now_s,
-            )
-
     def _tick(self) -> None:
         simulated = self._simulated
         for attempt in simulated.attempts.values():
@@ -105,7 +90,22 @@ class DemoSource:
                 figures = Figures(written // 100, 0, shuffled, written)
                 phase = {Stage.SHUFFLE: "shuffle", Stage.SORT: "sort"}.get(attempt.stage, "reduce")
             self._notices.attempt_figures(attempt.attempt_id, figures, phase=phase)
+        self._beat()
         self._notices.tick(simulated.now_s)
+
+    def _beat(self) -> None:
+        """The heartbeats of all workers that are there."""
+        for worker_id, host in self._simulated.live_workers.items():
+            row = self._notices.hosts.get(host)
+            busy = row.slots_used if row else 0
+            self._notices.host_figures(
+                worker_id,
+                load=0.2 + busy,
+                memory_used_bytes=int((0.6 + 0.5 * busy) * GB),
+                memory_total_bytes=4 * GB,
+                disks=(DiskRow("/data", int(_DISK_BYTES * 0.4), _DISK_BYTES),),
+                now_s=self._simulated.now_s,
+            )
 
     # Questions ------------------------------------------------------------------------
 

@@ -12,8 +12,7 @@ from textual.widget import Widget
 from mapreduce.snapshot import RatePoint
 from tui.words import rate, span
 
-# Dots of a braille cell by (column, row from the bottom).
-_DOTS = ((0x40, 0x04, 0x02, 0x01), (0x80, 0x20, 0x10, 0x08))
+_EIGHTHS = " ▁▂▃▄▅▆▇█"
 # Blue, orange and green of a palette that the colour-blind can tell apart.
 COLOURS = ("#56b4e9", "#e69f00", "#009e73")
 LABELS = ("input", "shuffle", "output")
@@ -33,23 +32,14 @@ def resample(values: Sequence[float], columns: int) -> list[float]:
 
 
 def plot(values: Sequence[float], width: int, height: int) -> list[str]:
-    """Draw a filled curve in braille, `height` lines of `width` cells, top line first."""
-    columns = resample(values, width * 2)
+    """Draw a filled curve in eighths of a cell, `height` lines of `width` cells, top line first."""
+    columns = resample(values, width)
     top = max(columns) or 1.0
-    levels = [round(value / top * height * 4) for value in columns]
-    lines = []
-    for line in range(height):
-        floor = (height - 1 - line) * 4
-        cells = []
-        for cell in range(width):
-            dots = 0
-            for side in (0, 1):
-                filled = min(4, max(0, levels[cell * 2 + side] - floor))
-                for dot in range(filled):
-                    dots |= _DOTS[side][dot]
-            cells.append(chr(0x2800 + dots))
-        lines.append("".join(cells))
-    return lines
+    levels = [round(value / top * height * 8) for value in columns]
+    return [
+        "".join(_EIGHTHS[min(8, max(0, level - floor))] for level in levels)
+        for floor in range((height - 1) * 8, -1, -8)
+    ]
 
 
 class Curves(Widget):
