@@ -8,6 +8,7 @@ it removes, also after Ctrl-C.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -41,7 +42,7 @@ def run(*words: str, quiet: bool = False) -> str:
 
 def write_text(path: Path) -> None:
     """Write prose-like text: the words of our own documents, over and over."""
-    words = (ROOT / "ARCHITECTURE.md").read_text().split()
+    words = re.findall("[a-z]+", (ROOT / "ARCHITECTURE.md").read_text().lower())
     with open(path, "w") as file:
         for number in range(LINES):
             start = number * 7 % max(1, len(words) - 10)
