@@ -132,6 +132,7 @@ class Model:
         self.brain = self._new_brain()
         self.servers: dict[str, FakeServer] = {}
         self._next_call = 1
+        self._number = 0
         self._answers: dict[int, Any] = {}
         self._queue: deque[tuple[ServerId, int, p.Command]] = deque()
         for number in range(1, servers + 1):
@@ -172,6 +173,11 @@ class Model:
         self.servers[name].incarnation += 1
         self.register(self.servers[name])
 
+    def number(self) -> int:
+        """The number of the next heartbeat, whoever sends it."""
+        self._number += 1
+        return self._number
+
     def beat(self, **fields: Any) -> dict[str, p.HeartbeatReply]:
         """One heartbeat of every server that is up."""
         replies = {}
@@ -182,7 +188,7 @@ class Model:
                     for h, v in server.leases.items()
                 )
                 ask = p.Heartbeat(
-                    server.id, server.incarnation, 1 << 60, server.disks,
+                    server.id, server.incarnation, self.number(), server.disks,
                     **{"extend": extend, "sample": server.reports(), **fields},
                 )  # fmt: skip
                 reply = replies[server.id] = self.call(ask)

@@ -295,15 +295,17 @@ class ChunkTable:
 
     def mark_leaving(self, handle: ChunkHandle, server: ServerIndex) -> None:
         """The server was told to delete its replica: it does not count from now on."""
-        version = self.version(handle)
+        odd = self.odd(handle).get(server)
+        version = self.version(handle) if odd is None else odd.version
         self._set_odd(handle, server, OddReplica("leaving", version, self.length(handle)))
 
     def unsure_of(self, server: ServerIndex) -> None:
-        """The server registers again: whether it deleted what it was told to, it will report."""
-        for handle in self.held_by(server):
+        """The server registers again: whether it deleted what it was told to, it will report.
+        Until then the replica is neither counted nor asked to be deleted."""
+        for handle in list(self.held_by(server)):
             replica = self.odd(handle).get(server)
             if replica is not None and replica.state == "leaving":
-                replica.state = "stale"
+                self.lose(handle, server)
 
     def lose(self, handle: ChunkHandle, server: ServerIndex) -> None:
         """The server does not hold the chunk (any more)."""

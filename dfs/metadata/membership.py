@@ -76,7 +76,7 @@ class Membership:
                 f"{address.server}: incarnation {ask.incarnation} is older than the one that is "
                 f"registered, {server.incarnation}: two chunkservers under one name?"
             )
-        if ask.incarnation == server.incarnation and ask.number < server.number:
+        if ask.incarnation == server.incarnation and 0 < ask.number <= server.number:
             raise NotRegistered(f"{server.id}: registration {ask.number} was overtaken")
         server.number = ask.number
         t.outbox.server_left(server.index)  # answers to what was asked before will not come
@@ -164,8 +164,8 @@ class Membership:
     def heartbeat(self, called: Called, ask: Heartbeat) -> None:
         t = self._t
         server = self._registered(ask.server, ask.incarnation)
-        if ask.number < server.number:
-            t.outbox.reply(called.call, HeartbeatReply())  # overtaken: what it says is old
+        if ask.number <= server.number:
+            t.outbox.reply(called.call, HeartbeatReply())  # repeated, or overtaken: old news
             return
         server.number = ask.number
         server.heard_at_s, server.disks, server.is_busy = t.outbox.now_s, ask.disks, ask.busy

@@ -32,9 +32,9 @@ RETRY_S = 2.0
 BALANCE_EVERY_S = 5.0
 DRAIN_LOOK_EVERY_S = 2.0
 DELETES_PER_TICK = 1000
-DELETE_S_MAX = 3600.0
-"""A delete that was sent may be carried out late: the replica counts for nothing until the server
-says what became of it, or registers again."""
+DELETE_S_MAX = 10.0
+"""After so long a deletion is asked for again. Until the server says that it is done, or registers
+again, the replica counts for nothing: the first request may yet be carried out."""
 
 
 @dataclass(slots=True)
@@ -59,6 +59,7 @@ class Repair:
         self._retry_at_s: dict[ChunkHandle, float] = {}
         self._cloning: dict[ChunkHandle, list[Clone]] = {}
         self._waiting: dict[ChunkHandle, list[Called]] = {}
+        self._deleting: dict[tuple[ChunkHandle, ServerIndex], None] = {}
         self.missing: dict[ChunkHandle, None] = {}
         self.corrupt: dict[ChunkHandle, None] = {}
         self.clones_active = 0
@@ -346,7 +347,7 @@ class Repair:
                 self._delete(handle, victim, chunks.version(handle), "surplus")
             elif len(staying) >= goal:
                 for index, replica in list(chunks.odd(handle).items()):
-                    if replica.state != "leaving":
+                    if (handle, index) not in self._deleting:
                         server = self._t.servers.at(index)
                         self._delete(handle, server, replica.version, replica.state)
 
@@ -357,16 +358,22 @@ class Repair:
         remaining = [s for s in self._staying(t.chunks.good(handle)) if s is not server]
         assert len(remaining) >= t.chunks.goal(handle), f"M6: {handle:016x} would lose a replica"
         if not server.is_connected:
-            return  # it is told again when it names the chunk in a heartbeat
-        if reason == "surplus":
-            t.chunks.mark_leaving(handle, server.index)
+            self._tidy[handle] = None
+            return
+        t.chunks.mark_leaving(handle, server.index)
 
         def deleted(done: CommandDone | None) -> None:
-            if done is not None and done.ok and handle in t.chunks:
+            self._deleting.pop((handle, server.index), None)
+            if handle not in t.chunks:
+                return
+            t.chunks.dirty.add(handle)
+            if done is not None:
+                # Deleted; or refused, since it is not what we thought: it will be reported again.
                 replica = t.chunks.odd(handle).get(server.index)
-                if replica is not None and replica.version <= version:
+                if replica is not None and replica.state == "leaving":
                     t.chunks.lose(handle, server.index)
 
+        self._deleting[(handle, server.index)] = None
         t.outbox.ask(
             server,
             lambda command_id: DeleteChunk(command_id, handle, version, reason),

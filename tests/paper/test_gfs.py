@@ -630,7 +630,11 @@ class TestRepair:
             server.is_mute = True
 
         ask = p.Heartbeat(
-            model.servers[bad].id, 1, 1 << 60, model.servers[bad].disks, corrupt=((handle, version),)
+            model.servers[bad].id,
+            1,
+            model.number(),
+            model.servers[bad].disks,
+            corrupt=((handle, version),),
         )
         model.call(ask)
         assert bad not in model.where("/f")
@@ -654,7 +658,11 @@ class TestRepair:
         handle, version = model.locate("/f")[0].handle, model.locate("/f")[0].version
 
         ask = p.Heartbeat(
-            model.servers["s1"].id, 1, 1 << 60, model.servers["s1"].disks, corrupt=((handle, version),)
+            model.servers["s1"].id,
+            1,
+            model.number(),
+            model.servers["s1"].disks,
+            corrupt=((handle, version),),
         )
         model.call(ask)
         model.pass_time(5)

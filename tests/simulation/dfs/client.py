@@ -1,8 +1,8 @@
-"""Clients in the simulator: programs that write, append, overwrite, read, rename and delete, note what
-was acknowledged, and try again as the real client does.
+"""Clients in the simulator: programs that write, append, overwrite, look, rename and delete, note
+what was acknowledged, and try again as the real client does.
 
-A program is a generator: it yields a message to send and gets the answer (or a ClusterError, or None
-for silence) when it is resumed.
+A program is a generator: it yields a message to send and gets the answer (or a ClusterError, or
+None for silence) when it is resumed.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from cluster.errors import ClusterError, Unavailable, UserError
@@ -82,7 +83,12 @@ class SimClient:
     """One client host and its programs."""
 
     def __init__(
-        self, world: World, number: int, master: SimMaster, servers: dict[str, SimServer], book: Book
+        self,
+        world: World,
+        number: int,
+        master: SimMaster,
+        servers: dict[str, SimServer],
+        book: Book,
     ) -> None:
         self.world = world
         self.name = f"c{number}"
@@ -178,9 +184,7 @@ class SimClient:
             source = address.server
         return data_id, None
 
-    def mutate(
-        self, grant: p.ChunkGrant, data: bytes, make: Callable[[bytes], Any]
-    ) -> Program:
+    def mutate(self, grant: p.ChunkGrant, data: bytes, make: Callable[[bytes], Any]) -> Program:
         """Push and have the primary apply: the answer, or (error, servers that failed)."""
         data_id, failed = self._push(grant, data)
         if failed is not None:
@@ -222,9 +226,7 @@ class SimClient:
             answer = yield from self.mutate(
                 grant,
                 data,
-                lambda data_id: p.WriteChunk(
-                    grant.handle, grant.version, offset, len(data), data_id, grant.replicas
-                ),
+                partial(_write_request, grant, offset, len(data)),
             )
             if answer[0] == "ok":
                 return grant
@@ -299,11 +301,8 @@ class SimClient:
             answer = yield from self.mutate(
                 grant,
                 record,
-                lambda data_id: p.AppendRecord(
-                    grant.handle, grant.version, len(record), data_id, grant.replicas,
-                    grant.chunk_bytes,
-                ),
-            )  # fmt: skip
+                partial(_append_request, grant, len(record)),
+            )
             if answer[0] == "ok":
                 truth.records.append((grant.index * grant.chunk_bytes + answer[1], record))
                 return
@@ -311,9 +310,7 @@ class SimClient:
                 raise GaveUp("append")
             full = grant.handle if isinstance(answer[0], ChunkFull) else p.ChunkHandle(0)
             yield self._pause(self.chance.uniform(0.05, 0.3))
-            grant = yield from self.call(
-                p.AppendTarget(path, "me", full, grant.version, answer[1])
-            )
+            grant = yield from self.call(p.AppendTarget(path, "me", full, grant.version, answer[1]))
 
     def overwrite(self, path: str, file_id: int) -> Program:
         """Change some bytes in the middle of a closed file."""
@@ -348,9 +345,7 @@ class SimClient:
         if isinstance(answer, UserError):
             self.book.looks.append(Look(path, None, 0, sequences[0]))
         elif not isinstance(answer, ClusterError):
-            self.book.looks.append(
-                Look(path, answer.file_id, answer.length_bytes, sequences[0])
-            )
+            self.book.looks.append(Look(path, answer.file_id, answer.length_bytes, sequences[0]))
 
     def program(self, until_s: float) -> Program:
         """Do this and that until the time is over."""
@@ -382,7 +377,9 @@ class SimClient:
                 elif action < 0.66:
                     path = self.chance.choice(sorted(mine))
                     mine.pop(path)
-                    yield from self.call(p.Delete(path, "me", skip_trash=self.chance.random() < 0.5))
+                    yield from self.call(
+                        p.Delete(path, "me", skip_trash=self.chance.random() < 0.5)
+                    )
                 elif action < 0.72:
                     yield from self._snapshot(mine, count)
                     count += 1
@@ -421,3 +418,15 @@ class SimClient:
             yield from self.call(p.Delete("/contested", "me", skip_trash=True))
         else:
             yield from self.call(p.Rename("/contested", f"/won-{self.name}", "me", overwrite=True))
+
+
+def _write_request(
+    grant: p.ChunkGrant, offset: int, length_bytes: int, data_id: bytes
+) -> p.WriteChunk:
+    return p.WriteChunk(grant.handle, grant.version, offset, length_bytes, data_id, grant.replicas)
+
+
+def _append_request(grant: p.ChunkGrant, length_bytes: int, data_id: bytes) -> p.AppendRecord:
+    return p.AppendRecord(
+        grant.handle, grant.version, length_bytes, data_id, grant.replicas, grant.chunk_bytes
+    )

@@ -1,15 +1,15 @@
 """The master in the simulator: the real brain, duties, operation log and journal over a disk that
 forgets; its loop is the world's.
 
-Checked here: after every crash the journal gives exactly the prefix that was called durable, or more
-of the same, and everything that was ever said rests on it (M1).
+Checked here: after every crash the journal gives exactly the prefix that was called durable, or
+more of the same, and everything that was ever said rests on it (M1).
 """
 
 from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 from cluster.errors import ClusterError
 from cluster.journal import Journal
@@ -207,7 +207,7 @@ class SimMaster:
 class _Kept:
     """Answers behind the opaque bytes that the reply cache holds."""
 
-    values: dict[bytes, Any] = {}
+    values: ClassVar[dict[bytes, Any]] = {}
 
     @classmethod
     def keep(cls, value: Any) -> bytes:

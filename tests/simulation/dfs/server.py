@@ -8,6 +8,7 @@ the middle of a disk write.
 
 from __future__ import annotations
 
+import contextlib
 import random
 from typing import Any
 
@@ -207,10 +208,8 @@ class SimServer:
         self.world.at_host(self.name, self.settings.heartbeat_s, self._beat)
 
     def _collect(self, handle: int, version: int) -> None:
-        try:
+        with contextlib.suppress(StaleReplica):
             self.runner.delete(handle, version)
-        except StaleReplica:
-            pass
 
     def _reports(self, handles: list[int]) -> list[ChunkReport]:
         reports = []

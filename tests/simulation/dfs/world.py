@@ -1,7 +1,7 @@
 """Simulated time, hosts and wires: one heap of events, one seeded generator, no threads of its own.
 
-A message may be lost, delayed, repeated or cut off by a partition; a host may be dead or stopped (then
-its messages wait, as in a socket's buffer). Everything follows from the seed.
+A message may be lost, delayed, repeated or cut off by a partition; a host may be dead or stopped
+(then its messages wait, as in a socket's buffer). Everything follows from the seed.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import itertools
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 
 
 @dataclass
@@ -57,6 +58,7 @@ class World:
         self.random = random.Random(self.seed)
         self._heap: list[tuple[float, int, Callable[[], None]]] = []
         self._order = itertools.count()
+        self._last_s: dict[tuple[str, str], float] = {}
         self.events = 0
         self.after_each: Callable[[], None] = lambda: None
 
@@ -88,8 +90,11 @@ class World:
             delay_s = self.random.uniform(0.0002, 0.004)
             if self.random.random() < self.delays:
                 delay_s += self.random.expovariate(1.0)
-            life = host.life
-            self.after(delay_s, lambda: self._arrive(host, life, action))
+            # A connection keeps the order.
+            arrives_at_s = max(self.now_s + delay_s, self._last_s.get((source, target), 0.0))
+            self._last_s[(source, target)] = arrives_at_s
+            delay_s = arrives_at_s - self.now_s
+            self.after(delay_s, partial(self._arrive, host, host.life, action))
 
     def _arrive(self, host: Host, life: int, action: Callable[[], None]) -> None:
         if not host.is_up or host.life != life:
