@@ -12,7 +12,6 @@
 #include <stdlib.h>
 
 #define PAGE_BYTES ((size_t)1 << 16) /* the largest that a page of any host has */
-#define LARGE_PAGES_FROM_BYTES ((size_t)8 << 20)
 #define SLACK_BYTES 64 /* for the alignment of entries and scratch */
 #define TAIL_GROUPED_BYTES_MAX 4096
 #define PREFETCH_COUNT 16
@@ -34,20 +33,14 @@ static enum take failed(collector *c, const char *message)
 
 #if defined(__linux__)
 /* The arena has pages of its own: it grows without a copy, and what is not touched costs
- * nothing. Records are visited in key order, all over it, so large pages are asked for: then
- * most of those visits need no walk through the page table. */
+ * nothing. Large pages were tried: giving records back is then quicker, but where memory is
+ * fragmented the first touch costs more than that. */
 static uint8_t *resize_memory(uint8_t *memory, size_t old_bytes, size_t bytes)
 {
     void *resized = memory ? mremap(memory, old_bytes, bytes, MREMAP_MAYMOVE)
                            : mmap(NULL, bytes, PROT_READ | PROT_WRITE,
                                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (resized == MAP_FAILED)
-        return NULL;
-#ifdef MADV_HUGEPAGE
-    if (bytes >= LARGE_PAGES_FROM_BYTES)
-        (void)madvise(resized, bytes, MADV_HUGEPAGE); /* a hint; nothing depends on it */
-#endif
-    return resized;
+    return resized == MAP_FAILED ? NULL : resized;
 }
 
 static void free_memory(uint8_t *memory, size_t bytes)

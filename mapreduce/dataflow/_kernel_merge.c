@@ -22,9 +22,20 @@ void merge_close(merge_tree *m)
 }
 
 /* Stand at the record that begins at next. */
-static bool load_record(merge_tree *m, merge_run *run)
+static inline bool load_record(merge_tree *m, merge_run *run)
 {
     size_t needed;
+    const uint8_t *p = run->next;
+    if (LIKELY(run->end - p >= 2 && p[0] < 0x80 && p[1] < 0x80 &&
+               run->end - p >= 2 + p[0] + p[1])) {
+        run->at = (record){p, p + 2, p[0], p + 2 + p[0], p[1]};
+        run->next = p + 2 + p[0] + p[1];
+        run->prefix = m->order.kind == ORDER_BYTES
+                          ? byte_prefix(run->at.key, run->at.key_length, 0)
+                          : order_prefix(&m->order, run->at.key, run->at.key_length);
+        run->state = RUN_READY;
+        return true;
+    }
     switch (cut_frame(run->next, run->end, &run->at, &needed, m->error)) {
     case CUT_WHOLE:
         run->next += needed;
@@ -102,33 +113,36 @@ static void end_group(merge_tree *m)
     m->largest_records = m->group_records;
 }
 
-/* Count a record that is about to be given; false if it may not follow the last one (D1). */
-static bool count_record(merge_tree *m, const record *r)
+/* Has the run's record the same key as the last one that was given? */
+static inline bool same_key(const merge_tree *m, const merge_run *run)
 {
-    if (m->last_key && m->last_key_length == r->key_length &&
-        memcmp(m->last_key, r->key, r->key_length) == 0) {
-        m->group_records++;
-    } else {
-        if (m->last_key) {
-            if (!order_allows(&m->order, m->last_key, m->last_key_length, r->key,
-                              r->key_length)) {
-                snprintf(m->error, ERROR_BYTES, "run %zu is not in order (D1)", m->winner);
-                return false;
-            }
-            end_group(m);
+    if (run->prefix != m->last_prefix || run->at.key_length != m->last_key_length || !m->last_key)
+        return false;
+    if (m->order.kind == ORDER_BYTES && (run->prefix & 0xff) != PREFIX_MORE)
+        return true;
+    return memcmp(m->last_key, run->at.key, run->at.key_length) == 0;
+}
+
+/* Begin a group with the run's record; false if that may not follow the last one (D1). */
+static bool begin_group(merge_tree *m, const merge_run *run)
+{
+    if (m->last_key) {
+        if (!order_allows(&m->order, m->last_key, m->last_key_length, run->at.key,
+                          run->at.key_length)) {
+            snprintf(m->error, ERROR_BYTES, "run %zu is not in order (D1)", m->winner);
+            return false;
         }
-        m->groups++;
-        m->group_records = 1;
+        end_group(m);
     }
-    m->last_key = r->key;
-    m->last_key_length = r->key_length;
-    m->records++;
-    m->hadoop_bytes += stored_bytes(r, m->key_serial, m->value_serial);
+    m->groups++;
+    m->group_records = 0;
+    m->last_prefix = run->prefix;
     return true;
 }
 
-/* Go to the next record of the run that was given from, and find the new winner. */
-static enum merge_status advance(merge_tree *m, size_t *wanted)
+/* Go to the next record of the run that was given from, and find the new winner; *same says
+ * whether its key is the last one's. */
+static inline enum merge_status advance(merge_tree *m, size_t *wanted, bool *same)
 {
     merge_run *run = &m->runs[m->winner];
     if (run->state == RUN_WAITING) {
@@ -136,10 +150,12 @@ static enum merge_status advance(merge_tree *m, size_t *wanted)
         return MERGE_WANTS;
     }
     /* The same key again: it beats all that the last one beat, in the same order. */
-    bool again = run->state == RUN_READY && run->at.key_length == m->last_key_length &&
-                 memcmp(run->at.key, m->last_key, m->last_key_length) == 0;
-    if (!again)
+    *same = run->state == RUN_READY && same_key(m, run);
+    if (!*same) {
         replay(m, m->winner);
+        run = &m->runs[m->winner];
+        *same = run->state == RUN_READY && same_key(m, run);
+    }
     m->advancing = false;
     return MERGE_OVER;
 }
@@ -162,22 +178,29 @@ enum merge_status merge_step(merge_tree *m, size_t *wanted)
         return MERGE_OVER;
     if (!m->built && start(m, wanted) == MERGE_WANTS)
         return MERGE_WANTS;
+    bool same = !m->advancing && m->runs[m->winner].state == RUN_READY &&
+                same_key(m, &m->runs[m->winner]);
     for (;;) {
-        if (m->advancing && advance(m, wanted) == MERGE_WANTS)
+        if (m->advancing && advance(m, wanted, &same) == MERGE_WANTS)
             return MERGE_WANTS;
         merge_run *run = &m->runs[m->winner];
         if (run->state == RUN_OVER)
             return MERGE_OVER;
-        size_t needed = wire_bytes(&m->form, &run->at);
+        size_t needed = quick_wire_bytes(&m->form, &run->at);
         if (needed > m->out_size - m->out_bytes) {
             m->out_needed = needed;
             return MERGE_FULL;
         }
-        if (!count_record(m, &run->at))
+        if (!same && !begin_group(m, run))
             return MERGE_BAD;
-        wire_write(&m->form, &run->at, m->out + m->out_bytes);
+        quick_wire_write(&m->form, &run->at, m->out + m->out_bytes);
         m->out_bytes += needed;
         m->out_records++;
+        m->records++;
+        m->group_records++;
+        m->hadoop_bytes += stored_bytes(&run->at, m->key_serial, m->value_serial);
+        m->last_key = run->at.key;
+        m->last_key_length = run->at.key_length;
         m->advancing = true;
         if (run->next == run->end)
             run->state = RUN_WAITING;

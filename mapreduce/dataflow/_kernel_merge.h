@@ -33,6 +33,7 @@ typedef struct {
 
     const uint8_t *last_key; /* given last; its block must stay until another one is given */
     size_t last_key_length;
+    uint64_t last_prefix;
 
     uint64_t records, groups, hadoop_bytes, group_records, largest_records;
     uint8_t largest_key[LARGEST_KEY_BYTES_MAX];

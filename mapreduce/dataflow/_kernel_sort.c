@@ -80,7 +80,7 @@ static void radix_sort(const radix *r, entry *here, entry *there, size_t count, 
                        bool into_there)
 {
     size_t ends[256];
-    while (count > LEAF_COUNT) {
+    while (count > 1) {
         uint64_t first = here[0].prefix, differing = 0;
         for (size_t i = 1; i < count; i++)
             differing |= here[i].prefix ^ first;
@@ -90,6 +90,10 @@ static void radix_sort(const radix *r, entry *here, entry *there, size_t count, 
             depth += PREFIX_STEP;
             load_prefixes(r, here, count, depth);
             continue;
+        }
+        if (count <= LEAF_COUNT) {
+            insertion_sort(r, here, count, depth);
+            goto sorted;
         }
         deal(here, there, count, top_byte_shift(differing), ends);
         size_t largest = 0, largest_size = 0, start = 0;
@@ -109,7 +113,6 @@ static void radix_sort(const radix *r, entry *here, entry *there, size_t count, 
         count = largest_size;
         into_there = !into_there;
     }
-    insertion_sort(r, here, count, depth);
 sorted:
     if (into_there)
         memcpy(there, here, count * sizeof *here);
