@@ -319,7 +319,7 @@ class Changes:
         trash_after_s = ask.trash_after_s
         if trash_after_s == -1:
             trash_after_s = NO_RULE if old is None else old.trash_after_s
-        self._emit(op.PolicySet(join_path(parts), replication, trash_after_s))
+        self._emit(op.PolicySet(join_path(parts), replication, float(trash_after_s)))
 
     def set_owner(self, ask: SetOwner) -> None:
         parts = split_path(ask.path)
