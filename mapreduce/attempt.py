@@ -52,7 +52,11 @@ def run(
         with lock, contextlib.suppress(BrokenPipeError):  # nobody listens: soon we are killed
             send(report, message)
 
-    attempt = Attempt(spec, order, tell, lifeline)
+    try:
+        attempt = Attempt(spec, order, tell, lifeline)
+    except (ClusterError, OSError) as error:  # a setting that makes no sense, a full disk
+        tell(Failed(Failure(str(error), log_directory=order.log_directory)))
+        return 1
 
     def on_expiry(error: TaskTimedOut) -> NoReturn:
         tell(Failed(failure_of(attempt, error)))

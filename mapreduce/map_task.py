@@ -141,7 +141,7 @@ class MapTask:
                 order=conf.comparator_spec,
             ),
             path=attempt.order.segment_path,
-            capacity_bytes=conf.io_sort_bytes,
+            capacity_bytes=attempt.order.sort_bytes or conf.io_sort_bytes,
             width_max=max(2, conf.io_sort_factor),
             codec=segment_codec(conf),
             combiner=combiner_of(attempt),

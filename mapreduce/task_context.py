@@ -54,6 +54,8 @@ class AttemptOrder(msgspec.Struct, frozen=True):
     """Where to keep the input if the attempt fails; empty: do not."""
     replay: str = ""
     """Of a map that is repeated: the file with the bytes that its command was given."""
+    sort_bytes: int = 0
+    """Memory for sorting, if it shall not be what the job's settings say."""
     skip: tuple[tuple[int, int], ...] = ()
     """Ranges of input records to leave out, [first, behind)."""
 
