@@ -292,10 +292,14 @@ class SimServer:
         """Would this server order a mutation of the chunk right now?"""
         lease = self.order._leases.get(handle)
         now_s = self.clock.now_s()
+        if lease is None or not self.world.hosts[self.name].is_up:
+            return False
+        try:
+            self.store.get(handle, lease.version)
+        except ClusterError:
+            return False  # its disk failed: there is nothing to act on
         return (
-            self.world.hosts[self.name].is_up
-            and lease is not None
-            and now_s < lease.ends_at_s
+            now_s < lease.ends_at_s
             and now_s - self.order._heard_at_s < self.order._contact_s
         )
 
