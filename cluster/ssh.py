@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import getpass
 import hashlib
+import logging
 import os
 import random
 import socket
@@ -31,6 +32,9 @@ LOGIN_ATTEMPTS_MAX: Final = 8
 CONNECT_S_MAX: Final = 6.0
 HANDSHAKE_S_MAX: Final = 20.0
 _KEEPALIVE_S: Final = 10
+
+# What paramiko's own threads meet is reported by whoever waits for them, and only once.
+logging.getLogger("paramiko").setLevel(logging.CRITICAL)
 
 _logins = threading.BoundedSemaphore(LOGINS_AT_ONCE_MAX)
 

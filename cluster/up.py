@@ -126,6 +126,9 @@ class Up:
                     f"{link.directory} belongs to another cluster named {self.config.name}: choose "
                     "another name or dir, or `mrstream cluster join` that cluster"
                 )
+        old = link.call("read", path=f"{link.directory}/cluster.yaml")["text"]
+        if facts["running"] and old not in (None, write_config(self.config)):
+            self._say(host.name, "cluster.yaml has changed: what runs uses it after a restart")
         roles = [r for r in self.config.roles_of(host.name) if r not in facts["running"]]
         disks = [link.directory, *host.disks]
         found = link.call("check", address=host.address, ports=link.ports(roles), disks=disks)

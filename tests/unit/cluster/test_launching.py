@@ -1,0 +1,194 @@
+"""The launcher's parts: agent, sessions, logins, wheels and commands, without any SSH."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+import time
+import zipfile
+from io import BytesIO
+from pathlib import Path
+
+import pytest
+
+from cluster.cli import _tell_follow_from_file, main
+from cluster.config import HostConfig
+from cluster.session import AgentSession, HostRefused, LocalTransport, bootstrap_command
+from cluster.ssh import resolve
+from cluster.wheel import running_wheel
+
+SLEEPER = "import sys, time; time.sleep(1000)"
+
+
+def session(tmp_path: Path, lock: bool = True) -> AgentSession:
+    made = AgentSession.over("h1", LocalTransport())
+    made.call("hello", directory=str(tmp_path), host="h1", lock=lock)
+    return made
+
+
+@pytest.fixture
+def fake_role(tmp_path: Path) -> str:
+    """A Python that runs a sleeping process whatever it is asked: the agent cannot tell."""
+    script = tmp_path / "python"
+    script.write_text(f'#!/bin/sh\nexec {sys.executable} -c "{SLEEPER}" "$@"\n')
+    script.chmod(0o755)
+    return str(script)
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def test_what_an_agent_started_ends_with_it_unless_it_is_to_be_kept(
+    tmp_path: Path, fake_role: str
+) -> None:
+    """Ctrl-C, a lost connection, a killed launcher: nothing half-begun is left."""
+    first = session(tmp_path)
+    pid = first.call("start", role="dfs.master", python=fake_role, environment={})["pid"]
+    assert is_alive(pid)
+    first.close()
+    assert not is_alive(pid)
+
+    second = session(tmp_path)
+    pid = second.call("start", role="dfs.master", python=fake_role, environment={})["pid"]
+    second.call("keep")
+    second.close()
+    assert is_alive(pid)
+
+    third = session(tmp_path)
+    again = third.call("start", role="dfs.master", python=fake_role, environment={})
+    assert again == {"pid": pid, "already": True}
+    stopped = third.call("stop", roles=["dfs.master"], grace_s=5.0)
+    assert stopped == {"forced": [], "left": []}
+    third.close()
+    assert not is_alive(pid)
+
+
+def test_a_process_that_a_daemon_left_behind_is_found_by_its_mark(
+    tmp_path: Path, fake_role: str
+) -> None:
+    """It called setsid and has another parent by now; its environment still says whose it was."""
+    agent = session(tmp_path)
+    script = Path(fake_role)
+    script.write_text('#!/bin/sh\nsetsid sleep 1000 &\necho $! > "$0.pid"\n')
+    agent.call("start", role="dfs.master", python=fake_role, environment={})
+    deadline_s = time.monotonic() + 10
+    while not Path(fake_role + ".pid").exists():
+        assert time.monotonic() < deadline_s
+        time.sleep(0.01)
+
+    left = agent.call("processes")["left"]
+    assert [command for _, command in left] == ["sleep 1000"]
+    stopped = agent.call("stop", roles=["dfs.master"], grace_s=1.0)
+
+    assert len(stopped["forced"]) == 1 and stopped["left"] == []
+    agent.close()
+
+
+def test_only_one_launcher_works_on_a_host_at_a_time(tmp_path: Path) -> None:
+    first = session(tmp_path)
+    second = AgentSession.over("h1", LocalTransport())
+
+    with pytest.raises(HostRefused, match="another `mrstream cluster` command is at work"):
+        second.call("hello", directory=str(tmp_path), host="h1", lock=True)
+
+    first.close()
+    second.close()
+    session(tmp_path).close()
+
+
+def test_a_file_is_put_whole_with_its_mode(tmp_path: Path) -> None:
+    agent = session(tmp_path)
+    agent.call("put", path=str(tmp_path / "a" / "b"), mode=0o600, payload=b"x" * 3_000_000)
+    agent.close()
+
+    assert (tmp_path / "a" / "b").stat().st_size == 3_000_000
+    assert (tmp_path / "a" / "b").stat().st_mode & 0o777 == 0o600
+
+
+def test_ports_that_are_taken_and_addresses_that_are_not_ours_are_told_apart(
+    tmp_path: Path,
+) -> None:
+
+    agent = session(tmp_path)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        found = agent.call("check", address="127.0.0.1", ports=[port], disks=[str(tmp_path)])
+        assert "in use" in found["busy"][str(port)]
+    found = agent.call("check", address="192.0.2.1", ports=[port], disks=[])
+    assert "assign" in found["busy"][str(port)]
+    agent.close()
+
+
+@pytest.mark.parametrize("shell", ["sh", "bash"])
+def test_the_bootstrap_passes_unharmed_through_a_login_shell(shell: str, tmp_path: Path) -> None:
+    from cluster.session import agent_source
+
+    source = agent_source()
+    hello = json.dumps({"do": "hello", "directory": str(tmp_path), "host": "h", "lock": False})
+    ended = subprocess.run(
+        [shell, "-c", bootstrap_command(("no-such-python", sys.executable))],
+        input=b"%d\n" % len(source) + source + hello.encode() + b"\n",
+        capture_output=True,
+    )
+
+    assert json.loads(ended.stdout)["ok"]["directory"] == str(tmp_path), ended.stderr
+    assert "\n" not in bootstrap_command(("python3",))
+
+
+def test_ssh_config_is_respected_and_cluster_yaml_comes_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / ".ssh").mkdir()
+    (tmp_path / ".ssh" / "config").write_text(
+        "Host web\n HostName 10.1.2.3\n Port 2222\n User alice\n IdentityFile ~/.ssh/web\n"
+        " ProxyJump gate\nHost 10.9.9.9\n User bob\n"
+    )
+
+    plain = resolve(HostConfig("web", "web"))
+    given = resolve(HostConfig("web", "10.0.0.7", user="carol", port=22, key="/k"))
+    by_address = resolve(HostConfig("db", "10.9.9.9"))
+
+    assert (plain.address, plain.port, plain.user) == ("10.1.2.3", 2222, "alice")
+    assert plain.keys == (str(tmp_path / ".ssh" / "web"),)
+    assert plain.proxy_command == "ssh -W 10.1.2.3:2222 gate"
+    assert (given.address, given.port, given.user, given.keys) == ("10.0.0.7", 22, "carol", ("/k",))
+    assert by_address.user == "bob" and by_address.address == "10.9.9.9"
+
+
+def test_the_wheel_of_the_running_version_is_the_same_each_time_and_whole() -> None:
+    first, second = running_wheel(), running_wheel()
+
+    assert first.digest == second.digest
+    with zipfile.ZipFile(BytesIO(first.content)) as archive:
+        names = archive.namelist()
+        assert archive.testzip() is None
+    assert "cluster/agent.py" in names and "dfs/master.py" in names
+    assert any(name.endswith(".dist-info/RECORD") for name in names)
+    assert not any("__pycache__" in name for name in names)
+
+
+def test_a_bad_cluster_file_and_no_cluster_at_all_are_one_line_each(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("MRSTREAM_HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("MRSTREAM_CLUSTER", raising=False)
+    monkeypatch.chdir(tmp_path)
+
+    assert main(["status"]) == 1
+    assert "which cluster?" in capsys.readouterr().err
+    (tmp_path / "cluster.yaml").write_text("name: x\nhost: {}\n")
+    assert main(["up"]) == 1
+    assert "cluster.yaml:2: unknown key 'host'; did you mean 'hosts'?" in capsys.readouterr().err
+
+
+def test_f_means_follow_for_logs_and_file_elsewhere() -> None:
+    assert _tell_follow_from_file(["logs", "h1", "-f"]) == ["logs", "h1", "--follow"]
+    assert _tell_follow_from_file(["logs", "-f", "c.yaml", "h1"]) == ["logs", "-f", "c.yaml", "h1"]
+    assert _tell_follow_from_file(["up", "-f", "x"]) == ["up", "-f", "x"]
