@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from cluster.errors import JournalCorrupt
+from cluster.errors import JournalCorrupt, NewerFormat
 from cluster.journal import Journal
 from cluster.recovery import Recovery
 from dfs.metadata.image import load_image, pack_image
@@ -29,9 +29,12 @@ def encode_record(record: AnyRecord) -> bytes:
 
 
 def decode_record(payload: bytes) -> AnyRecord:
-    """Return the record, or raise JournalCorrupt: its checksum was right but it says nothing."""
+    """Return the record; raise NewerFormat if its kind is not known here, or JournalCorrupt: its
+    checksum was right but it says nothing."""
     try:
         return _decoder.decode(payload)
+    except msgspec.ValidationError as error:
+        raise NewerFormat(f"the operation log is of a newer version: {error}") from None
     except msgspec.DecodeError as error:
         raise JournalCorrupt(f"a record of the operation log cannot be read: {error}") from None
 

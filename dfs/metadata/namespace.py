@@ -9,6 +9,7 @@ any IO.
 from __future__ import annotations
 
 from array import array
+from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -80,7 +81,7 @@ class Namespace:
         """The row that each epoch in force writes."""
         self.policies: dict[int, Policy] = {}
         self.trash: dict[int, Hidden] = {}
-        self.requests: dict[op.RequestId, FileId] = {}
+        self.requests: OrderedDict[op.RequestId, FileId] = OrderedDict()
         """Requests carried out lately, and the node that they made or changed."""
         self.next_epoch = 1
         self.handles_reserved = 1
@@ -139,7 +140,7 @@ class Namespace:
             return
         self.requests[request] = self.nodes.id_of(row)
         if len(self.requests) > REQUESTS_REMEMBERED_MAX:
-            del self.requests[next(iter(self.requests))]
+            self.requests.popitem(last=False)
 
     def _parent_and_name(self, path: str) -> tuple[int, bytes]:
         parts = split_path(path)
