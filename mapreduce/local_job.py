@@ -371,10 +371,16 @@ def _output_of(spec: JobSpec, conf: JobConf, files: Files, record: JobRecord) ->
 
 
 def _settings(conf: JobConf) -> JobSettings:
-    """One attempt a task unless more are asked for, as Hadoop's local mode; no backup tasks."""
+    """One attempt a task unless more are asked for, as Hadoop's local mode; no backup tasks.
+
+    A job that lets bad records be skipped gets the attempts that it takes to find them.
+    """
+    to_skip = conf.skip_start_attempts + 1
+    maps = to_skip if conf.map_skip_records_max > 0 else 1
+    reduces = to_skip if conf.reduce_skip_groups_max > 0 else 1
     return JobSettings(
-        map_attempts_max=conf.map_attempts_max or 1,
-        reduce_attempts_max=conf.reduce_attempts_max or 1,
+        map_attempts_max=conf.map_attempts_max or maps,
+        reduce_attempts_max=conf.reduce_attempts_max or reduces,
         map_failures_percent_max=conf.map_failures_percent,
         reduce_failures_percent_max=conf.reduce_failures_percent,
         slowstart=1.0,

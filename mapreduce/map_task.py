@@ -20,12 +20,14 @@ from mapreduce.dataflow.spill import MapOutput, MapOutputCounts, SpillPlan
 from mapreduce.dataflow.split_plan import Split
 from mapreduce.dataflow.split_reader import SplitReader, open_split
 from mapreduce.final_output import CommandOutput, FinalOutput
+from mapreduce.narrow import RecordIndex
 from mapreduce.record_forms import (
     framed_shape,
     map_output_types,
     output_shape,
     segment_codec,
 )
+from mapreduce.skipping import Silence, Skipping, dump
 from mapreduce.task_context import Attempt, count_file_bytes, count_output, count_resources
 from mapreduce.total_order import partitioner_of
 from streaming.writable import write_vlong
@@ -48,12 +50,15 @@ class MapTask:
             self._reader = Replay(self._split, attempt)
         first = self._split.pieces[0]
         self._trail = Trail(self._reader, (first.url, first.start))
+        self._skipping: Skipping | None = None
         attempt.progress = self._progress
         attempt.keep_input = self._keep_input
 
     def run(self) -> Done:
         """Run the attempt to its end."""
         try:
+            if self._attempt.skips(self._attempt.conf.map_skip_records_max):
+                self._find_bad_records()
             if self._attempt.order.segment_path:
                 return self._run_into_segment()
             return self._run_into_output()
@@ -124,7 +129,20 @@ class MapTask:
             attempt.input_range = lambda: self._input_range(running)
             return running
 
-        run_command(watched, self._trail, attempt.overheard(feed), rule, records)
+        source = self._trail if self._skipping is None else self._skipping.blobs()
+        run_command(watched, source, attempt.overheard(feed), rule, records)
+
+    def _find_bad_records(self) -> None:
+        attempt, conf = self._attempt, self._attempt.conf
+        if not attempt.spec.mapper.command:
+            return
+        index = RecordIndex(dump(attempt, self._reader), conf.map_input_identifier)
+        start = attempt.starter(attempt.spec.mapper, "map", Silence)
+        rule = ExitRule(conf.nonzero_exit_is_failure, conf.skip_after_records)
+        self._skipping = Skipping(attempt, index, start, rule)
+        records_max = conf.map_skip_records_max
+        self._skipping.find(lambda place: place, lambda place: place[1] - place[0] <= records_max)
+        self._skipping.keep()
 
     def _spill_plan(self) -> SpillPlan:
         attempt, conf = self._attempt, self._attempt.conf
@@ -160,7 +178,10 @@ class MapTask:
 
     def _count_input(self) -> None:
         counters, reader = self._attempt.counters, self._reader
-        counters.framework(c.MAP_INPUT_RECORDS, reader.records)
+        skipped = self._skipping.records if self._skipping is not None else 0
+        counters.framework(c.MAP_INPUT_RECORDS, reader.records - skipped)
+        if skipped:
+            counters.framework(c.MAP_SKIPPED_RECORDS, skipped)
         counters.framework(c.INPUT_SPLIT_BYTES, _split_bytes(self._split))
         counters.framework(c.FAILED_SHUFFLES, 0)
         counters.add(c.FILE_INPUT, c.BYTES_READ, reader.bytes_read)

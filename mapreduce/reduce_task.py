@@ -20,6 +20,7 @@ from mapreduce.dataflow.pump import Blob, RunningCommand
 from mapreduce.dataflow.record_form import FRAMED_FORM, WireForm, text_form
 from mapreduce.dataflow.reducer import run_reducer
 from mapreduce.final_output import CommandOutput, FinalOutput
+from mapreduce.narrow import RecordIndex
 from mapreduce.record_forms import (
     command_form,
     framed_shape,
@@ -27,6 +28,7 @@ from mapreduce.record_forms import (
     reduce_input_writer,
     segment_codec,
 )
+from mapreduce.skipping import Silence, Skipping, dump, groups_in, key_group
 from mapreduce.task_context import (
     Attempt,
     Source,
@@ -77,11 +79,14 @@ class ReduceTask:
             attempt.input_range = lambda: self._input_range(running)
             return running
 
+        stream = self._stream()
+        if attempt.skips(conf.reduce_skip_groups_max):
+            stream = self._without_bad_groups(stream)
         output = CommandOutput(attempt, conf.reduce_output_identifier, conf.reduce_output_rule)
         try:
             had_input = run_reducer(
                 watched,
-                self._stream(),
+                stream,
                 attempt.overheard(output.feed),
                 ExitRule(conf.nonzero_exit_is_failure),
             )
@@ -90,6 +95,25 @@ class ReduceTask:
             output.abandon()
             raise
         return self._done(output, keep_user_counters=had_input)
+
+    def _without_bad_groups(self, stream: Merge | _Written | _Without) -> _Without:
+        attempt, conf = self._attempt, self._attempt.conf
+        assert attempt.spec.reducer is not None
+        separator = conf.reduce_input_separator
+        path = dump(attempt, (blob for _, blob in stream.blobs()))
+        index = RecordIndex(path, conf.reduce_input_identifier)
+        start = attempt.starter(attempt.spec.reducer, "reduce", Silence)
+        skipping = Skipping(attempt, index, start, ExitRule(conf.nonzero_exit_is_failure))
+        groups_max = conf.reduce_skip_groups_max
+        skipping.find(
+            lambda place: key_group(index, separator, place),
+            lambda place: groups_in(index, separator, place) <= groups_max,
+        )
+        skipping.keep()
+        groups = sum(groups_in(index, separator, place) for place in skipping.ranges)
+        attempt.counters.framework(c.REDUCE_SKIPPED_GROUPS, groups)
+        attempt.counters.framework(c.REDUCE_SKIPPED_RECORDS, skipping.records)
+        return _Without(skipping, len(index))
 
     def input_blobs(self) -> Iterator[bytes]:
         """Give what the reduce command reads, without running it."""
@@ -118,7 +142,7 @@ class ReduceTask:
     def _total(self, figure: Callable[[Source], int]) -> int:
         return sum(map(figure, self._sources or ()))
 
-    def _stream(self) -> Merge | _Written:
+    def _stream(self) -> Merge | _Written | _Without:
         conf = self._attempt.conf
         form = command_form(conf.reduce_input_identifier, conf.reduce_input_separator, *self._types)
         if form is not None:
@@ -267,6 +291,18 @@ class _Written:
                 held, held_bytes = [], 0
         if held:
             yield len(held), b"".join(held)
+
+
+class _Without:
+    """The stream of a reduce without the groups that its program cannot take."""
+
+    def __init__(self, skipping: Skipping, records: int) -> None:
+        self._skipping = skipping
+        self.records = records - skipping.records
+
+    def blobs(self) -> Iterator[tuple[int, bytes]]:
+        for blob in self._skipping.blobs():
+            yield 0, blob
 
 
 def _source_of(reader: segment.Reader, partition: int) -> Source:

@@ -17,7 +17,7 @@ from mapreduce import counters as c
 from mapreduce.attempt_report import InputRange, Message, Progress
 from mapreduce.counters import Counters
 from mapreduce.dataflow.files import Files, files_for, join, local_path, scheme_of
-from mapreduce.dataflow.pump import Blob, RunningCommand
+from mapreduce.dataflow.pump import Blob, RunningCommand, StderrSink
 from mapreduce.dataflow.split_plan import Split
 from mapreduce.job import JobSpec
 from mapreduce.scheduler.ids import TaskKind, parse_attempt_id
@@ -138,8 +138,13 @@ class Attempt:
         self._environment: dict[str, str] | None = None
         self._cwd = ""
 
-    def starter(self, program: Program, stage: str) -> Callable[..., RunningCommand]:
-        """Give the function that starts a command of this attempt on some input."""
+    def starter(
+        self, program: Program, stage: str, ear: Callable[[], StderrSink] | None = None
+    ) -> Callable[..., RunningCommand]:
+        """Give the function that starts a command of this attempt on some input.
+
+        Each process is heard by an ear of its own, the log's unless another is given.
+        """
 
         def start(feed: Iterable[Blob], *, drain: bool = False) -> RunningCommand:
             self.stage = stage
@@ -151,7 +156,7 @@ class Attempt:
                 cwd,
                 environment,
                 feed,
-                stderr=self.log.ear(),
+                stderr=(ear or self.log.ear)(),
                 watch=self.watch,
                 drain=drain,
                 join_delay_s=self.conf.join_delay_s,
@@ -170,6 +175,11 @@ class Attempt:
             collect(data)
 
         return both
+
+    def skips(self, allowed: int) -> bool:
+        """Say whether this attempt looks for bad records: the job allows it, others have failed."""
+        number = parse_attempt_id(self.order.attempt_id).number
+        return allowed > 0 and number >= self.conf.skip_start_attempts
 
     def program_of(self, stage: str) -> Program | None:
         """Give the program of a stage."""

@@ -377,3 +377,79 @@ def test_the_frameworks_memory_is_bounded_whatever_the_input(desk: Desk, sort_mb
 
     assert process.returncode == 0
     assert peak <= slots * ((sort_mb << 20) + 60_000_000 + 2 * 5_000_000), f"{peak / 1e6:.0f} MB"
+
+
+# ---- skipping bad records, checking --------------------------------------------------------------
+
+
+def test_a_poison_record_is_found_and_skipped_if_the_job_allows_it(desk: Desk) -> None:
+    """MapReduce §4.6; the attempts before it have failed."""
+    desk.write("bad.py", BAD_TWO.replace("print(line)", "print(line, end='')"))
+
+    ran = desk.job(
+        *("-D", "mapreduce.map.skip.maxrecords=1", "-D", f"mapreduce.job.skip.outdir={desk.cwd}/s"),
+        *("-mapper", "bad.py", "-reducer", "NONE"),
+    )
+
+    assert ran.status == 0, ran.stderr
+    assert desk.parts()["part-00000"] == b"b\t1\nc\t3\na\t4\n"
+    assert "Map skipped records=1" in ran.stderr
+    assert "Map input records=3" in ran.stderr
+    assert desk.cwd.joinpath("s/skipped-m-00000").read_bytes() == b"a\t2\n"
+
+
+def test_a_poison_group_of_a_reduce_is_skipped_whole(desk: Desk) -> None:
+    desk.write("bad.py", BAD_TWO.replace("print(line)", "print(line, end='')"))
+
+    ran = desk.job(
+        *("-D", "mapreduce.reduce.skip.maxgroups=1"), *("-mapper", "cat", "-reducer", "bad.py")
+    )
+
+    assert ran.status == 0, ran.stderr
+    assert desk.parts()["part-00000"] == b"b\t1\nc\t3\n"
+    assert "Reduce skipped groups=1" in ran.stderr
+    assert "Reduce skipped records=2" in ran.stderr
+
+
+def test_nothing_is_skipped_unless_asked(desk: Desk) -> None:
+    desk.write("bad.py", BAD_TWO)
+
+    assert desk.job("-mapper", "bad.py", "-reducer", "NONE").status == 1
+
+
+def test_a_check_finds_a_combiner_that_cannot_take_its_own_output(desk: Desk) -> None:
+    count = "cut -f1 | uniq -c | sed 's/ *\\([0-9]*\\) \\(.*\\)/\\2\t\\1/'"
+    add = "awk -F '\\t' '{ n[$1] += $2 } END { for (k in n) print k \"\\t\" n[k] }' | sort"
+    good, bad = desk.write("good.sh", f"{add}\n"), desk.write("bad.sh", f"{count}\n")
+    words = ("-check", "-input", "in", "-mapper", "cat", "-reducer", f"sh {good}")
+
+    sound = desk.run(*words, "-combiner", f"sh {good}")
+    unsound = desk.run(*words, "-combiner", f"sh {bad}")
+
+    assert sound.status == 0, sound.stderr
+    assert "All runs agree." in sound.stderr
+    assert unsound.status == 1
+    assert "combiner twice: DIFFERENT" in unsound.stderr
+
+
+def test_a_check_finds_a_mapper_that_carries_things_from_record_to_record(desk: Desk) -> None:
+    desk.write("in", "".join(f"{n}\n" for n in range(1000)))
+
+    ran = desk.run("-check", "-input", "in", "-mapper", "cat -n", "-reducer", "cat")
+
+    assert ran.status == 1
+    assert "two maps: DIFFERENT" in ran.stderr
+    assert "the same again: the same" in ran.stderr
+
+
+def test_jobs_of_this_machine_can_be_looked_at(desk: Desk) -> None:
+    desk.job("-mapper", "bash -c 'echo sorry >&2; exit 1'")
+    (job,) = (path.name for path in (desk.home / "jobs").iterdir())
+
+    assert b"FAILED" in desk.run("job", "-list").stdout
+    assert b"subprocess failed with code 1" in desk.run("job", "-status", job).stdout
+    assert b"sorry" in desk.run("job", "-logs", job).stdout
+    assert b"Status: FAILED" in desk.run("job", "-history", job).stdout
+    counter = desk.run("job", "-counter", job, "Job Counters", "Failed map tasks")
+    assert counter.stdout == b"1\n"
+    assert desk.run("job", "-status", "job_local1_0001").status == 1
