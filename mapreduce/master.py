@@ -40,7 +40,7 @@ from mapreduce.job_journal import (
 from mapreduce.job_ledger import JobLedger, Result
 from mapreduce.job_output import JobOutput
 from mapreduce.job_questions import JobQuestions
-from mapreduce.notices import Figures, Notices
+from mapreduce.notices import Figures, Notices, final_figures
 from mapreduce.protocol import (
     AllowCommit,
     AttemptEnded,
@@ -612,6 +612,8 @@ class Master:
         if request.done is not None:
             if ledger is not None:
                 ledger.offered[attempt_id] = request.done
+            figures = final_figures(request.done, attempt_id.task_id.kind)
+            self._notices.attempt_figures(attempt_id, figures)
             self._event(AttemptSucceeded(attempt_id))
             if ledger is not None:
                 ledger.offered.pop(attempt_id, None)

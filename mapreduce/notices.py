@@ -12,6 +12,15 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from mapreduce.attempt_report import Done
+from mapreduce.counters import (
+    BYTES_READ,
+    FILE_INPUT,
+    FRAMEWORK,
+    MAP_INPUT_RECORDS,
+    REDUCE_INPUT_RECORDS,
+    REDUCE_SHUFFLE_BYTES,
+)
 from mapreduce.scheduler.commands import (
     AbandonTask,
     Command,
@@ -80,6 +89,20 @@ class Figures:
     input_bytes: int = 0
     shuffle_bytes: int = 0
     output_bytes: int = 0
+
+
+def final_figures(done: Done, kind: TaskKind) -> Figures:
+    """What a complete attempt has done, by its counters: short ones never sent a heartbeat."""
+    framework = done.counters.get(FRAMEWORK, {})
+    if kind is TaskKind.MAP:
+        read = done.counters.get(FILE_INPUT, {}).get(BYTES_READ, 0)
+        return Figures(framework.get(MAP_INPUT_RECORDS, 0), read, 0, done.output_bytes)
+    return Figures(
+        framework.get(REDUCE_INPUT_RECORDS, 0),
+        0,
+        framework.get(REDUCE_SHUFFLE_BYTES, 0),
+        done.output_bytes,
+    )
 
 
 @dataclass(slots=True)

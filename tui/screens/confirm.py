@@ -8,7 +8,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 from textual.screen import ModalScreen
-from textual.widgets import Button, Input, Label, Markdown
+from textual.widgets import Button, Input, Label, Static
 
 
 class Confirm(ModalScreen[bool]):
@@ -64,28 +64,20 @@ class Help(ModalScreen[None]):
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,question_mark,q", "dismiss", "Close")]
 
     TEXT = """\
-| key | does |
-|---|---|
-| 1 2 3 | jobs, hosts, files |
-| Enter | open what the cursor is on |
-| Esc | back |
-| / | show only rows with some text |
-| s S | sort by the next column; turn the order round |
-| k | kill the job or the attempt (asks first) |
-| f | fail the attempt, so that it counts as a failed one (asks first) |
-| p | change a job's priority |
-| e | why the job failed |
-| c | copy the command that repeats an attempt |
-| o | switch between stderr and stdout of an attempt |
-| r | set a file's replication |
-| v m d | preview, map of chunks, space by directory |
-| t u | trash; bring a deleted file back |
-| q | quit |
+1 2 3   jobs, hosts, files          k   kill a job or attempt (asks)
+Enter   open what the cursor is on  f   fail an attempt (asks)
+Esc     back                        p   change a job's priority
+/       only rows with some text    e   why the job failed
+s S     sort; turn the order round  r   set a file's replication
+o       stderr or stdout            v   preview a file
+c       copy the repeat command     m   map of a file's chunks
+t u     trash; bring a file back    d   space by directory
+?       this help                   q   quit
 
-`·` idle  `▸` running  `■` done  `✗` failed  `◆` has a backup attempt.
-A cell that stands for several tasks is shaded by how many are done.
+·  idle    ▸  running    ■  done    ✗  failed    ◆  has a backup
+A cell for several tasks is shaded by how many of them are done.
 """
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="window help"):
-            yield Markdown(self.TEXT)
+            yield Static(self.TEXT, markup=False)
