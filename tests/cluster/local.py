@@ -18,7 +18,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -53,8 +53,13 @@ class LocalCluster:
         disks: int = 0,
         environment: dict[str, str] | None = None,
         name: str = "test",
+        addresses: Sequence[str] = (),
+        within: Mapping[str, Sequence[str]] | None = None,
     ) -> None:
+        """`addresses` are those of the hosts if not 127.0.0.x; `within` gives for each host the
+        words that run a command in its network."""
         self.directory = directory
+        self._within = dict(within or {})
         self.roles = tuple(roles)
         self.hosts = [f"h{number}" for number in range(1, count + 1)]
         self.environment = {
@@ -76,8 +81,9 @@ class LocalCluster:
             rack = f", rack: {racks[number - 1]}" if racks else ""
             paths = [str(directory / f"{host}-disk{disk}") for disk in range(disks)]
             where = f", disks: [{', '.join(paths)}]" if disks else ""
+            address = addresses[number - 1] if addresses else f"127.0.0.{number}"
             lines.append(
-                f"  {host}: {{address: 127.0.0.{number}, via: local, "
+                f"  {host}: {{address: {address}, via: local, "
                 f"dir: {directory / 'hosts'}{rack}{where}}}"
             )
         lines.append("dfs: {" + ", ".join(f"{k}: {v}" for k, v in settings.items()) + "}")
@@ -138,7 +144,10 @@ class LocalCluster:
             start = ["-c", f"{prelude}\n{run}"]
         with open(place / "logs" / f"{role}.out", "ab") as output:
             process = subprocess.Popen(
-                [sys.executable, "-P", *start, "--host", host, "--dir", str(place)],
+                [
+                    *self._within.get(host, ()),
+                    *(sys.executable, "-P", *start, "--host", host, "--dir", str(place)),
+                ],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,

@@ -56,6 +56,10 @@ class NetnsHosts(TestHosts):
         inner = self._inner_pid(host)
         return run("nsenter", "-t", str(inner), "-m", "-u", "-n", "-p", *argv, check=check)
 
+    def enter(self, host: str) -> list[str]:
+        """Return the words that run a command in the host's network (and only that)."""
+        return ["ip", "netns", "exec", self._ns(host)]
+
     # --- faults
 
     def kill(self, host: str) -> None:

@@ -1,0 +1,247 @@
+"""The dfs against this machine's own disk, wire and threads, and the paper's three ratios.
+
+Every peer does the same work by the plainest means there are: `cp`, a warm read, an empty call
+over the same wire, threads that write and fsync. Daemons, clients and peers share the machine's
+cores and its one disk.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+
+from dfs.reader import DfsReader
+from dfs.records import RecordAppender
+from dfs.writer import create
+from tests.benchmarks.common import Row, Run, interleaved, run, workplace
+from tests.benchmarks.dfs_calls import call_rates, million_files
+from tests.benchmarks.dfs_links import shaped_links
+from tests.cluster.local import LocalCluster
+
+MB = 1_000_000
+PIECE_BYTES = 1 << 20
+APPENDERS = 16
+RECORD_BYTES = 64 * 1024
+SMALL_FILES = 10_000
+SMALL_BYTES = 1024
+SMALL_THREADS = 16
+
+
+def bench(size_bytes: int = 1 << 30, small_files: int = SMALL_FILES) -> list[Row]:
+    """Give the rows of the table."""
+    rows: list[Row] = []
+    with workplace() as place:
+        rows += _copies(place, size_bytes)
+        rows += _appends(place)
+        rows.append(_small(place, small_files))
+        rows += call_rates(place)
+        rows += million_files(place)
+        rows += shaped_links(place)
+    return rows
+
+
+@contextmanager
+def one_server(place: Path) -> Iterator[LocalCluster]:
+    """One host, one replica, chunks of the usual size."""
+    home = place / "one"
+    home.mkdir()
+    try:
+        with LocalCluster(home, 1, dfs={"chunk_size": "64MiB", "dead_after": "10s"}) as cluster:
+            yield cluster
+    finally:
+        shutil.rmtree(home)
+
+
+def shell(cluster: LocalCluster, *words: str, host: str | None = None) -> Run:
+    """Run `mrstream dfs WORDS` as a user would; `host` is where it believes to be."""
+    code = "import sys; from streaming.cli import main; sys.exit(main())"
+    root = str(Path(__file__).parent.parent.parent)
+    env = {**cluster.environment, "PYTHONPATH": root}
+    if host is not None:
+        env["MRSTREAM_HOST"] = host
+    return run([sys.executable, "-c", code, "dfs", *words], cluster.directory, env)
+
+
+# -- put, get, read -----------------------------------------------------------------------
+
+
+def _copies(place: Path, size_bytes: int) -> list[Row]:
+    source = place / "source"
+    _random_file(source, size_bytes)
+    with one_server(place) as cluster:
+        medians = interleaved(
+            {
+                "put": lambda: _put(cluster, source),
+                "cp && sync": lambda: _copied(source, place / "copy", "&& sync copy"),
+                "get": lambda: _got(cluster, place / "got", None),
+                "get from afar": lambda: _got(cluster, place / "got", "elsewhere"),
+                "cp": lambda: _copied(source, place / "copy", ""),
+            }
+        )
+        reads = _reads(cluster, source)
+    source.unlink()
+    rates = {name: size_bytes / MB / one.wall_s for name, one in {**medians, **reads}.items()}
+    size = f"{size_bytes / 2**30:g} GiB"
+    return [
+        Row(f"put of {size}, one replica, against `cp && sync`",
+            rates["put"], rates["cp && sync"], "MB/s", "≥ 0.5"),
+        Row(f"get of {size} against a warm `cp`", rates["get"], rates["cp"], "MB/s", "≥ 0.4"),
+        Row(f"get of {size} through the chunkserver, against a warm `cp`",
+            rates["get from afar"], rates["cp"], "MB/s", ""),
+        Row("short-circuit read against reading the local file warm",
+            rates["short-circuit"], rates["local"], "MB/s", "≥ 0.6"),
+        Row("read through the chunkserver against reading the local file warm",
+            rates["remote"], rates["local"], "MB/s", ""),
+    ]  # fmt: skip
+
+
+def _random_file(path: Path, size_bytes: int) -> None:
+    with open(path, "wb") as file:
+        for _ in range(size_bytes // PIECE_BYTES):
+            file.write(os.urandom(PIECE_BYTES))
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _put(cluster: LocalCluster, source: Path) -> Run:
+    return shell(cluster, "-put", "-f", str(source), "/source")
+
+
+def _got(cluster: LocalCluster, target: Path, host: str | None) -> Run:
+    try:
+        return shell(cluster, "-get", "/source", str(target), host=host)
+    finally:
+        target.unlink(missing_ok=True)
+
+
+def _copied(source: Path, target: Path, then: str) -> Run:
+    try:
+        return run(["sh", "-c", f"cp {source} {target.name} {then}"], target.parent)
+    finally:
+        target.unlink(missing_ok=True)
+
+
+def _reads(cluster: LocalCluster, source: Path) -> dict[str, Run]:
+    near, far = cluster.client(), cluster.client()
+    far.place = type(far.place)()
+    return interleaved(
+        {
+            "short-circuit": timed(lambda: _read_dfs(near)),
+            "remote": timed(lambda: _read_dfs(far)),
+            "local": timed(lambda: _read_local(source)),
+        }
+    )
+
+
+def _read_dfs(client: object) -> None:
+    with DfsReader(client, "/source") as reader:  # type: ignore[arg-type]
+        for _ in reader.pieces():
+            pass
+
+
+def _read_local(path: Path) -> None:
+    buffer = bytearray(PIECE_BYTES)
+    with open(path, "rb", buffering=0) as file:
+        while file.readinto(buffer):
+            pass
+
+
+def timed(action: Callable[[], object]) -> Callable[[], Run]:
+    """Measure a function of this process; its CPU time is this process's alone."""
+
+    def contender() -> Run:
+        started_s, cpu_s = time.monotonic(), time.process_time()
+        action()
+        return Run(time.monotonic() - started_s, time.process_time() - cpu_s)
+
+    return contender
+
+
+# -- record appends -----------------------------------------------------------------------
+
+
+def _appends(place: Path, seconds: float = 3.0) -> list[Row]:
+    home = place / "three"
+    home.mkdir()
+    with LocalCluster(home, 3, dfs={"chunk_size": "64MiB", "dead_after": "10s"}) as cluster:
+        rates: dict[int, list[float]] = {1: [], APPENDERS: []}
+        for round_number in range(3):
+            for count, found in rates.items():
+                path = f"/appended-{count}-{round_number}"
+                found.append(_append_rate(cluster, path, count, seconds))
+    shutil.rmtree(home)
+    one, many = sorted(rates[1])[1], sorted(rates[APPENDERS])[1]
+    return [
+        Row(f"{APPENDERS} appenders on one file, three replicas, against one appender",
+            many, one, "MB/s", "≥ 0.8"),
+    ]  # fmt: skip
+
+
+def _append_rate(cluster: LocalCluster, path: str, count: int, seconds: float) -> float:
+    clients = [cluster.client() for _ in range(count)]
+    create(clients[0], path).close()
+    record = os.urandom(RECORD_BYTES)
+
+    def append(number: int) -> int:
+        appender = RecordAppender(clients[number], path)
+        appended = 0
+        while time.monotonic() < until_s:
+            appender.append(record)
+            appended += 1
+        return appended
+
+    started_s = time.monotonic()
+    until_s = started_s + seconds
+    with ThreadPoolExecutor(count) as threads:
+        total = sum(threads.map(append, range(count)))
+    return total * RECORD_BYTES / MB / (time.monotonic() - started_s)
+
+
+# -- small files --------------------------------------------------------------------------
+
+
+def _small(place: Path, count: int) -> Row:
+    source = place / "small"
+    source.mkdir()
+    content = os.urandom(SMALL_BYTES)
+    for number in range(count):
+        (source / f"{number:05}").write_bytes(content)
+    rounds = iter(range(100))
+    with one_server(place) as cluster:
+        medians = interleaved(
+            {
+                "mrstream": lambda: shell(
+                    cluster, "-put", "-t", str(SMALL_THREADS), str(source), f"/{next(rounds)}"
+                ),
+                "threads": timed(lambda: _write_and_sync(source, place / "synced")),
+            }
+        )
+    shutil.rmtree(source)
+    return Row(
+        f"{count:,} files of 1 KB, one replica, against {SMALL_THREADS} threads that write and "
+        "fsync them",
+        medians["mrstream"].wall_s, medians["threads"].wall_s, "s", "≤ 3",
+    )  # fmt: skip
+
+
+def _write_and_sync(source: Path, target: Path) -> None:
+    target.mkdir()
+
+    def copy(name: str) -> None:
+        content = (source / name).read_bytes()
+        descriptor = os.open(target / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
+        try:
+            os.write(descriptor, content)
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    with ThreadPoolExecutor(SMALL_THREADS) as threads:
+        list(threads.map(copy, sorted(os.listdir(source))))
+    shutil.rmtree(target)
