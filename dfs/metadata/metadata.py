@@ -36,6 +36,8 @@ from dfs.metadata.writing import Writing
 AGAIN_MAX = 10_000
 """Turns that parked requests may take in one event; more would be a loop."""
 
+TRASH_EVERY_S = 5.0
+
 
 class Metadata:
     """All metadata of one file system."""
@@ -64,6 +66,7 @@ class Metadata:
         self.membership = Membership(t, self.grants, self.repair)
         self._writing = Writing(t, self._changes, self._listing, self.grants, self.repair)
         self._inspect = Inspect(t, self._changes, self._listing, self.membership, self.repair)
+        self._trash_at_s = 0.0
         self._queries = self._query_table()
         self._calls = self._call_table()
 
@@ -210,7 +213,9 @@ class Metadata:
     def _tick(self) -> None:
         self._outbox.time_out()
         self.membership.tick()
-        self._changes.expire_trash(self._outbox.wall_s)
+        if self._outbox.now_s >= self._trash_at_s:
+            self._trash_at_s = self._outbox.now_s + TRASH_EVERY_S
+            self._changes.expire_trash(self._outbox.wall_s)
         if self.membership.safe_mode():
             self.repair.look()
         else:

@@ -1,0 +1,72 @@
+"""Large and odd things: many entries, many chunks, full references."""
+
+from __future__ import annotations
+
+import random
+import time
+
+from dfs import protocol as p
+from dfs.chunk import ChunkHandle, Epoch
+from dfs.metadata import operations as op
+from dfs.metadata.metadata import Metadata
+from dfs.metadata.settings import Settings
+
+ENTRIES = 200_000
+
+
+def big_directory() -> Metadata:
+    brain = Metadata(Settings(), random.Random(1))
+    brain.apply(op.DirectoryMade("/d", brain.space.nodes.next_id(), "me", "g", 0o755, 1.0))
+    row = brain.space.row("/d")
+    for number in range(ENTRIES):
+        brain.space.nodes.add(2, row, b"e%06d" % (number * 7919 % ENTRIES), 1.0)
+    return brain
+
+
+def test_a_page_of_a_huge_directory_costs_what_the_page_holds() -> None:
+    """GFS-56: after the first look neither a page nor a new entry is linear."""
+    brain = big_directory()
+    brain.query(p.ListDirectory("/d", limit=1), 1.0)
+
+    began_s = time.process_time()
+    for number in range(100):
+        page = brain.query(p.ListDirectory("/d", f"e{number * 1000:06d}", 10), 1.0)
+        assert next(e.path for e in page.entries) == f"/d/e{number * 1000 + 1:06d}"
+        brain.apply(
+            op.DirectoryMade(f"/d/x{number}", brain.space.nodes.next_id(), "me", "g", 0o755, 1.0)
+        )
+    spent_s = time.process_time() - began_s
+
+    assert spent_s < 1.0, f"100 pages and 100 entries took {spent_s:.2f} s"
+    assert brain.query(p.Summarise("/d"), 1.0)[0].directory_count == ENTRIES + 101
+
+
+def test_a_lookup_in_a_huge_directory_is_not_linear() -> None:
+    brain = big_directory()
+
+    began_s = time.process_time()
+    for number in range(1000):
+        brain.query(p.Stat(f"/d/e{number:06d}"), 1.0)
+
+    assert time.process_time() - began_s < 0.5
+
+
+def test_a_file_costs_little_memory() -> None:
+    """GFS-23: packed; the target is 300 MB for a million files of a chunk each."""
+    import tracemalloc
+
+    brain = Metadata(Settings(), random.Random(1))
+    brain.apply(op.DirectoryMade("/d", brain.space.nodes.next_id(), "me", "g", 0o755, 1.0))
+    count = 20_000
+    tracemalloc.start()
+    for number in range(count):
+        file_id = brain.space.nodes.next_id()
+        epoch = Epoch(number + 1)
+        path = f"/d/part-{number:07d}"
+        brain.apply(op.FileCreated(path, file_id, epoch, "c", "me", "g", 0o644, 3, 1 << 26, 1.0))
+        brain.apply(op.ChunkAdded(file_id, ChunkHandle(number + 1)))
+        brain.apply(op.FileClosed(file_id, epoch, 1000, 2.0))
+    used, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    assert used / count < 260, f"{used / count:.0f} bytes a file"

@@ -1,0 +1,167 @@
+"""The operation log and the order of duties: nothing is said that is not on disk (M1)."""
+
+from __future__ import annotations
+
+import random
+from typing import Any, get_args
+
+import msgspec
+import pytest
+
+from cluster.errors import JournalCorrupt, NewerFormat
+from cluster.journal import Journal
+from dfs import protocol as p
+from dfs.duties import Duties
+from dfs.errors import NoSuchFile
+from dfs.metadata import operations as op
+from dfs.metadata.events import Called, Command, Refuse, Reply
+from dfs.metadata.image import load_image, pack_image
+from dfs.metadata.metadata import Metadata
+from dfs.metadata.settings import Settings
+from dfs.oplog import OperationLog, decode_record, encode_record, replay
+from tests.forgetful_disk import ForgetfulDisk
+
+
+class Shell:
+    """A master without a network: brain, log and duties over a disk that forgets."""
+
+    def __init__(self, disk: ForgetfulDisk) -> None:
+        self.journal = Journal("/j", "cluster", disk=disk)
+        self.brain = Metadata(Settings(), random.Random(1))
+        self.replayed = replay(self.journal.recover(), self.brain)
+        self.oplog = OperationLog(self.journal, 1000)
+        self.said: list[Command] = []
+        self.duties = Duties(self.brain, self.oplog, self.said.append)
+
+    def call(self, call: int, request: Any) -> int:
+        return self.duties.event(Called(call, request), 1.0, 2.0)
+
+    def commit(self) -> None:
+        self.journal.commit()
+        self.duties.release()
+
+
+def test_every_kind_of_record_can_be_written_and_read_back() -> None:
+    for kind in get_args(op.AnyRecord):
+        fields = [
+            {"str": "x", "int": 3, "float": 1.5, "bool": True}.get(str(field.type.__name__), 7)
+            if isinstance(field.type, type)
+            else ((1, 2) if "tuple" in str(field.type) else 7)
+            for field in msgspec.structs.fields(kind)
+        ]
+        fields = [
+            "s1" if field.name == "server" else value
+            for field, value in zip(msgspec.structs.fields(kind), fields, strict=True)
+        ]
+        record = kind(*fields)
+        assert decode_record(encode_record(record)) == record
+
+
+def test_a_record_of_a_later_version_is_named_as_such_and_rubbish_as_rubbish() -> None:
+    with pytest.raises(NewerFormat, match="newer version"):
+        decode_record(msgspec.msgpack.encode(["TimeTravelled", 1]))
+    with pytest.raises(JournalCorrupt, match="cannot be read"):
+        decode_record(b"\xc1")
+
+
+def test_an_answer_waits_until_its_record_is_durable() -> None:
+    shell = Shell(ForgetfulDisk())
+
+    sequence = shell.call(1, p.MakeDirectory("/d", "me"))
+
+    assert sequence == 1 and shell.said == []
+    shell.commit()
+    assert shell.said == [Reply(1, None)]
+
+
+def test_a_question_waits_for_the_changes_that_its_answer_rests_on() -> None:
+    """M1 for reads: who saw a file may tell others, so it must survive."""
+    shell = Shell(ForgetfulDisk())
+    shell.call(1, p.MakeDirectory("/d", "me"))
+
+    shell.duties.ask(2, p.Stat("/d"), 1.0)
+    shell.duties.ask(3, p.Stat("/nothing"), 1.0)
+
+    assert shell.said == []
+    shell.commit()
+    kinds = [(type(said), said.call) for said in shell.said]  # type: ignore[union-attr]
+    assert kinds == [(Reply, 1), (Reply, 2), (Refuse, 3)]
+    assert shell.duties.ask(4, p.Stat("/d"), 1.0) == 0
+
+
+def test_answers_are_given_in_the_order_of_the_decisions() -> None:
+    shell = Shell(ForgetfulDisk())
+
+    for number in range(5):
+        shell.call(number, p.MakeDirectory(f"/d{number}", "me"))
+        shell.call(100 + number, p.MakeDirectory(f"/d{number}", "me"))  # refused: it exists
+    shell.commit()
+
+    calls = [said.call for said in shell.said]  # type: ignore[union-attr]
+    assert calls == [0, 100, 1, 101, 2, 102, 3, 103, 4, 104]
+
+
+def test_what_was_not_committed_is_forgotten_by_a_crash_and_was_never_said() -> None:
+    disk = ForgetfulDisk()
+    shell = Shell(disk)
+    shell.call(1, p.MakeDirectory("/kept", "me"))
+    shell.commit()
+    shell.call(2, p.MakeDirectory("/lost", "me"))
+
+    disk.crash()
+    again = Shell(disk)
+
+    assert [said.call for said in shell.said] == [1]  # type: ignore[union-attr]
+    assert again.brain.query(p.Stat("/kept"), 1.0).is_directory
+    with pytest.raises(NoSuchFile):
+        again.brain.query(p.Stat("/lost"), 1.0)
+
+
+def test_recovery_replays_only_what_came_after_the_checkpoint() -> None:
+    """GFS-18."""
+    disk = ForgetfulDisk()
+    shell = Shell(disk)
+    for number in range(20):
+        shell.call(number, p.MakeDirectory(f"/d{number}", "me"))
+    shell.commit()
+    sequence = shell.journal.rotate()
+    shell.journal.commit()
+    shell.journal.write_checkpoint(sequence, pack_image(shell.brain))
+    shell.call(99, p.MakeDirectory("/after", "me"))
+    shell.commit()
+
+    disk.crash()
+    again = Shell(disk)
+
+    assert again.replayed == 1
+    assert b"".join(pack_image(again.brain)) == b"".join(pack_image(shell.brain))
+
+
+def test_the_log_asks_for_a_checkpoint_when_it_has_grown() -> None:
+    shell = Shell(ForgetfulDisk())
+
+    assert not shell.oplog.wants_checkpoint
+    for number in range(30):
+        shell.call(number, p.MakeDirectory(f"/directory-{number}", "me"))
+
+    assert shell.oplog.wants_checkpoint
+
+
+def test_half_an_image_is_refused() -> None:
+    """GFS-20."""
+    shell = Shell(ForgetfulDisk())
+    shell.call(1, p.MakeDirectory("/d", "me"))
+    image = b"".join(pack_image(shell.brain))
+
+    for cut in (0, 5, 100, len(image) - 16):
+        with pytest.raises(JournalCorrupt):
+            load_image(Metadata(Settings(), random.Random(1)), [image[:cut]])
+
+
+def test_an_image_of_a_later_version_is_refused() -> None:
+    shell = Shell(ForgetfulDisk())
+    image = bytearray(b"".join(pack_image(shell.brain)))
+    image[16] = 2
+
+    with pytest.raises(NewerFormat, match="format 2"):
+        load_image(Metadata(Settings(), random.Random(1)), [bytes(image)])
