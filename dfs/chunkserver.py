@@ -65,7 +65,6 @@ SAMPLE_CHUNKS = 1000
 BUSY_S = 1.0
 NUMBERS_KEPT = 1000
 RECONNECT_S = 0.2
-SCRUB_BYTES_PER_S_MIN = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +135,7 @@ class ChunkServer:
         self._local = BulkServer(self.service.serve, identity, on_bug=fail)
         self._channel: Channel | None = None
         self._master_task: asyncio.Task[None] | None = None
-        self._scrubber = Scrubber(self.store, SCRUB_BYTES_PER_S_MIN)
+        self._scrubber = Scrubber(self.store, plan.scrub_every_s)
         self._is_registered = False
 
     # -- life -----------------------------------------------------------------------------
@@ -220,13 +219,7 @@ class ChunkServer:
 
     def _scrub(self) -> None:
         while not self._stopping.is_set():
-            used_bytes = sum(replica.length_bytes for replica in self.store.reports())
-            pace = max(SCRUB_BYTES_PER_S_MIN, int(used_bytes / self._plan.scrub_every_s))
-            self._scrubber.bytes_per_s = pace
             wait_s = BUSY_S if self.is_busy() else self._scrubber.step()
-            if self._scrubber.is_round_over:
-                # With little to read, a round a minute is as good as one after the other.
-                wait_s = max(wait_s, min(60.0, self._plan.scrub_every_s))
             self._stopping.wait(wait_s)
 
     # -- the master -----------------------------------------------------------------------
@@ -345,17 +338,8 @@ class ChunkServer:
         return reports
 
     def _disk_uses(self) -> tuple[DiskUse, ...]:
-        used: dict[str, int] = {}
-        for handle in self.store.handles():
-            try:
-                replica = self.store.get(handle)
-            except ClusterError:
-                continue
-            used[replica.disk.name] = used.get(replica.disk.name, 0) + replica.length
         return tuple(
-            DiskUse(
-                use.name, use.total_bytes, use.free_bytes, used.get(use.name, 0), bool(use.failure)
-            )
+            DiskUse(use.name, use.total_bytes, use.free_bytes, use.chunk_bytes, bool(use.failure))
             for use in self.store.uses()
         )
 

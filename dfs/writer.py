@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from cluster.errors import ClusterError, Unavailable
 from dfs.chunk import ServerId
+from dfs.chunk_writer import SMALL_BYTES as SMALL_RUN_BYTES
 from dfs.chunk_writer import Run, push, write_run
 from dfs.errors import BadRequest, WriterFenced
 from dfs.protocol import (
@@ -172,11 +173,15 @@ class DfsWriter(io.RawIOBase):
         run = Run(index, offset, memoryview(self._buffer)[: self._filled], durable or is_full)
         self._buffer, self._filled = bytearray(), 0
         self._is_synced = run.durable
+        with self._idle:
+            self._unwritten += 1
+        if self._worker is None and durable:
+            # Somebody waits for it and nothing goes on beside it: no need of a thread.
+            self._write_one(run)
+            return
         if self._worker is None:
             self._worker = threading.Thread(target=self._write_runs, name="dfs-writer", daemon=True)
             self._worker.start()
-        with self._idle:
-            self._unwritten += 1
         self._push_ahead(run)
         self._runs.put(run)
 
@@ -185,26 +190,29 @@ class DfsWriter(io.RawIOBase):
         grant = self._grant
         if grant is None or grant.index != run.index:
             return  # its chunk does not exist yet
+        if len(run.data) <= SMALL_RUN_BYTES:
+            return  # it goes together with its write request
         # Whoever writes the run finds out what failed, and repairs it.
         with contextlib.suppress(ClusterError):
             push(self._client, run, grant)
 
     def _write_runs(self) -> None:
-        while True:
-            run = self._runs.get()
-            if run is None:
-                return
-            try:
-                if self._error is None and not self._is_over:
-                    grant = self._grant_for(run.index)
-                    self._grant = write_run(self._client, run, grant, self._find_grant)
-                    self._reuse(run)
-            except BaseException as error:
-                self._error = error
-            finally:
-                with self._idle:
-                    self._unwritten -= 1
-                    self._idle.notify_all()
+        while (run := self._runs.get()) is not None:
+            self._write_one(run)
+
+    def _write_one(self, run: Run) -> None:
+        try:
+            if self._error is None and not self._is_over:
+                grant = self._grant_for(run.index)
+                self._grant = write_run(self._client, run, grant, self._find_grant)
+                self._reuse(run)
+        except BaseException as error:
+            # Raised where the caller can see it: at its next write, flush or close.
+            self._error = error
+        finally:
+            with self._idle:
+                self._unwritten -= 1
+                self._idle.notify_all()
 
     def _reuse(self, run: Run) -> None:
         """Keep the memory of an acknowledged run for one to come."""

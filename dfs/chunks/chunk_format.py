@@ -88,6 +88,22 @@ def id_mask(handle: int, block_index: int) -> int:
     return int(crc32c(_SEED.pack(handle, block_index)))
 
 
+def id_masks(handle: int, first_index: int, count: int) -> list[int]:
+    """The masks of consecutive blocks."""
+    stop = first_index + count
+    if stop > len(_index_masks):
+        _index_masks.extend(
+            id_mask(0, index) ^ id_mask(0, 0) for index in range(len(_index_masks), stop)
+        )
+    # A CRC is linear: what the index does to the mask is the same for every handle.
+    of_handle = id_mask(handle, 0)
+    return [of_handle ^ mask for mask in _index_masks[first_index:stop]]
+
+
+_index_masks: list[int] = []
+"""By block index; as long as the longest chunk that was read so far."""
+
+
 def block_crc(handle: int, block_index: int, data: Bytes) -> int:
     """The stored checksum of a block that holds `data`."""
     return int(crc32c(data)) ^ id_mask(handle, block_index)

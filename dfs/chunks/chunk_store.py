@@ -49,7 +49,8 @@ class DiskUse:
     name: str
     total_bytes: int
     free_bytes: int
-    chunk_count: int
+    chunk_bytes: int
+    """Bytes of all replicas on it."""
     failure: str = ""
 
 
@@ -139,9 +140,10 @@ class ChunkStore:
     def uses(self) -> list[DiskUse]:
         """How full each disk is, and which are out."""
         with self._lock:
-            counts: dict[str, int] = {}
+            lengths: dict[str, int] = {}
             for replica in self._replicas.values():
-                counts[replica.disk.name] = counts.get(replica.disk.name, 0) + 1
+                name = replica.disk.name
+                lengths[name] = lengths.get(name, 0) + replica.length
             disks = list(self._disks)
             uses = [DiskUse(name, 0, 0, 0, reason) for name, reason in self._failed.items()]
         for disk in disks:
@@ -151,8 +153,8 @@ class ChunkStore:
                 self.take_out(disk, str(error))
                 uses.append(DiskUse(disk.name, 0, 0, 0, str(error)))
             else:
-                count = counts.get(disk.name, 0)
-                uses.append(DiskUse(disk.name, total_bytes, free_bytes, count))
+                length = lengths.get(disk.name, 0)
+                uses.append(DiskUse(disk.name, total_bytes, free_bytes, length))
         return uses
 
     # -- changing -------------------------------------------------------------------------

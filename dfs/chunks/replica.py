@@ -11,6 +11,8 @@ import contextlib
 import threading
 from collections.abc import Iterator, Sequence
 
+from crc32c import crc32c
+
 from cluster.errors import DiskFailed
 from dfs.chunk import BLOCK_BYTES
 from dfs.chunks import chunk_format as fmt
@@ -68,11 +70,10 @@ class Replica:
         directory = INCOMING if incoming else directory_of(handle)
         make_directory(disk, directory)
         # What a deletion cut short may have left must not become part of the new replica.
-        for suffix in ("redo", "sums", "data"):
-            disk.remove(replica._path(suffix))
-        with opened(disk, replica._path("data"), create=True):
-            pass
+        with opened(disk, replica._path("data"), create=True) as data:
+            data.truncate(0)
         with opened(disk, replica._path("sums"), create=True) as sums:
+            sums.truncate(0)
             sums.write(fmt.encode_slot(slot), slot.place_bytes)
         replica._is_named = False
         replica._is_synced = False
@@ -124,9 +125,25 @@ class Replica:
                 raise ChunkCorrupt(f"chunk {handle:016x}: a header on {disk.name} is damaged")
             # The last process may have ended before it synced: it is in the cache, no more.
             replica._is_doubtful = True
-            return replica
-        replica._slot = replica._trusted(slots)
+        else:
+            replica._slot = replica._trusted(slots)
+        replica._check_data_file()
         return replica
+
+    def _check_data_file(self) -> None:
+        """Raise ChunkCorrupt if the data file is gone or too short, which costs no reading."""
+        try:
+            with opened(self.disk, self._path("data")) as data:
+                size = data.size()
+        except FileNotFoundError:
+            raise ChunkCorrupt(
+                f"chunk {self.handle:016x}: no data file on {self.disk.name}"
+            ) from None
+        if size < self._slot.length:
+            raise ChunkCorrupt(
+                f"chunk {self.handle:016x}: the data file on {self.disk.name} has {size} bytes, "
+                f"expected {self._slot.length}"
+            )
 
     def _finish_overwrite(self) -> bool:
         """Apply a redo record that the last process left; return whether there was one."""
@@ -456,16 +473,19 @@ class Replica:
 
 def check_blocks(handle: int, first: int, view: memoryview, entries: Sequence[int]) -> None:
     """Compare blocks from `first` on with their stored checksums; raise ChunkCorrupt."""
-    for number, stored in enumerate(entries):
-        block = view[number * BLOCK_BYTES : (number + 1) * BLOCK_BYTES]
-        found = fmt.block_crc(handle, first + number, block)
-        if found != stored:
+    start = 0
+    # This runs for every block that anybody reads: nothing is looked up or called that need not.
+    for stored, mask in zip(entries, fmt.id_masks(handle, first, len(entries)), strict=True):
+        if crc32c(view[start : start + BLOCK_BYTES]) ^ mask != stored:
+            number = start // BLOCK_BYTES
+            found = fmt.block_crc(handle, first + number, view[start : start + BLOCK_BYTES])
             raise ChunkCorrupt(
                 f"chunk {handle:016x}: block {first + number} has crc {found:#010x}, "
                 f"expected {stored:#010x}",
                 handle=handle,
                 block=first + number,
             )
+        start += BLOCK_BYTES
 
 
 def _cut(pieces: Sequence[Bytes], start: int, stop: int) -> list[Bytes]:

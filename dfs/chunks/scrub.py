@@ -1,56 +1,60 @@
 """Reads chunks that nobody reads, so that rot is found while there are other copies (GFS §5.2).
 
-Takes a store and a pace; gives one piece of work at a time. Never sleeps and starts no thread: its
-owner calls `step` when the disks are idle, and waits as long as it says.
+Takes a store and a time for a round; gives one piece of work at a time. Never sleeps and starts no
+thread: its owner calls `step` when the disks are idle, and waits as long as it says.
 """
 
 from __future__ import annotations
-
-import bisect
 
 from dfs.chunks.chunk_store import ChunkStore
 from dfs.errors import ChunkCorrupt, NoSuchChunk
 
 _STEP_BYTES = 1 << 20
+BYTES_PER_S_MIN = 1 << 20
+PAUSE_S_MAX = 60.0
 
 
 class Scrubber:
-    """Goes round all replicas in the order of their handles, a megabyte at a time."""
+    """Goes round all replicas in the order of their handles, a megabyte at a time, so that a round
+    takes about `round_s`; a store of little data is gone through faster."""
 
-    def __init__(self, store: ChunkStore, bytes_per_s: int) -> None:
+    def __init__(self, store: ChunkStore, round_s: float) -> None:
         self._store = store
-        self.bytes_per_s = bytes_per_s
-        self._handle = -1
+        self._round_s = round_s
+        self._bytes_per_s = float(BYTES_PER_S_MIN)
+        self._left: list[int] = []
         self._offset = 0
-        self.is_round_over = False
         self.rounds_count = 0
         self.found_count = 0
 
     def step(self) -> float:
         """Verify the next piece; return how many seconds to wait before the one after it."""
-        handles = self._store.handles()
-        self.is_round_over = False
-        at = bisect.bisect_left(handles, self._handle)
-        if at == len(handles):
-            self._handle, self._offset = -1, 0
-            self.is_round_over = True
-            self.rounds_count += 1
-            return 0.0
-        if handles[at] != self._handle:
-            self._handle, self._offset = handles[at], 0
+        if not self._left:
+            return self._begin_round()
+        handle = self._left[-1]
+        size = 0
         try:
-            replica = self._store.get(self._handle)
-            size = len(self._store.read(replica, self._offset, _STEP_BYTES))
+            size = len(self._store.read(self._store.get(handle), self._offset, _STEP_BYTES))
         except ChunkCorrupt:
             # The store has it on its list now; the next heartbeat tells the master.
             self.found_count += 1
-            size = 0
         except NoSuchChunk:
-            size = 0
+            pass  # deleted since the round began
         self._offset += size
         if size < _STEP_BYTES:
-            self._handle, self._offset = self._handle + 1, 0
-        return size / self.bytes_per_s
+            self._left.pop()
+            self._offset = 0
+        if not self._left:
+            self.rounds_count += 1
+        return size / self._bytes_per_s
+
+    def _begin_round(self) -> float:
+        reports = self._store.reports()
+        self._left = [report.handle for report in reversed(reports)]
+        total_bytes = sum(report.length_bytes for report in reports)
+        self._bytes_per_s = max(float(BYTES_PER_S_MIN), total_bytes / self._round_s)
+        # With little to read, a round a minute is as good as one after the other.
+        return min(PAUSE_S_MAX, self._round_s)
 
 
 def verify(store: ChunkStore, handle: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 from pathlib import Path
 
 import pytest
@@ -269,3 +270,16 @@ def test_truncating_forgets_bytes_and_writing_goes_on_there() -> None:
 
     again = store_of(disk)
     assert bytes(again.read(again.get(1), 69_999, 10)) == b"x\0y"
+
+
+def test_a_data_file_that_is_gone_or_short_is_found_at_the_start(tmp_path: Path) -> None:
+    """Fault gate 9: without reading the data."""
+    store = store_of(RealDisk(str(tmp_path)))
+    for handle in (1, 2):
+        store.write(store.create(handle, 1), 0, [b"x" * 1000])
+    (tmp_path / path_of(1, "data")).unlink()
+    os.truncate(tmp_path / path_of(2, "data"), 999)
+
+    again = store_of(RealDisk(str(tmp_path)))
+
+    assert sorted(again.corrupt()) == [1, 2]
