@@ -7,6 +7,7 @@ Takes a located chunk and one of its servers; gives verified bytes from an offse
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import Protocol
 
 from crc32c import crc32c
@@ -137,6 +138,8 @@ class LocalSource:
         self._files, self._data, self._sums = _open_files(pool, server, chunk)
         self._stop = min(stop, self._files.length_bytes)
         self._buffer = bytearray(0)
+        self._table: tuple[int, ...] = ()
+        self._table_first = 0
 
     def next_piece(self) -> memoryview:
         if self.position >= self._stop:
@@ -163,18 +166,29 @@ class LocalSource:
         self._data = self._sums = -1
         self._stop = 0
 
-    def _entries(self, first: int, last: int) -> list[int]:
+    def _entries(self, first: int, last: int) -> Sequence[int]:
+        """The stored checksums of blocks `first` to `last`, the tail's from the header."""
         tail = fmt.tail_index(self._files.length_bytes)
         stop = min(last + 1, tail)
-        entries: list[int] = []
-        if first < stop:
-            size = (stop - first) * fmt.ENTRY_BYTES
-            entries.extend(fmt.decode_table(os.pread(self._sums, size, fmt.entry_at_bytes(first))))
+        if first < stop and not self._table_first <= first < stop <= self._table_stop:
+            self._read_table(first, min(tail, -(-self._stop // BLOCK_BYTES)))
+        at = first - self._table_first
+        entries = self._table[at : at + stop - first] if first < stop else ()
         if last == tail:
-            entries.append(self._files.tail_crc)
+            entries = (*entries, self._files.tail_crc)
         if len(entries) < last + 1 - first:
             raise ChunkCorrupt(f"chunk {self._handle:016x}: the local checksum file is short")
         return entries
+
+    @property
+    def _table_stop(self) -> int:
+        return self._table_first + len(self._table)
+
+    def _read_table(self, first: int, stop: int) -> None:
+        """Read the checksums of all that is left to read: 4 KB for a whole chunk."""
+        size = (stop - first) * fmt.ENTRY_BYTES
+        self._table = fmt.decode_table(os.pread(self._sums, size, fmt.entry_at_bytes(first)))
+        self._table_first = first
 
 
 def _open_files(

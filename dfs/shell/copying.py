@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 from cluster.errors import ClusterError
 from dfs.errors import BadRequest, FileExists, IsADirectory, NoSuchFile, NotADirectory
+from dfs.reader import DfsReader
 from dfs.shell.arguments import Arguments, BadUsage
 from dfs.shell.items import Item, Shell, is_disk
 from dfs.shell.progress import Progress
@@ -197,8 +198,11 @@ def _pour_in(shell: Shell, target: Item, said: Arguments) -> None:
 def _pieces(item: Item) -> Iterator[memoryview]:
     if item.is_directory:
         raise IsADirectory(item.shown)
-    buffer = bytearray(PIECE_BYTES)
     with item.volume.open(item.path) as file:
+        if isinstance(file, DfsReader):
+            yield from file.pieces()
+            return
+        buffer = bytearray(PIECE_BYTES)
         while count := file.readinto(buffer):
             yield memoryview(buffer)[:count]
 
