@@ -37,7 +37,7 @@ from streaming.jobconf import setting_name
 SAMPLE_BYTES_MAX = 1_000_000
 # So little memory that a sample needs many spills: then the combiner runs on its own output too.
 SMALL_SORT_BYTES = 16 << 10
-COMBINED_BYTES_MIN = 200_000
+COMBINED_BYTES_MIN = 60_000
 WHOLE_BYTES_MAX = 64 << 20
 SAME, DIFFERENT = 0, 1
 _SHOWN_CHARS_MAX = 200

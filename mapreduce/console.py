@@ -16,6 +16,7 @@ from typing import TextIO
 import msgspec
 
 LIVE_EVERY_S = 0.2
+WIDE_COLUMNS = 110
 
 
 class JobProgress(msgspec.Struct, frozen=True):
@@ -133,22 +134,19 @@ class Console:
             self._live_line = line
 
     def _line(self, progress: JobProgress) -> str:
-        parts = [f"map {_bar(progress.map_fraction)} {progress.maps_done}/{progress.maps}"]
+        width = shutil.get_terminal_size().columns
+        bar = _bar if width >= WIDE_COLUMNS else _no_bar
+        parts = [f"map {bar(progress.map_fraction)} {progress.maps_done}/{progress.maps}"]
         if progress.reduces:
             parts.append(f"shuffle {size(progress.shuffled_bytes)}")
-            parts.append(
-                f"reduce {_bar(progress.reduce_fraction)} "
-                f"{progress.reduces_done}/{progress.reduces}"
-            )
+            done = f"{progress.reduces_done}/{progress.reduces}"
+            parts.append(f"reduce {bar(progress.reduce_fraction)} {done}")
         records, rate = self._rate.per_second()
-        parts.append(f"{count(records)} records/s {size(rate)}/s")
+        parts.append(f"{count(records)} rec/s {size(rate)}/s")
         left_s = progress.left_s
-        parts.append(
-            duration(progress.elapsed_s) + (f", {duration(left_s)} left" if left_s else "")
-        )
+        parts.append(duration(progress.elapsed_s) if left_s is None else f"{duration(left_s)} left")
         if progress.status:
             parts.append(progress.status)
-        width = shutil.get_terminal_size().columns
         return "  ".join(parts)[: max(10, width - 1)]
 
 
@@ -179,6 +177,10 @@ class _Rate:
 def _bar(fraction: float, width: int = 10) -> str:
     filled = min(width, int(fraction * width))
     return f"[{'#' * filled}{'.' * (width - filled)}] {int(fraction * 100):3d}%"
+
+
+def _no_bar(fraction: float) -> str:
+    return f"{int(fraction * 100)}%"
 
 
 def size(bytes_count: float) -> str:
