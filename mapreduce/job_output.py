@@ -34,18 +34,26 @@ class JobOutput:
         """Where an attempt writes; it makes the directory itself."""
         return self._committer.attempt_dir(attempt_id)
 
-    def set_up(self) -> None:
-        """Refuse an output that is there already, else make it."""
+    def check(self) -> None:
+        """Refuse an output that is there already."""
         self._committer.check_output()
-        self._committer.setup_job()
+
+    def set_up(self) -> None:
+        """Make the directory; may be repeated."""
+        _again(self._committer.setup_job, self.url)
 
     def fence(self, attempt_id: str) -> None:
         """Take an attempt's output away, so that it can commit no more: another shall."""
         self._committer.abort_task(attempt_id)
 
     def commit_job(self) -> None:
-        """Make the output final."""
-        _again(self._committer.commit_job, self.url)
+        """Make the output final, also where a master died before it had made the directory."""
+
+        def commit() -> None:
+            self._committer.setup_job()
+            self._committer.commit_job()
+
+        _again(commit, self.url)
 
     def abort_job(self, *, is_killed: bool) -> None:
         """Clear up; a directory that was made in vain goes too if a person stopped the job."""

@@ -395,12 +395,21 @@ class Master:
         )  # fmt: skip
         try:
             ledger = _ledger_of(record)
-            await self._in_thread(JobOutput(ledger.spec, self._filesystem).set_up)
+            output = JobOutput(ledger.spec, self._filesystem)
+            await self._in_thread(output.check)
         except BaseException:
             del self._submissions[request.submission]
             raise
+        # Accepted first, made then: a client whose answer was lost with a master asks the next
+        # one again, which must not find the directory and refuse.
         self._append(record)
         await self._journal.when_durable(self._journal.sequence)
+        try:
+            await self._in_thread(output.set_up)
+        except (UserError, OSError):
+            self._append(JobClosed(job_id))
+            del self._submissions[request.submission]
+            raise
         self._admit(ledger)
         log.info("job=%s user=%s maps=%d reduces=%d submitted", job_id, ledger.spec.user,
                  len(ledger.spec.splits), ledger.spec.reduces)  # fmt: skip
