@@ -1,0 +1,292 @@
+"""Jobs on a real cluster of three hosts: the same bytes as local mode, whoever dies meanwhile."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from mapreduce.client import JobClient
+from mapreduce.protocol import JobReport, ListJobs, ReportOfJob
+from tests.cluster.local import LocalCluster, wait_for
+
+ROLES = ("dfs.master", "dfs.chunkserver", "mapreduce.master", "mapreduce.worker")
+LINES = 30_000
+COUNT_WORDS = """#!/usr/bin/env python3
+import sys
+from itertools import groupby
+pairs = (line.rstrip("\\n").split("\\t") for line in sys.stdin)
+for word, group in groupby(pairs, key=lambda pair: pair[0]):
+    print(word, sum(int(count) for _, count in group), sep="\\t")
+"""
+SPLIT_WORDS = """#!/usr/bin/env python3
+import sys
+for line in sys.stdin:
+    print(line.split()[0], 1, sep="\\t")
+"""
+SLOW_WORDS = """#!/usr/bin/env python3
+import sys, time
+for number, line in enumerate(sys.stdin):
+    if number % 500 == 0:
+        time.sleep(0.1)
+        print("reporter:counter:Test,Pauses,1", file=sys.stderr, flush=True)
+    print(line.split()[0], 1, sep="\\t")
+"""
+SLOW_COUNT = COUNT_WORDS.replace("for word,", "import time\nfor word,").replace(
+    "    print(", "    time.sleep(0.02)\n    print("
+)
+TEN_MAPS = ("-D", "mapreduce.job.maps=10")
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    """Three hosts with a file of words in the dfs."""
+    directory = tmp_path_factory.mktemp("jobs")
+    (directory / "words.txt").write_text(
+        "".join(f"word{number * 7919 % 501} {number}\n" for number in range(LINES))
+    )
+    for name, text in (
+        ("m.py", SPLIT_WORDS),
+        ("slow_m.py", SLOW_WORDS),
+        ("r.py", COUNT_WORDS),
+        ("slow_r.py", SLOW_COUNT),
+    ):
+        (directory / name).write_text(text)
+    with LocalCluster(directory, 3, roles=ROLES) as running:
+        assert running.mrstream("dfs", "-mkdir", "-p", "/in").returncode == 0
+        put = running.mrstream("dfs", "-put", str(directory / "words.txt"), "/in/words.txt")
+        assert put.returncode == 0, put.stderr
+        yield running
+
+
+@pytest.fixture(scope="module")
+def expected(cluster: LocalCluster) -> bytes:
+    """What local mode gives for the same input and splits."""
+    local = cluster.mrstream(
+        *TEN_MAPS, "-jt", "local", "-fs", "file:///", "-numReduceTasks", "3",
+        "-input", str(cluster.directory / "words.txt"), "-mapper", "m.py", "-reducer", "r.py",
+    )  # fmt: skip
+    assert local.returncode == 0, local.stderr.decode()
+    return local.stdout
+
+
+class Started:
+    """A job that was started and runs beside the test."""
+
+    def __init__(self, cluster: LocalCluster, *arguments: str) -> None:
+        code = "import sys; from streaming.cli import main; sys.exit(main())"
+        root = Path(__file__).parent.parent.parent
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", code, *arguments],
+            env={**cluster.environment, "PYTHONPATH": str(root)},
+            cwd=cluster.directory,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        self._client = JobClient(cluster.cluster)
+        known = {row.key for row in self._client.call(ListJobs(True))}
+        self.job_id = wait_for(
+            lambda: next(
+                (r.key for r in self._client.call(ListJobs(True)) if r.key not in known), None
+            ),
+            30,
+            "the job to be submitted",
+        )
+
+    def report(self) -> JobReport:
+        report: JobReport = self._client.call_patiently(ReportOfJob(self.job_id))
+        return report
+
+    def wait_until(self, *, state: str, kind: str, count: int = 1) -> list[str]:
+        """Wait for so many attempts of a kind in a state; give their hosts."""
+
+        def hosts() -> list[str] | None:
+            found = [
+                each.host
+                for each in self.report().attempts
+                if f"_{kind}_" in each.attempt_id and each.state == state
+            ]
+            return found if len(found) >= count else None
+
+        return wait_for(hosts, 60, f"{count} attempts of {kind} to be {state}")
+
+    def finish(self) -> tuple[int, bytes, str]:
+        """Wait for the end; give status, results and what was said."""
+        out, err = self.process.communicate(timeout=120)
+        return self.process.returncode, out, err.decode()
+
+
+def slow_job(cluster: LocalCluster, *, mapper: str = "slow_m.py", reducer: str = "r.py") -> Started:
+    return Started(
+        cluster, *TEN_MAPS, "-numReduceTasks", "3", "-input", "/in", "-mapper", mapper,
+        "-reducer", reducer,
+    )  # fmt: skip
+
+
+def test_a_job_gives_the_bytes_of_local_mode(cluster: LocalCluster, expected: bytes) -> None:
+    """MapReduce §3.3: output as of a failure-free sequential run; `m.py` is shipped by itself."""
+    done = cluster.mrstream(
+        *TEN_MAPS, "-numReduceTasks", "3", "-input", "/in", "-mapper", "m.py", "-reducer", "r.py"
+    )
+
+    assert done.returncode == 0, done.stderr.decode()
+    assert done.stdout == expected
+    assert "completed successfully" in done.stderr.decode()
+    assert f"Map input records={LINES}" in done.stderr.decode()
+
+
+def test_an_output_directory_is_complete_and_never_overwritten(
+    cluster: LocalCluster, expected: bytes
+) -> None:
+    """Spec 8.4: `_SUCCESS` and parts; a second job with the same output is refused with 5."""
+    words = (
+        *TEN_MAPS, "-numReduceTasks", "3", "-input", "/in", "-output", "/out/words",
+        "-mapper", "m.py", "-reducer", "r.py",
+    )  # fmt: skip
+
+    first = cluster.mrstream(*words)
+    second = cluster.mrstream(*words)
+
+    assert first.returncode == 0, first.stderr.decode()
+    listing = cluster.mrstream("dfs", "-ls", "/out/words").stdout.decode()
+    assert [line.rsplit("/", 1)[1] for line in listing.splitlines()[1:]] == [
+        "_SUCCESS", "part-00000", "part-00001", "part-00002",
+    ]  # fmt: skip
+    assert cluster.mrstream("dfs", "-cat", "/out/words/part-*").stdout == expected
+    assert second.returncode == 5
+    assert "already exists" in second.stderr.decode()
+
+
+def test_a_failing_program_is_reported_with_its_host_and_fails_the_job(
+    cluster: LocalCluster,
+) -> None:
+    """MapReduce §4.8; MR-43: a task that fails again and again must not hang the job."""
+    done = cluster.mrstream(
+        "-D", "mapreduce.map.maxattempts=2", "-input", "/in", "-mapper",
+        "python3 -c 'import sys; sys.exit(\"no such luck\")'",
+    )  # fmt: skip
+
+    said = done.stderr.decode()
+    assert done.returncode == 1
+    assert "no such luck" in said
+    assert "host:" in said
+    assert "Job not successful!" in said
+
+
+def test_a_worker_killed_while_it_maps_costs_nothing_but_time(
+    cluster: LocalCluster, expected: bytes
+) -> None:
+    """MapReduce §3.3: in-progress and completed maps of a failed worker run again (MR-14)."""
+    job = slow_job(cluster)
+    job.wait_until(state="succeeded", kind="m", count=2)
+    victim = job.wait_until(state="running", kind="m")[0]
+
+    cluster.kill("mapreduce.worker", victim)
+    status, out, said = job.finish()
+    cluster.start("mapreduce.worker", victim)
+
+    assert status == 0, said
+    assert out == expected
+    assert "Pauses=" in said
+
+
+def test_a_worker_killed_while_it_reduces_costs_nothing_but_time(
+    cluster: LocalCluster, expected: bytes
+) -> None:
+    """MapReduce §3.3: a running reduce starts again elsewhere; a committed one never (MR-14)."""
+    job = slow_job(cluster, mapper="m.py", reducer="slow_r.py")
+    job.wait_until(state="succeeded", kind="m", count=10)
+    victim = job.wait_until(state="running", kind="r", count=3)[-1]
+
+    cluster.kill("mapreduce.worker", victim)
+    status, out, said = job.finish()
+    cluster.start("mapreduce.worker", victim)
+
+    assert status == 0, said
+    assert out == expected
+
+
+def test_a_worker_that_restarts_at_once_repeats_no_finished_map(
+    cluster: LocalCluster, expected: bytes
+) -> None:
+    """Segments outlive the worker's process: they lie on its disk (decision 10)."""
+    job = slow_job(cluster)
+    finished = job.wait_until(state="succeeded", kind="m", count=3)[0]
+
+    cluster.kill("mapreduce.worker", finished)
+    cluster.start("mapreduce.worker", finished)
+    status, out, said = job.finish()
+
+    assert status == 0, said
+    assert out == expected
+    assert job.report().facts["maps_rerun"] == 0
+
+
+def test_a_killed_master_goes_on_where_it_was_and_repeats_no_finished_map(
+    cluster: LocalCluster, expected: bytes
+) -> None:
+    """Decision 10: the journal has the commits, workers bring the rest, the client reconnects."""
+    job = slow_job(cluster)
+    job.wait_until(state="succeeded", kind="m", count=3)
+
+    cluster.kill("mapreduce.master", "h1")
+    time.sleep(0.5)
+    cluster.start("mapreduce.master", "h1")
+    status, out, said = job.finish()
+
+    assert status == 0, said
+    assert out == expected
+    assert job.report().facts["maps_rerun"] == 0
+
+
+def test_ctrl_c_kills_the_job_and_leaves_nothing(cluster: LocalCluster) -> None:
+    """Exit status 130; no attempt and no temporary output stays."""
+    job = slow_job(cluster)
+    job.wait_until(state="running", kind="m")
+
+    job.process.send_signal(signal.SIGINT)
+    status, _, said = job.finish()
+
+    assert status == 130, said
+    assert job.report().job.state == "killed", said
+    wait_for(lambda: not attempts_of(job.job_id), 10, "attempts to be gone")
+    results = cluster.mrstream("dfs", "-ls", "/.mrstream/results").stdout
+    assert results.strip() in (b"", b"Found 0 items")
+
+
+def test_nothing_outlives_a_killed_worker(cluster: LocalCluster) -> None:
+    """An attempt and all that came from it die with the worker (decision 7)."""
+    job = slow_job(cluster)
+    victim = job.wait_until(state="running", kind="m")[0]
+    wait_for(lambda: attempts_of(job.job_id), 10, "programs to run")
+
+    for host in cluster.hosts:
+        cluster.kill("mapreduce.worker", host)
+    wait_for(lambda: not attempts_of(job.job_id), 10, "attempts to be gone")
+    for host in cluster.hosts:
+        cluster.start("mapreduce.worker", host)
+    status, _, said = job.finish()
+
+    assert victim in cluster.hosts
+    assert status == 0, said
+
+
+def attempts_of(job_id: str) -> list[int]:
+    """Processes that carry the mark of an attempt of this job."""
+    mark = f"MRSTREAM_ATTEMPT=attempt_{job_id.removeprefix('job_')}".encode()
+    found = []
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            try:
+                with open(f"/proc/{name}/environ", "rb") as file:
+                    if mark in file.read():
+                        found.append(int(name))
+            except OSError:
+                continue
+    return found
