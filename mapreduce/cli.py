@@ -5,21 +5,11 @@ A root: it may import anything, and imports what a verb needs when the verb is a
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Sequence
 
 from cluster.errors import UserError
-
-USAGE = """usage: mrstream -repeat ATTEMPT      run a failed attempt again, here, with its input
-       mrstream -bisect ATTEMPT      find the record that makes it fail
-       mrstream -check OPTIONS…      run a job on a sample, and tell where results differ
-       mrstream job -list [all]      jobs
-       mrstream job -status JOB      how a job is doing, or how it went
-       mrstream job -counter JOB GROUP NAME
-       mrstream job -logs JOB [ATTEMPT]
-       mrstream job -history JOB
-       mrstream job -events JOB
-       mrstream job -kill JOB"""
 
 
 def main(argv: Sequence[str]) -> int:
@@ -34,21 +24,49 @@ def main(argv: Sequence[str]) -> int:
     }
     if verb in known:
         return known[verb](rest)
-    from mapreduce import job_cli
+    if _is_of_this_machine(rest) or not _is_on_a_cluster():
+        from mapreduce import job_cli
 
-    return job_cli.main([verb, *rest] if verb else [])
+        return job_cli.main([verb, *rest] if verb else [])
+    from mapreduce import job_questions_cli
+
+    return job_questions_cli.main([verb, *rest] if verb else [])
+
+
+def _is_of_this_machine(words: Sequence[str]) -> bool:
+    """Say whether the words name a job, or an attempt, that ran without a cluster."""
+    return any(word.startswith(("job_local", "attempt_local", "task_local")) for word in words)
+
+
+def _is_on_a_cluster() -> bool:
+    """Say whether there is a current cluster, without loading what reads its file."""
+    from cluster import state
+
+    return bool(os.environ.get("MRSTREAM_CLUSTER")) or os.path.exists(state.current_file())
+
+
+def _bring(attempt_id: str) -> str:
+    """Have the attempt's job and input on this machine."""
+    if not _is_of_this_machine([attempt_id]) and _is_on_a_cluster():
+        from cluster.config import current_cluster
+        from mapreduce import kept_fetch
+
+        cluster = current_cluster()
+        if cluster is not None:
+            kept_fetch.fetch(attempt_id, cluster)
+    return attempt_id
 
 
 def _repeat(words: list[str]) -> int:
     from mapreduce import repeat
 
-    return repeat.repeat(_only(words, "-repeat"))
+    return repeat.repeat(_bring(_only(words, "-repeat")))
 
 
 def _bisect(words: list[str]) -> int:
     from mapreduce import repeat
 
-    return repeat.bisect(_only(words, "-bisect"))
+    return repeat.bisect(_bring(_only(words, "-bisect")))
 
 
 def _check(words: list[str]) -> int:
