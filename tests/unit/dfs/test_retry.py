@@ -1,0 +1,31 @@
+"""One retry policy, for `Unavailable` only."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from cluster.errors import Unavailable
+from dfs.retry import RetryPolicy
+
+
+def test_it_tries_until_the_time_is_over_and_then_raises_the_last_error() -> None:
+    policy = RetryPolicy(total_s=0.2, first_s=0.01, longest_s=0.05)
+    began_s = time.monotonic()
+    tries = 0
+
+    with pytest.raises(Unavailable, match=r"try 3|try [4-9]|try [1-9][0-9]"):
+        for attempt in policy.attempts():
+            tries += 1
+            attempt.failed(Unavailable(f"try {tries}"))
+
+    assert 4 <= tries <= 40
+    assert time.monotonic() - began_s < 2.0
+
+
+def test_no_time_means_one_try() -> None:
+    with pytest.raises(Unavailable, match="once"):
+        for attempt in RetryPolicy(total_s=0.0).attempts():
+            assert attempt.number == 1
+            attempt.failed(Unavailable("once"))
