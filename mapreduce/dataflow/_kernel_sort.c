@@ -6,6 +6,7 @@
 
 #define LEAF_COUNT 24 /* below this, insertion is quicker than counting */
 #define PREFETCH_COUNT 12
+#define SHARED_COUNT_MAX 4096 /* so many keys stay in the cache while they are looked at twice */
 
 typedef struct {
     const uint8_t *arena;
@@ -45,6 +46,26 @@ static void load_prefixes(const radix *r, entry *entries, size_t count, size_t d
         record found = frame_record(r->arena + entries[i].offset);
         entries[i].prefix = byte_prefix(found.key, found.key_length, depth);
     }
+}
+
+/* How many bytes behind depth all keys share. */
+static size_t shared_bytes(const radix *r, const entry *entries, size_t count, size_t depth)
+{
+    record first = frame_record(r->arena + entries[0].offset);
+    size_t shared = first.key_length - depth;
+    for (size_t i = 1; i < count && shared; i++) {
+        record other = frame_record(r->arena + entries[i].offset);
+        if (other.key_length - depth < shared)
+            shared = other.key_length - depth;
+        const uint8_t *a = first.key + depth, *b = other.key + depth;
+        size_t at = 0;
+        for (; at + 8 <= shared && memcmp(a + at, b + at, 8) == 0; at += 8)
+            ;
+        while (at < shared && a[at] == b[at])
+            at++;
+        shared = at;
+    }
+    return shared;
 }
 
 static unsigned top_byte_shift(uint64_t differing)
@@ -88,6 +109,8 @@ static void radix_sort(const radix *r, entry *here, entry *there, size_t count, 
             if (r->exact || (first & 0xff) != PREFIX_MORE)
                 goto sorted;
             depth += PREFIX_STEP;
+            if (count > LEAF_COUNT && count <= SHARED_COUNT_MAX)
+                depth += shared_bytes(r, here, count, depth);
             load_prefixes(r, here, count, depth);
             continue;
         }

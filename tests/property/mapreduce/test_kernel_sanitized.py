@@ -25,7 +25,7 @@ spec = importlib.util.spec_from_file_location("mapreduce.dataflow._kernel", sys.
 module = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(module)
 sys.modules["mapreduce.dataflow._kernel"] = mapreduce.dataflow._kernel = module
-settings.register_profile("sanitized", deadline=None, max_examples=40)
+settings.register_profile("sanitized", deadline=None, max_examples=20)
 sys.exit(pytest.main(["-q", "-x", "-p", "no:cacheprovider", "--hypothesis-profile=sanitized",
                       "--no-skips", *sys.argv[2:]]))
 """
