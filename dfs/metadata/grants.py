@@ -1,106 +1,44 @@
-"""The right to change a chunk, given and ended: create, grant, copy, seal (GFS §3.1–3.4).
+"""The right to change a chunk: create, grant, copy on write (GFS §3.1, §3.4, §4.5).
 
 Each takes some questions to chunkservers and one log record in the middle:
 
     create   CreateChunk to the chosen servers      → ChunkAdded     (the primary has its lease)
     grant    SetVersion to the good replicas        → ChunkGranted   → GrantLease to the primary
     copy     CopyChunk to those of the shared chunk → ChunkReplaced  → a grant as above
-    seal     SetVersion to the good replicas        → ChunkSealed    → TruncateChunk to the longer
 
 A version counts only if everybody who was asked to take it has answered: somebody who took it and
 was not heard would look good and miss mutations. The order matters: replicas have the new version
 on disk before it is logged, and it is logged before a client hears of it (GFS §4.5). A replica that
-does not answer is stale from then on. One of these at a time for each chunk; requests that need its
-outcome are parked and handled again afterwards. Never does any IO.
+does not answer is stale from then on. `seals` ends what begins here. Never does any IO.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from functools import partial
 
-from cluster.errors import ClusterError, Unavailable
+from cluster.errors import Unavailable
 from dfs.chunk import FIRST_VERSION, ChunkHandle, ChunkVersion, FileId, ServerId, handle_name
-from dfs.errors import NoReplica, NoServers
+from dfs.errors import NoServers
 from dfs.metadata import operations as op
-from dfs.metadata.chunk_table import ChunkTable, ServerIndex
 from dfs.metadata.events import Called
-from dfs.metadata.leases import Lease, Leases
-from dfs.metadata.namespace import Namespace
-from dfs.metadata.outbox import Gather, Outbox
-from dfs.metadata.placement import Placement
-from dfs.metadata.servers import Server, ServerTable
-from dfs.metadata.settings import Settings
-from dfs.metadata.story import Chronicle
-from dfs.protocol import CopyChunk, CreateChunk, GrantLease, SetVersion, TruncateChunk
+from dfs.metadata.leases import Lease
+from dfs.metadata.outbox import Gather
+from dfs.metadata.servers import Server
+from dfs.metadata.underway import Tables, Underway, Underways
+from dfs.protocol import CopyChunk, CreateChunk, GrantLease, SetVersion
 
 HANDLES_RESERVED_AT_ONCE = 4096
 CREATE_ATTEMPTS_MAX = 3
 
 
-@dataclass
-class Tables:
-    """What the brain's parts share."""
-
-    space: Namespace
-    chunks: ChunkTable
-    servers: ServerTable
-    leases: Leases
-    placement: Placement
-    settings: Settings
-    outbox: Outbox
-    story: Chronicle
-    started_at_s: float = 0.0
-
-
-NO_FILE = FileId(0)
-
-
-@dataclass
-class Underway:
-    """One create, grant, copy or seal, and who waits for it."""
-
-    kind: str
-    handle: ChunkHandle
-    parked: list[Called] = field(default_factory=list)
-    then: list[Callable[[bool], None]] = field(default_factory=list)
-    file_id: FileId = NO_FILE
-    index: int = 0
-    ready: list[ServerIndex] = field(default_factory=list)
-    attempt: int = 1
-    waits_for_lease: bool = False
-
-
 class Grants:
-    """All changes of chunk versions under way."""
+    """Gives leases."""
 
-    def __init__(self, tables: Tables) -> None:
+    def __init__(self, tables: Tables, underways: Underways) -> None:
         self._t = tables
-        self._by_handle: dict[ChunkHandle, Underway] = {}
-        self._creating: dict[FileId, Underway] = {}
+        self._underways = underways
         self._next_handle = 0
-        self._tried: dict[ChunkHandle, ChunkVersion] = {}
-        """Versions that some replica may have though the attempt failed: never tried twice."""
-
-    # --- looking
-
-    def underway(self, handle: ChunkHandle) -> Underway | None:
-        return self._by_handle.get(handle)
-
-    def creating(self, file_id: FileId) -> Underway | None:
-        return self._creating.get(file_id)
-
-    def reachable(self, handle: ChunkHandle) -> list[Server]:
-        """The servers with a good replica that can be talked to right now."""
-        holders = [self._t.servers.at(index) for index in self._t.chunks.good(handle)]
-        return [server for server in holders if server.is_up and server.is_connected]
-
-    def confirmed_bytes(self, handle: ChunkHandle) -> int:
-        """How many bytes of an unsealed chunk are certainly acknowledged."""
-        row, index = self._t.chunks.owner(handle)
-        size = self._t.space.chunk_bytes(row)
-        return max(0, min(size, self._t.space.nodes.length[row] - index * size))
 
     # --- create
 
@@ -129,8 +67,7 @@ class Grants:
         handle = self._new_handle()
         work = Underway("create", handle, parked or [], [], file_id, t.space.nodes.chunk_count[row])
         work.attempt = attempt
-        self._by_handle[handle] = work
-        self._creating[file_id] = work
+        self._underways.begin(work)
         primary = chosen[0]
         t.leases.begin(
             Lease(handle, FIRST_VERSION, primary.index, t.outbox.now_s + t.settings.lease_s),
@@ -152,7 +89,7 @@ class Grants:
         row = t.space.nodes.row_of(work.file_id)
         if row is None or t.space.nodes.chunk_count[row] != work.index:
             self._discard(work)  # the file is gone, or somebody else was first
-            self._finish(work, True)
+            self._underways.finish(work, True)
             return
         if gather.failed:
             # Whoever did not answer may have the chunk at this version all the same, and would
@@ -160,7 +97,7 @@ class Grants:
             self._discard(work)
             avoid += [t.servers.at(index).id for index in gather.failed]
             if work.attempt < CREATE_ATTEMPTS_MAX:
-                self._forget(work)
+                self._underways.forget(work)
                 try:
                     again = self.create(work.file_id, near, avoid, work.parked, work.attempt + 1)
                     again.then = work.then
@@ -168,7 +105,7 @@ class Grants:
                 except NoServers:
                     pass
             error = NoServers(f"no chunkserver took a new chunk: {'; '.join(gather.errors)}")
-            self._finish(work, False, error)
+            self._underways.finish(work, False, error)
             return
         t.outbox.emit(op.ChunkAdded(work.file_id, work.handle))
         t.chunks.prepared(work.handle, FIRST_VERSION, gather.acks)
@@ -182,7 +119,7 @@ class Grants:
             f"created as chunk {work.index} on {', '.join(names)}; primary {primary.id}",
             handle=work.handle, file_id=work.file_id,
         )  # fmt: skip
-        self._finish(work, True)
+        self._underways.finish(work, True)
 
     def _discard(self, work: Underway) -> None:
         # No client ever heard of the handle and none will: what the servers have is garbage.
@@ -206,19 +143,19 @@ class Grants:
     ) -> Underway:
         """Begin a new lease at a higher version, without the servers that the client names."""
         t = self._t
-        reachable = self.reachable(handle)
+        reachable = self._underways.reachable(handle)
         targets = [s for s in reachable if s.id not in failed] or reachable
         if not targets:
-            raise self.no_replica(handle)
+            raise self._underways.no_replica(handle)
         work = Underway("grant", handle, [], [], file_id, index)
-        self._by_handle[handle] = work
+        self._underways.begin(work)
         self._revoke_unless_in(handle, targets)
         self._prepare(work, t.chunks.version(handle), targets)
         return work
 
     def _prepare(self, work: Underway, before: ChunkVersion, targets: list[Server]) -> None:
         """Have all of these servers make a new version durable."""
-        handle, version = work.handle, self._fresh_version(work.handle)
+        handle, version = work.handle, self._underways.fresh_version(work.handle)
         Gather(
             self._t.outbox,
             targets,
@@ -226,12 +163,6 @@ class Grants:
             self._t.settings.command_s_max,
             partial(self._prepared, work, before, version),
         )
-
-    def _fresh_version(self, handle: ChunkHandle) -> ChunkVersion:
-        known = self._t.chunks.highest_version(handle)
-        version = ChunkVersion(max(known, self._tried.get(handle, known)) + 1)
-        self._tried[handle] = version
-        return version
 
     def _revoke_unless_in(self, handle: ChunkHandle, targets: list[Server]) -> None:
         """The holder of the lease in force, if it is not among those that get a new version, is
@@ -262,7 +193,7 @@ class Grants:
         self, work: Underway, before: ChunkVersion, version: ChunkVersion, gather: Gather
     ) -> None:
         t = self._t
-        if not self._still_wanted(work, gather, version):
+        if not self._underways.still_wanted(work, gather, version):
             return
         if gather.failed:
             # Whoever did not answer may have this version all the same, and would look good while
@@ -272,33 +203,12 @@ class Grants:
         t.outbox.emit(op.ChunkGranted(work.handle, version, work.file_id, work.index))
         t.chunks.prepared(work.handle, before, gather.acks)
         self._tell_stale(work.handle, version, gather)
-        self._tried.pop(work.handle, None)
+        self._underways.settled(work.handle)
         lease = t.leases.in_force(work.handle, t.outbox.now_s)
         if lease is not None and lease.primary in gather.acks:
             t.leases.end(work.handle)
         work.ready = list(gather.acks)
         self._lease_when_free(work, version)
-
-    def _still_wanted(self, work: Underway, gather: Gather, version: ChunkVersion) -> bool:
-        """Go on if somebody has the new version and the file still has the chunk."""
-        t = self._t
-        if work.handle not in t.chunks:
-            self._tried.pop(work.handle, None)
-            self._finish(work, True)
-            return False
-        if not gather.acks:
-            errors = "; ".join(gather.errors)
-            error = Unavailable(f"chunk {handle_name(work.handle)}: no replica answered: {errors}")
-            self._finish(work, False, error)
-            return False
-        if t.chunks.references(work.handle) > 1 and work.kind == "grant":
-            # A snapshot came in between; whoever asks again gets a copy of his own.
-            self._forget(work)
-            for index, done in gather.acks.items():
-                t.chunks.report(work.handle, index, version, done.length_bytes)
-            self._finish(work, True)
-            return False
-        return True
 
     def _tell_stale(self, handle: ChunkHandle, version: ChunkVersion, gather: Gather) -> None:
         text = f"version {version} on {', '.join(self._t.servers.at(i).id for i in gather.acks)}"
@@ -311,7 +221,7 @@ class Grants:
         t = self._t
         now_s = t.outbox.now_s
         if work.handle not in t.chunks or t.chunks.granted(work.handle) != version:
-            self._finish(work, True)
+            self._underways.finish(work, True)
             return
         if t.leases.in_force(work.handle, now_s) is not None or self._may_be_leased(work.handle):
             work.waits_for_lease = True
@@ -319,7 +229,7 @@ class Grants:
         work.waits_for_lease = False
         able = [t.servers.at(i) for i in work.ready if t.servers.at(i).is_connected]
         if not able:
-            self._finish(work, False, self.no_replica(work.handle))
+            self._underways.finish(work, False, self._underways.no_replica(work.handle))
             return
         primary = min(able, key=lambda server: (round(server.recent(now_s)), server.index))
         ends_at_s = now_s + t.settings.lease_s
@@ -349,33 +259,34 @@ class Grants:
             error = Unavailable(
                 f"chunk {handle_name(work.handle)}: {primary.id} did not take the lease"
             )
-            self._finish(work, False, error)
+            self._underways.finish(work, False, error)
             return
         lease.confirmed, lease.replicas = True, frozenset(work.ready)
         t.story.tell(f"leased at version {version} to {primary.id}", handle=work.handle)
-        self._finish(work, True)
+        self._underways.finish(work, True)
 
     def look_at_waiting(self) -> None:
         """Go on with grants that waited for an old lease to end."""
-        for work in [w for w in self._by_handle.values() if w.waits_for_lease]:
+        for work in self._underways.waiting_for_lease():
             if work.handle in self._t.chunks:
                 self._lease_when_free(work, self._t.chunks.granted(work.handle))
             else:
-                self._finish(work, True)
+                self._underways.finish(work, True)
 
     # --- copy on write
 
     def copy(self, file_id: FileId, index: int, source: ChunkHandle) -> Underway:
         """Begin a copy of a shared chunk for one of its files, on the same servers (GFS §3.4)."""
         t = self._t
-        targets = self.reachable(source)
+        targets = self._underways.reachable(source)
         if not targets:
-            raise self.no_replica(source)
+            raise self._underways.no_replica(source)
         handle = self._new_handle()
         version, length_bytes = t.chunks.version(source), t.chunks.length(source)
         work = Underway("copy", source, [], [], file_id, index)
-        self._by_handle[source] = work
-        self._by_handle[handle] = Underway("copy-target", handle)
+        target = Underway("copy-target", handle)
+        self._underways.begin(work)
+        self._underways.begin(target)
         Gather(
             t.outbox,
             targets,
@@ -383,25 +294,26 @@ class Grants:
                 command_id, source, version, handle, FIRST_VERSION, length_bytes
             ),
             4 * t.settings.command_s_max,
-            partial(self._copied, work, handle),
+            partial(self._copied, work, target),
         )
         return work
 
-    def _copied(self, work: Underway, handle: ChunkHandle, gather: Gather) -> None:
+    def _copied(self, work: Underway, target: Underway, gather: Gather) -> None:
         t = self._t
-        self._by_handle.pop(handle, None)
+        handle = target.handle
+        self._underways.forget(target)
         row = t.space.nodes.row_of(work.file_id)
         if (
             row is None
             or t.space.nodes.chunk_count[row] <= work.index
             or t.space.nodes.chunk_at(row, work.index) != work.handle
         ):
-            self._finish(work, True)
+            self._underways.finish(work, True)
             return
         if not gather.acks:
             errors = "; ".join(gather.errors)
             error = Unavailable(f"chunk {handle_name(work.handle)} was not copied: {errors}")
-            self._finish(work, False, error)
+            self._underways.finish(work, False, error)
             return
         source = work.handle
         t.outbox.emit(op.ChunkReplaced(work.file_id, work.index, handle))
@@ -410,96 +322,4 @@ class Grants:
         t.story.tell(f"copied for writing from {handle_name(source)}", handle=handle)
         # Those who wait for it get a lease as for any chunk, at the next version: whoever has
         # the copy but did not say so is stale then.
-        self._finish(work, True)
-
-    # --- seal
-
-    def seal(self, handle: ChunkHandle, then: Callable[[bool], None] | None = None) -> None:
-        """Begin to fix the length of a chunk; `then` hears whether it worked."""
-        t = self._t
-        targets = self.reachable(handle)
-        if not targets:
-            if then is not None:
-                then(False)
-            return
-        before = t.chunks.version(handle)
-        version = self._fresh_version(handle)
-        work = Underway("seal", handle, then=[] if then is None else [then])
-        self._by_handle[handle] = work
-        Gather(
-            t.outbox,
-            targets,
-            lambda command_id, _: SetVersion(command_id, handle, before, version),
-            t.settings.command_s_max,
-            partial(self._sealed, work, before, version),
-        )
-
-    def _sealed(
-        self, work: Underway, before: ChunkVersion, version: ChunkVersion, gather: Gather
-    ) -> None:
-        t = self._t
-        handle = work.handle
-        if not self._still_wanted(work, gather, version):
-            return
-        confirmed = self.confirmed_bytes(handle)
-        lengths = {index: done.length_bytes for index, done in gather.acks.items()}
-        whole = {index: length for index, length in lengths.items() if length >= confirmed}
-        if not whole:
-            error = NoReplica(
-                f"chunk {handle_name(handle)}: replicas end at {sorted(lengths.values())}, "
-                f"before the {confirmed} bytes that were acknowledged"
-            )
-            self._forget(work)
-            for index, length in lengths.items():
-                t.chunks.report(handle, index, version, length)
-            self._finish(work, False, error)
-            return
-        self._tried.pop(handle, None)
-        length_bytes = min(whole.values())
-        row, index = t.chunks.owner(handle)
-        lease = t.leases.in_force(handle, t.outbox.now_s)
-        if lease is not None and lease.primary in gather.acks:
-            t.leases.end(handle)
-        is_last = index == t.space.nodes.chunk_count[row] - 1
-        if length_bytes == 0 and is_last:
-            t.outbox.emit(op.ChunkDropped(t.space.nodes.id_of(row), handle))
-        else:
-            t.outbox.emit(op.ChunkSealed(handle, version, length_bytes))
-            t.chunks.prepared(handle, before, whole)
-            for server, length in lengths.items():
-                if length < length_bytes:
-                    t.chunks.report(handle, server, version, length)
-                elif length > length_bytes:
-                    t.outbox.tell(
-                        t.servers.at(server),
-                        lambda command_id: TruncateChunk(command_id, handle, version, length_bytes),
-                    )
-        t.story.tell(f"sealed at version {version}, {length_bytes} bytes", handle=handle)
-        self._finish(work, True)
-
-    # --- the end of each
-
-    def no_replica(self, handle: ChunkHandle) -> ClusterError:
-        odd = self._t.chunks.odd(handle)
-        states = ", ".join(f"{self._t.servers.at(i).id}: {r.state}" for i, r in odd.items())
-        return NoReplica(
-            f"chunk {handle_name(handle)}: no server that is up holds a good replica"
-            + (f" ({states})" if states else ""),
-            handle=handle,
-        )
-
-    def _forget(self, work: Underway) -> None:
-        if self._by_handle.get(work.handle) is work:
-            del self._by_handle[work.handle]
-        if self._creating.get(work.file_id) is work:
-            del self._creating[work.file_id]
-
-    def _finish(self, work: Underway, ok: bool, error: ClusterError | None = None) -> None:
-        self._forget(work)
-        for called in work.parked:
-            if ok or error is None:
-                self._t.outbox.again.append(called)
-            else:
-                self._t.outbox.refuse(called.call, error)
-        for then in work.then:
-            then(ok)
+        self._underways.finish(work, True)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dfs.chunk import ChunkHandle
 from dfs.errors import BadRequest, SafeMode
 from dfs.metadata.changes import Changes
-from dfs.metadata.grants import Tables
 from dfs.metadata.listing import Listing
 from dfs.metadata.membership import Membership
 from dfs.metadata.nodes import FILE
 from dfs.metadata.paths import join_path, split_path
 from dfs.metadata.repair import Repair
+from dfs.metadata.underway import Tables
 from dfs.protocol import (
     ChunkFact,
     ClusterReport,

@@ -12,11 +12,12 @@ from dfs.chunk import ChunkHandle, ChunkVersion, ServerId, unpack_reports
 from dfs.errors import BadRequest, NoSuchFile, NotRegistered
 from dfs.metadata import operations as op
 from dfs.metadata.events import Called, ServerGone
-from dfs.metadata.grants import Grants, Tables
+from dfs.metadata.grants import Grants
 from dfs.metadata.handle_set import HandleSet
 from dfs.metadata.leases import Lease
 from dfs.metadata.repair import Repair
 from dfs.metadata.servers import Server
+from dfs.metadata.underway import Tables, Underways
 from dfs.protocol import (
     CommandDone,
     DrainServer,
@@ -37,8 +38,11 @@ GARBAGE_PER_HEARTBEAT_MAX = 1000
 class Membership:
     """Which chunkservers there are and what they say."""
 
-    def __init__(self, tables: Tables, grants: Grants, repair: Repair) -> None:
+    def __init__(
+        self, tables: Tables, underways: Underways, grants: Grants, repair: Repair
+    ) -> None:
         self._t = tables
+        self._underways = underways
         self._grants = grants
         self._repair = repair
         self._safe_mode_over = False
@@ -140,14 +144,14 @@ class Membership:
     ) -> None:
         t = self._t
         # While a version is being changed only the answers to that count.
-        if handle in t.chunks and self._grants.underway(handle) is None:
+        if handle in t.chunks and self._underways.of(handle) is None:
             t.chunks.report(handle, server.index, version, length_bytes)
 
     def _finish_report(self, server: Server) -> None:
         """Whatever it did not name it does not have (GFS §2.6.2)."""
         t = self._t
         for handle in list(t.chunks.held_by(server.index)):
-            if handle not in server.seen and self._grants.underway(handle) is None:
+            if handle not in server.seen and self._underways.of(handle) is None:
                 t.chunks.lose(handle, server.index)
                 t.story.tell(f"{server.id} does not have it (any more)", handle=handle)
         server.has_reported, server.seen = True, HandleSet()
@@ -184,7 +188,7 @@ class Membership:
 
     def _corrupt(self, server: Server, handle: ChunkHandle, version: ChunkVersion) -> None:
         t = self._t
-        if handle not in t.chunks or self._grants.underway(handle) is not None:
+        if handle not in t.chunks or self._underways.of(handle) is not None:
             return
         if not t.chunks.holds(server.index, handle):
             t.chunks.report(handle, server.index, version, 1 << 32)
@@ -219,7 +223,7 @@ class Membership:
             lease = t.leases.in_force(held.handle, t.outbox.now_s)
             if lease is None or lease.primary != server.index or lease.version != held.version:
                 continue
-            if self._grants.underway(held.handle) is not None:
+            if self._underways.of(held.handle) is not None:
                 continue  # it is about to be taken away
             t.leases.extend(held.handle, t.outbox.now_s + t.settings.lease_s)
             extended.append(HeldLease(held.handle, held.version, t.settings.lease_s))

@@ -18,7 +18,7 @@ from dfs.metadata import operations as op
 from dfs.metadata.changes import Changes
 from dfs.metadata.chunk_table import ChunkTable
 from dfs.metadata.events import Called, Command, Event, ServerGone, Tick
-from dfs.metadata.grants import Grants, Tables
+from dfs.metadata.grants import Grants
 from dfs.metadata.inspect import Inspect
 from dfs.metadata.leases import Leases
 from dfs.metadata.listing import Listing
@@ -28,10 +28,14 @@ from dfs.metadata.outbox import Outbox
 from dfs.metadata.paths import join_path
 from dfs.metadata.placement import Placement
 from dfs.metadata.repair import Repair
+from dfs.metadata.seals import Seals
 from dfs.metadata.servers import ServerTable
 from dfs.metadata.settings import Settings
+from dfs.metadata.snapshots import Snapshots
 from dfs.metadata.story import Chronicle
-from dfs.metadata.writing import Writing
+from dfs.metadata.underway import Tables, Underways
+from dfs.metadata.writers import Writers
+from dfs.metadata.writing import Parts, Writing
 
 AGAIN_MAX = 10_000
 """Turns that parked requests may take in one event; more would be a loop."""
@@ -61,10 +65,20 @@ class Metadata:
         }
         self._changes = Changes(self.space, settings, self._outbox.emit)
         self._listing = Listing(self.space, self._changes, settings)
-        self.grants = Grants(t)
-        self.repair = Repair(t, self.grants)
-        self.membership = Membership(t, self.grants, self.repair)
-        self._writing = Writing(t, self._changes, self._listing, self.grants, self.repair)
+        self.underways = Underways(t)
+        seals = Seals(t, self.underways)
+        grants = Grants(t, self.underways)
+        self.repair = Repair(t, self.underways, seals)
+        self.membership = Membership(t, self.underways, grants, self.repair)
+        self._writers = Writers(t, self._changes, self._listing, self.underways, seals)
+        self._snapshots = Snapshots(t, self._changes, self.underways, seals)
+        self._writing = Writing(
+            t,
+            Parts(
+                self._changes, self._listing, self.underways, grants, seals, self.repair,
+                self._writers, self._snapshots,
+            ),
+        )  # fmt: skip
         self._inspect = Inspect(t, self._changes, self._listing, self.membership, self.repair)
         self._trash_at_s = 0.0
         self._queries = self._query_table()
@@ -116,7 +130,7 @@ class Metadata:
             name = type(called.request).__name__
             error = Unavailable(f"{name} waited {waited_s:.0f} s for chunkservers; try again")
             self._outbox.refuse(called.call, error)
-            self._writing.given_up(called)
+            self._snapshots.given_up(called)
             return
         try:
             self._calls[type(called.request)](called, called.request)
@@ -162,7 +176,7 @@ class Metadata:
             p.SetOwner: self._simple(c.set_owner),
             p.SetMode: self._simple(c.set_mode),
             p.SetTimes: self._simple(c.set_times),
-            p.Snapshot: w.snapshot,
+            p.Snapshot: self._snapshots.snapshot,
             p.CreateFile: w.create,
             p.OpenAppend: w.open_append,
             p.AllocateChunk: w.allocate,
@@ -171,8 +185,8 @@ class Metadata:
             p.ConfirmLength: w.confirm_length,
             p.CloseFile: w.close,
             p.AbandonFile: w.abandon,
-            p.KeepAlive: w.keep_alive,
-            p.RecoverFile: w.recover,
+            p.KeepAlive: self._writers.keep_alive,
+            p.RecoverFile: self._writers.recover,
             p.ReportReplica: m.verify,
             p.DrainServer: m.drain,
             p.ForgetServer: m.forget,
@@ -219,7 +233,7 @@ class Metadata:
         if self.membership.safe_mode():
             self.repair.look()
         else:
-            self._writing.tick()
+            self._writers.tick()
             self.repair.tick()
 
     # --- invariants

@@ -18,10 +18,11 @@ from dataclasses import dataclass
 from dfs.chunk import ChunkHandle, ChunkVersion
 from dfs.metadata.chunk_table import ServerIndex
 from dfs.metadata.events import Called
-from dfs.metadata.grants import Grants, Tables
 from dfs.metadata.nodes import ROOT
 from dfs.metadata.paths import TRASH_NAME
+from dfs.metadata.seals import Seals
 from dfs.metadata.servers import Server
+from dfs.metadata.underway import Tables, Underways
 from dfs.protocol import CloneChunk, CommandDone, DeleteChunk
 
 BLOCKING, ONE_LEFT, TWO_LOST, ONE_LOST, DELETED, CROWDED = range(6)
@@ -50,9 +51,10 @@ class Clone:
 class Repair:
     """What is not as it should be, and what is being done about it."""
 
-    def __init__(self, tables: Tables, grants: Grants) -> None:
+    def __init__(self, tables: Tables, underways: Underways, seals: Seals) -> None:
         self._t = tables
-        self._grants = grants
+        self._underways = underways
+        self._seals = seals
         self._queues: list[dict[ChunkHandle, None]] = [{} for _ in URGENCIES]
         self._urgency: dict[ChunkHandle, int] = {}
         self._tidy: dict[ChunkHandle, None] = {}
@@ -98,7 +100,7 @@ class Repair:
         if self._target(handle, [], ONE_LEFT) is None:
             return False
         if chunks.is_unsealed(handle):
-            self._grants.seal(handle)
+            self._seals.seal(handle)
         return True
 
     def wait_for_clone(self, handle: ChunkHandle, called: Called) -> None:
@@ -125,7 +127,7 @@ class Repair:
         if any(replica.state in ("corrupt", "short") for replica in odd.values()):
             self.corrupt[handle] = None
         if not good:
-            if not chunks.is_unsealed(handle) or self._grants.confirmed_bytes(handle) > 0:
+            if not chunks.is_unsealed(handle) or self._underways.confirmed_bytes(handle) > 0:
                 self.missing[handle] = None
             return
         goal = chunks.goal(handle)
@@ -186,7 +188,7 @@ class Repair:
         self.look()
         self._start_clones()
         for handle in [h for h in self._waiting if h not in self._cloning]:
-            if self._grants.underway(handle) is None and handle not in self._queues[BLOCKING]:
+            if self._underways.of(handle) is None and handle not in self._queues[BLOCKING]:
                 self._t.outbox.again += self._waiting.pop(handle)
         self._tidy_up()
         now_s = self._t.outbox.now_s
@@ -218,7 +220,7 @@ class Repair:
         """Start one more copy of a chunk; false if nothing could be done for it now."""
         t = self._t
         now_s = t.outbox.now_s
-        if self._grants.underway(handle) is not None:
+        if self._underways.of(handle) is not None:
             return False
         if self._retry_at_s.get(handle, 0.0) > now_s:
             return False
@@ -234,7 +236,7 @@ class Repair:
             self._retry_at_s[handle] = now_s + RETRY_S
             return False
         sources = [
-            s for s in self._grants.reachable(handle)
+            s for s in self._underways.reachable(handle)
             if s.clones_out < t.settings.clones_per_server_max
         ]  # fmt: skip
         if not sources:
@@ -250,7 +252,7 @@ class Repair:
         is_written = row in t.space.writers or t.leases.in_force(handle, t.outbox.now_s) is not None
         if is_written and (good > 1 or self._target(handle, [], ONE_LEFT) is None):
             return False
-        self._grants.seal(handle)
+        self._seals.seal(handle)
         return True
 
     def _target(self, handle: ChunkHandle, under_way: list[Clone], urgency: int) -> Server | None:
@@ -321,7 +323,7 @@ class Repair:
             return
         t.chunks.dirty.add(handle)
         if done is not None and done.ok:
-            if self._grants.underway(handle) is None:
+            if self._underways.of(handle) is None:
                 t.chunks.lose(handle, target.index)  # a bad one that it replaced
                 t.chunks.report(handle, target.index, done.version, done.length_bytes)
             self._retry_at_s.pop(handle, None)
@@ -337,7 +339,7 @@ class Repair:
         """Delete what a whole chunk has too much."""
         for handle in list(self._tidy)[:DELETES_PER_TICK]:
             chunks = self._t.chunks
-            if self._grants.underway(handle) is not None or handle in self._cloning:
+            if self._underways.of(handle) is not None or handle in self._cloning:
                 continue
             del self._tidy[handle]
             staying = self._staying(chunks.good(handle))
@@ -385,7 +387,7 @@ class Repair:
     def is_garbage(self, handle: ChunkHandle, server: ServerIndex, version: ChunkVersion) -> bool:
         """May the server delete this replica that it just named? (M5, GFS §4.4.1.)"""
         chunks = self._t.chunks
-        if self._grants.underway(handle) is not None or handle in self._cloning:
+        if self._underways.of(handle) is not None or handle in self._cloning:
             return False
         if handle not in chunks:
             return True
@@ -419,7 +421,7 @@ class Repair:
         good = t.chunks.good(handle)
         if full.index not in good or t.chunks.holds(empty.index, handle):
             return False
-        if t.chunks.is_unsealed(handle) or self._grants.underway(handle) is not None:
+        if t.chunks.is_unsealed(handle) or self._underways.of(handle) is not None:
             return False
         if handle in self._cloning or t.chunks.length(handle) > empty.largest_free_bytes:
             return False

@@ -1,0 +1,100 @@
+"""Sealing a chunk: no more changes at this version, and its length is certain.
+
+Every replica that can be reached takes a higher version, after which no mutation of before can
+succeed. Whatever was acknowledged is on all of them, so the shortest length (of those that have all
+confirmed bytes) is right; it is logged, and the longer ones are cut. Done when a writer is lost,
+before a snapshot, before a clone, when a shared file is idle. Never does any IO.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from dfs.chunk import ChunkHandle, ChunkVersion, handle_name
+from dfs.errors import NoReplica
+from dfs.metadata import operations as op
+from dfs.metadata.events import Called
+from dfs.metadata.outbox import Gather
+from dfs.metadata.underway import Tables, Underway, Underways
+from dfs.protocol import SetVersion, TruncateChunk
+
+
+class Seals:
+    """Ends the changing of chunks."""
+
+    def __init__(self, tables: Tables, underways: Underways) -> None:
+        self._t = tables
+        self._underways = underways
+
+    def seal(self, handle: ChunkHandle, then: Callable[[bool], None] | None = None) -> None:
+        """Begin to fix the length of a chunk; `then` hears whether it worked."""
+        t = self._t
+        targets = self._underways.reachable(handle)
+        if not targets:
+            if then is not None:
+                then(False)
+            return
+        before = t.chunks.version(handle)
+        version = self._underways.fresh_version(handle)
+        work = Underway("seal", handle, then=[] if then is None else [then])
+        self._underways.begin(work)
+        Gather(
+            t.outbox,
+            targets,
+            lambda command_id, _: SetVersion(command_id, handle, before, version),
+            t.settings.command_s_max,
+            partial(self._sealed, work, before, version),
+        )
+
+    def _sealed(
+        self, work: Underway, before: ChunkVersion, version: ChunkVersion, gather: Gather
+    ) -> None:
+        t = self._t
+        handle = work.handle
+        if not self._underways.still_wanted(work, gather, version):
+            return
+        confirmed = self._underways.confirmed_bytes(handle)
+        lengths = {index: done.length_bytes for index, done in gather.acks.items()}
+        whole = {index: length for index, length in lengths.items() if length >= confirmed}
+        if not whole:
+            error = NoReplica(
+                f"chunk {handle_name(handle)}: replicas end at {sorted(lengths.values())}, "
+                f"before the {confirmed} bytes that were acknowledged"
+            )
+            self._underways.forget(work)
+            for index, length in lengths.items():
+                t.chunks.report(handle, index, version, length)
+            self._underways.finish(work, False, error)
+            return
+        self._underways.settled(handle)
+        length_bytes = min(whole.values())
+        row, index = t.chunks.owner(handle)
+        lease = t.leases.in_force(handle, t.outbox.now_s)
+        if lease is not None and lease.primary in gather.acks:
+            t.leases.end(handle)
+        is_last = index == t.space.nodes.chunk_count[row] - 1
+        if length_bytes == 0 and is_last:
+            t.outbox.emit(op.ChunkDropped(t.space.nodes.id_of(row), handle))
+        else:
+            t.outbox.emit(op.ChunkSealed(handle, version, length_bytes))
+            t.chunks.prepared(handle, before, whole)
+            for server, length in lengths.items():
+                if length < length_bytes:
+                    t.chunks.report(handle, server, version, length)
+                elif length > length_bytes:
+                    t.outbox.tell(
+                        t.servers.at(server),
+                        lambda command_id: TruncateChunk(command_id, handle, version, length_bytes),
+                    )
+        t.story.tell(f"sealed at version {version}, {length_bytes} bytes", handle=handle)
+        self._underways.finish(work, True)
+
+    def seal_and_park(self, handle: ChunkHandle, called: Called) -> None:
+        """Have a request wait until the chunk is sealed; NoReplica if that cannot be begun."""
+        if self._underways.of(handle) is None:
+            self.seal(handle)
+        work = self._underways.of(handle)
+        if work is None:
+            raise self._underways.no_replica(handle)
+        work.parked.append(called)

@@ -1,0 +1,156 @@
+"""Changes of chunk versions under way, one at a time for each chunk, and who waits for them.
+
+Requests that need the outcome are parked here and handled again afterwards. Never does any IO.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from cluster.errors import ClusterError, Unavailable
+from dfs.chunk import ChunkHandle, ChunkVersion, FileId, handle_name
+from dfs.errors import NoReplica
+from dfs.metadata.chunk_table import ChunkTable, ServerIndex
+from dfs.metadata.events import Called
+from dfs.metadata.leases import Leases
+from dfs.metadata.namespace import Namespace
+from dfs.metadata.outbox import Gather, Outbox
+from dfs.metadata.placement import Placement
+from dfs.metadata.servers import Server, ServerTable
+from dfs.metadata.settings import Settings
+from dfs.metadata.story import Chronicle
+
+
+@dataclass
+class Tables:
+    """What the brain's parts share."""
+
+    space: Namespace
+    chunks: ChunkTable
+    servers: ServerTable
+    leases: Leases
+    placement: Placement
+    settings: Settings
+    outbox: Outbox
+    story: Chronicle
+    started_at_s: float = 0.0
+
+
+NO_FILE = FileId(0)
+
+
+@dataclass
+class Underway:
+    """One create, grant, copy or seal, and who waits for it."""
+
+    kind: str
+    handle: ChunkHandle
+    parked: list[Called] = field(default_factory=list)
+    then: list[Callable[[bool], None]] = field(default_factory=list)
+    file_id: FileId = NO_FILE
+    index: int = 0
+    ready: list[ServerIndex] = field(default_factory=list)
+    attempt: int = 1
+    waits_for_lease: bool = False
+
+
+class Underways:
+    """All that is under way."""
+
+    def __init__(self, tables: Tables) -> None:
+        self._t = tables
+        self._by_handle: dict[ChunkHandle, Underway] = {}
+        self._creating: dict[FileId, Underway] = {}
+        self._tried: dict[ChunkHandle, ChunkVersion] = {}
+        """Versions that some replica may have though the attempt failed: never tried twice."""
+
+    def of(self, handle: ChunkHandle) -> Underway | None:
+        """What is being done to a chunk."""
+        return self._by_handle.get(handle)
+
+    def creating(self, file_id: FileId) -> Underway | None:
+        """The chunk being made for a file."""
+        return self._creating.get(file_id)
+
+    def waiting_for_lease(self) -> list[Underway]:
+        """Grants that wait for an old lease to end."""
+        return [work for work in self._by_handle.values() if work.waits_for_lease]
+
+    def begin(self, work: Underway) -> None:
+        """From now on this is what is being done to its chunk."""
+        assert work.handle not in self._by_handle, f"{work.handle:016x}: two changes at once"
+        self._by_handle[work.handle] = work
+        if work.kind == "create":
+            self._creating[work.file_id] = work
+
+    def reachable(self, handle: ChunkHandle) -> list[Server]:
+        """The servers with a good replica that can be talked to right now."""
+        holders = [self._t.servers.at(index) for index in self._t.chunks.good(handle)]
+        return [server for server in holders if server.is_up and server.is_connected]
+
+    def confirmed_bytes(self, handle: ChunkHandle) -> int:
+        """How many bytes of an unsealed chunk are certainly acknowledged."""
+        row, index = self._t.chunks.owner(handle)
+        size = self._t.space.chunk_bytes(row)
+        return max(0, min(size, self._t.space.nodes.length[row] - index * size))
+
+    def fresh_version(self, handle: ChunkHandle) -> ChunkVersion:
+        """A version that no replica can have."""
+        known = self._t.chunks.highest_version(handle)
+        version = ChunkVersion(max(known, self._tried.get(handle, known)) + 1)
+        self._tried[handle] = version
+        return version
+
+    def settled(self, handle: ChunkHandle) -> None:
+        """The version tried last is in the log, or the chunk is gone."""
+        self._tried.pop(handle, None)
+
+    def still_wanted(self, work: Underway, gather: Gather, version: ChunkVersion) -> bool:
+        """Go on if somebody has the new version and the file still has the chunk."""
+        t = self._t
+        if work.handle not in t.chunks:
+            self.settled(work.handle)
+            self.finish(work, True)
+            return False
+        if not gather.acks:
+            errors = "; ".join(gather.errors)
+            error = Unavailable(f"chunk {handle_name(work.handle)}: no replica answered: {errors}")
+            self.finish(work, False, error)
+            return False
+        if t.chunks.references(work.handle) > 1 and work.kind == "grant":
+            # A snapshot came in between; whoever asks again gets a copy of his own.
+            self.forget(work)
+            for index, done in gather.acks.items():
+                t.chunks.report(work.handle, index, version, done.length_bytes)
+            self.finish(work, True)
+            return False
+        return True
+
+    def no_replica(self, handle: ChunkHandle) -> ClusterError:
+        """Why nothing can be done with a chunk."""
+        odd = self._t.chunks.odd(handle)
+        states = ", ".join(f"{self._t.servers.at(i).id}: {r.state}" for i, r in odd.items())
+        return NoReplica(
+            f"chunk {handle_name(handle)}: no server that is up holds a good replica"
+            + (f" ({states})" if states else ""),
+            handle=handle,
+        )
+
+    def forget(self, work: Underway) -> None:
+        """It is over, but those who wait for it are not told yet."""
+        if self._by_handle.get(work.handle) is work:
+            del self._by_handle[work.handle]
+        if self._creating.get(work.file_id) is work:
+            del self._creating[work.file_id]
+
+    def finish(self, work: Underway, ok: bool, error: ClusterError | None = None) -> None:
+        """It is over: those who wait for it are handled again, or refused with the error."""
+        self.forget(work)
+        for called in work.parked:
+            if ok or error is None:
+                self._t.outbox.again.append(called)
+            else:
+                self._t.outbox.refuse(called.call, error)
+        for then in work.then:
+            then(ok)

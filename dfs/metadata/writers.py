@@ -1,0 +1,207 @@
+"""Who writes which file, whether they live, and closing files for those who do not (fault gate 15).
+
+A writer is fenced by a new epoch; then the last chunk is sealed, at the length that all replicas
+agree on, and the file is closed. Chunks of shared files are sealed when nobody has a lease on them
+any more. Never does any IO.
+"""
+
+from __future__ import annotations
+
+from dfs.chunk import ChunkHandle, Epoch, FileId
+from dfs.errors import FileBusy, WriterFenced
+from dfs.metadata import operations as op
+from dfs.metadata.changes import Changes
+from dfs.metadata.events import Called
+from dfs.metadata.listing import Listing
+from dfs.metadata.nodes import FILE
+from dfs.metadata.paths import join_path, split_path
+from dfs.metadata.seals import Seals
+from dfs.metadata.underway import Tables, Underways
+from dfs.protocol import FileStatus, KeepAlive, RecoverFile
+
+SEAL_RETRY_S = 2.0
+
+
+class Writers:
+    """The life and death of writers."""
+
+    def __init__(
+        self,
+        tables: Tables,
+        changes: Changes,
+        listing: Listing,
+        underways: Underways,
+        seals: Seals,
+    ) -> None:
+        self._t = tables
+        self._nodes = tables.space.nodes
+        self._changes = changes
+        self._listing = listing
+        self._underways = underways
+        self._seals = seals
+        self._heard_at_s: dict[Epoch, float] = {}
+        self._waiting: dict[FileId, list[Called]] = {}
+        self._seal_at_s: dict[ChunkHandle, float] = {}
+
+    def alive(self, epoch: Epoch) -> None:
+        """The writer has been heard of just now."""
+        self._heard_at_s[epoch] = self._t.outbox.now_s
+
+    def ended(self, epoch: Epoch) -> None:
+        """The epoch is over."""
+        self._heard_at_s.pop(epoch, None)
+
+    def check_not_busy(self, row: int, force: bool) -> None:
+        """Refuse while the file's writer is alive."""
+        writer = self._t.space.writers[row]
+        silent_s = self._t.outbox.now_s - self.heard_at_s(writer.epoch)
+        limit_s = self._t.settings.writer_silence_s_max
+        if writer.client and not force and silent_s <= limit_s:
+            raise FileBusy(
+                f"{self._path(row)}: being written by {writer.client}, heard of {silent_s:.0f} s "
+                f"ago; it can be taken over after {limit_s:.0f} s of silence"
+            )
+
+    def heard_at_s(self, epoch: Epoch) -> float:
+        """When a writer was last heard of; one from before a restart: now."""
+        return self._heard_at_s.setdefault(epoch, self._t.outbox.now_s)
+
+    def keep_alive(self, called: Called, ask: KeepAlive) -> None:
+        fenced = [epoch for epoch in ask.epochs if epoch not in self._t.space.epochs]
+        for epoch in ask.epochs:
+            if epoch in self._t.space.epochs:
+                self._heard_at_s[epoch] = self._t.outbox.now_s
+        self._t.outbox.reply(called.call, tuple(fenced))
+
+    def row_of(self, file_id: FileId, epoch: Epoch) -> int:
+        """The file that this epoch writes; WriterFenced if it is over. The writer lives."""
+        row = self._nodes.row_of(file_id)
+        if row is None or self._nodes.kind[row] != FILE:
+            raise WriterFenced(f"file {file_id:x} was deleted or replaced while it was written")
+        if self._t.space.writer_epoch(row) != epoch:
+            raise WriterFenced(
+                f"{self._path(row)}: epoch {epoch} is over; the file was closed or taken over"
+            )
+        self._heard_at_s[epoch] = self._t.outbox.now_s
+        return row
+
+    # --- closing for others
+
+    def recover(self, called: Called, ask: RecoverFile) -> None:
+        row = self._changes.existing_file(split_path(ask.path))
+        if row in self._t.space.writers:
+            self.check_not_busy(row, ask.force)
+            self.take_over(row)
+            if row in self._t.space.writers:
+                self.wait_for_close(row, called)
+                return
+        elif self.seal_open_chunks(row, called):
+            return
+        self._t.outbox.reply(called.call, self._status(row))
+
+    def take_over(self, row: int) -> None:
+        """Fence the writer of a file and close it at the length that all replicas agree on."""
+        t = self._t
+        writer = t.space.writers[row]
+        file_id = self._nodes.id_of(row)
+        if writer.client:
+            epoch = Epoch(t.space.next_epoch)
+            t.outbox.emit(op.FileOpened(file_id, epoch, "", t.outbox.wall_s))
+            self._heard_at_s.pop(writer.epoch, None)
+            t.story.tell(f"{writer.client} is silent; closing it, epoch {epoch}", file_id=file_id)
+        self._close_when_sealed(file_id)
+
+    def _close_when_sealed(self, file_id: FileId) -> None:
+        t = self._t
+        row = self._nodes.row_of(file_id)
+        if row is None or row not in t.space.writers or t.space.writers[row].client:
+            self._wake(file_id)
+            return
+        count = self._nodes.chunk_count[row]
+        last = self._nodes.chunk_at(row, count - 1) if count else None
+        if self._underways.creating(file_id) is not None:
+            return
+        if last is not None and t.chunks.is_unsealed(last):
+            if self._never_written(last):
+                t.outbox.emit(op.ChunkDropped(file_id, last))
+            elif self._underways.of(last) is None and self._is_time_to_seal(last):
+                self._seals.seal(last, lambda ok: self._close_when_sealed(file_id) if ok else None)
+                return
+            else:
+                return
+        epoch = t.space.writers[row].epoch
+        length_bytes = self._nodes.length[row]
+        t.outbox.emit(op.FileClosed(file_id, epoch, length_bytes, t.outbox.wall_s))
+        t.story.tell(f"closed for its writer with {length_bytes} bytes", file_id=file_id)
+        self._wake(file_id)
+
+    def _never_written(self, handle: ChunkHandle) -> bool:
+        """Certainly no server has a byte of this chunk: all are here, and none has it."""
+        t = self._t
+        return (
+            not t.chunks.good(handle)
+            and not t.chunks.odd(handle)
+            and self._underways.confirmed_bytes(handle) == 0
+            and all(server.is_up and server.has_reported for server in t.servers.all())
+        )
+
+    def _is_time_to_seal(self, handle: ChunkHandle) -> bool:
+        """Not in every tick: its servers may be away for long."""
+        now_s = self._t.outbox.now_s
+        if self._seal_at_s.get(handle, 0.0) > now_s:
+            return False
+        self._seal_at_s[handle] = now_s + SEAL_RETRY_S
+        return True
+
+    def wait_for_close(self, row: int, called: Called) -> None:
+        """Park a request until the file has no writer."""
+        if row in self._t.space.writers:
+            self._waiting.setdefault(self._nodes.id_of(row), []).append(called)
+        else:
+            self._t.outbox.again.append(called)
+
+    def _wake(self, file_id: FileId) -> None:
+        self._t.outbox.again += self._waiting.pop(file_id, [])
+
+    def seal_open_chunks(self, row: int, called: Called) -> bool:
+        """Seal what shared writers left open; true if the request must wait for that."""
+        waits = False
+        for handle in self._nodes.chunks(row):
+            if ChunkHandle(handle) in self._t.chunks.unsealed:
+                if not waits:
+                    self._seals.seal_and_park(ChunkHandle(handle), called)
+                waits = True
+        return waits
+
+    # --- time
+
+    def tick(self) -> None:
+        """Close files of silent writers; seal chunks that nobody changes any more."""
+        t = self._t
+        now_s = t.outbox.now_s
+        for row, writer in list(t.space.writers.items()):
+            if not writer.client:
+                self._close_when_sealed(self._nodes.id_of(row))
+            elif now_s - self.heard_at_s(writer.epoch) > t.settings.writer_silence_s_max:
+                self.take_over(row)
+        if now_s < t.started_at_s + t.settings.dead_after_s:
+            return  # leases from before may be in force at servers that have yet to report
+        for handle in list(t.chunks.unsealed):
+            row, _ = t.chunks.owner(handle)
+            if row in t.space.writers or t.leases.in_force(handle, now_s) is not None:
+                continue
+            if self._underways.of(handle) is None and self._is_time_to_seal(handle):
+                if self._never_written(handle):
+                    t.outbox.emit(op.ChunkDropped(self._nodes.id_of(row), handle))
+                else:
+                    self._seals.seal(handle)
+        for handle in [h for h in self._seal_at_s if h not in t.chunks.unsealed]:
+            del self._seal_at_s[handle]
+
+    # --- small things
+
+    def _status(self, row: int) -> FileStatus:
+        return self._listing.status(row, self._path(row))
+
+    def _path(self, row: int) -> str:
+        return join_path(self._nodes.path_of(row))
