@@ -39,11 +39,18 @@ class JobRecord:
     def __init__(self, job_id: JobId, directory: str) -> None:
         self.job_id = job_id
         self.directory = directory
+        self.scratch = self.mark
+        """Where a running local job keeps segments and working directories."""
 
     @property
-    def scratch(self) -> str:
-        """Where a running local job keeps segments and working directories."""
+    def mark(self) -> str:
+        """The directory that is there as long as the job runs."""
         return os.path.join(self.directory, "work")
+
+    def put_scratch_in(self, parent: str) -> None:
+        """Keep segments and working directories on another disk."""
+        self.scratch = os.path.join(os.path.abspath(parent), f"mrstream-{self.job_id}")
+        os.makedirs(self.scratch, mode=0o700)
 
     def log_directory(self, attempt_id: str) -> str:
         """Where an attempt logs."""
@@ -78,10 +85,12 @@ class JobRecord:
 
     def drop_scratch(self) -> None:
         """Remove what only the running job needed."""
-        shutil.rmtree(self.scratch, ignore_errors=True)
+        for path in {self.scratch, self.mark}:
+            shutil.rmtree(path, ignore_errors=True)
 
     def drop_all(self) -> None:
         """Keep nothing: the job never ran, or a person stopped it."""
+        self.drop_scratch()
         shutil.rmtree(self.directory, ignore_errors=True)
 
     def drop_all_but_report(self) -> None:
@@ -153,8 +162,7 @@ def prune(now_s: float, running: JobId | None = None) -> list[JobId]:
     removed: list[JobId] = []
     kept: list[tuple[float, int, JobRecord]] = []
     for record in all_jobs():
-        # The scratch directory is there only while a job runs (or was killed by force just now).
-        if record.job_id == running or os.path.isdir(record.scratch):
+        if record.job_id == running or os.path.isdir(record.mark):
             continue
         changed_at_s, size_bytes = _age_and_size(record.directory)
         if now_s - changed_at_s > KEPT_S_MAX:

@@ -17,6 +17,8 @@ def interruptible() -> Iterator[None]:
         raise KeyboardInterrupt(number)
 
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
+    # Whoever clears up may ignore Ctrl-C meanwhile; that, too, ends here.
+    interrupt = signal.getsignal(signal.SIGINT)
     for number in before:
         signal.signal(number, stop)
     try:
@@ -24,3 +26,4 @@ def interruptible() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+        signal.signal(signal.SIGINT, interrupt)

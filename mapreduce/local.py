@@ -10,15 +10,12 @@ what attempts need while this process loads what decides and plans, side by side
 from __future__ import annotations
 
 import contextlib
-import signal
-from collections.abc import Iterator
-from types import FrameType
-from typing import NoReturn
 
 import msgspec
 
 from mapreduce import history
 from mapreduce.console import Console
+from mapreduce.interrupts import interruptible
 from mapreduce.job import JobSpec
 from mapreduce.zygote import Zygote
 
@@ -32,8 +29,11 @@ def run(spec: JobSpec, *, background: bool = False, console: Console | None = No
     record = history.begin()
     spec = msgspec.structs.replace(spec, job_id=record.job_id)
     try:
-        with _interruptible(), contextlib.closing(Zygote(_attempt_process, _load)) as zygote:
-            zygote.remove_at_end(record.scratch)
+        with interruptible(), contextlib.closing(Zygote(_attempt_process, _load)) as zygote:
+            zygote.remove_at_end(record.mark)
+            if local_dir := spec.conf().local_dir:
+                record.put_scratch_in(local_dir.partition(",")[0].strip())
+                zygote.remove_at_end(record.scratch)
             from mapreduce.local_job import LocalJob  # while the zygote loads the attempt's side
 
             job = LocalJob(spec, record, console, zygote)
@@ -65,22 +65,3 @@ def _attempt_process(paper: bytes, report: int, lifeline: int) -> int:
 
     spec, order = msgspec.msgpack.decode(paper, type=tuple[JobSpec, AttemptOrder])
     return attempt.run(spec, order, report, lifeline)
-
-
-@contextlib.contextmanager
-def _interruptible() -> Iterator[None]:
-    """Treat a polite request to end like Ctrl-C, and leave the signals as they were."""
-
-    def stop(number: int, _: FrameType | None) -> NoReturn:
-        raise KeyboardInterrupt(number)
-
-    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
-    interrupt = signal.getsignal(signal.SIGINT)
-    for number in before:
-        signal.signal(number, stop)
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-        signal.signal(signal.SIGINT, interrupt)

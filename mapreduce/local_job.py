@@ -107,7 +107,6 @@ class LocalJob:
         is_interrupted = True
         self._announce()
         try:
-            self._zygote.remove_at_end(self._record.scratch)
             if self._output.temporary:
                 self._zygote.remove_at_end(self._output.temporary)
             self._selector.register(self._zygote, selectors.EVENT_READ)

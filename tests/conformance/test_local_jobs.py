@@ -453,3 +453,20 @@ def test_jobs_of_this_machine_can_be_looked_at(desk: Desk) -> None:
     counter = desk.run("job", "-counter", job, "Job Counters", "Failed map tasks")
     assert counter.stdout == b"1\n"
     assert desk.run("job", "-status", "job_local1_0001").status == 1
+
+
+def test_intermediate_files_lie_where_the_job_wants_them_and_go_with_it(desk: Desk) -> None:
+    disk = desk.cwd / "disk"
+    disk.mkdir()
+    seen = desk.cwd / "seen"
+
+    ran = desk.job(
+        *("-D", f"mapreduce.cluster.local.dir={disk}"),
+        *("-mapper", f"bash -c 'ls {disk} > {seen}; pwd >> {seen}; cat'", "-reducer", "cat"),
+    )
+
+    assert ran.status == 0, ran.stderr
+    name, directory = seen.read_text().split()
+    assert name.startswith("mrstream-job_local")
+    assert directory.startswith(str(disk))
+    assert list(disk.iterdir()) == []
