@@ -24,6 +24,8 @@ from mapreduce.dataflow.segment_server import FetchSegments, SegmentHead
 BATCH_MAPS_MAX = 64
 """Maps asked for in one request: enough to hide the round trip, few enough to share a host."""
 RETRY_FIRST_S, RETRY_MAX_S = 0.2, 10.0
+FAILURES_UNTOLD_MAX = 3
+"""A host may fail so often in a row before anyone hears of it: its worker may be restarting."""
 CONNECT_S_MAX = 3.0
 TRANSFER_S_MAX = 20.0
 
@@ -272,7 +274,7 @@ class Fetcher:
             pause_s = min(RETRY_MAX_S, RETRY_FIRST_S * 2 ** (host.failures - 1))
             host.not_before_s = time.monotonic() + pause_s
             unserved = next(iter(host.waiting.values()), None)
-        if unserved is not None:
+        if unserved is not None and host.failures > FAILURES_UNTOLD_MAX:
             self._listener.failed(unserved, reason, gone=False)
 
     def _drop(self, map_index: int) -> None:

@@ -58,7 +58,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
         ("slow_r.py", SLOW_COUNT),
     ):
         (directory / name).write_text(text)
-    with LocalCluster(directory, 3, roles=ROLES) as running:
+    with LocalCluster(directory, 3, roles=ROLES, dfs={"dead_after": "5s"}) as running:
         assert running.mrstream("dfs", "-mkdir", "-p", "/in").returncode == 0
         put = running.mrstream("dfs", "-put", str(directory / "words.txt"), "/in/words.txt")
         assert put.returncode == 0, put.stderr
