@@ -19,7 +19,7 @@ from typing import Any
 
 import msgspec
 
-from cluster.addresses import CONNECT_S_MAX, connect_socket, unix_path, unreachable, wait_readable
+from cluster.addresses import CONNECT_S_MAX, connect_socket, unix_path, unreachable
 from cluster.errors import CallTimedOut, ClusterError, HostUnreachable, Speechless
 from cluster.frames import BODY_BYTES_MAX, FrameDecoder, Kind, encode_frame
 from cluster.handshake import (
@@ -30,6 +30,7 @@ from cluster.handshake import (
     new_client_id,
 )
 from cluster.messages import ErrorReply, Message, Request, decoder_of, union_of, unpack
+from cluster.tls_io import TlsIo
 
 CALL_S_MAX = 30.0
 _READ_BYTES = 256 * 1024
@@ -102,6 +103,7 @@ class Connection:
     def _fresh(self) -> None:
         self._pid = os.getpid()
         self._sock: socket.socket | None = None
+        self._tls: TlsIo | None = None
         self._decoder = FrameDecoder(BODY_BYTES_MAX)
         self._number = 0
         self._waiters: dict[int, _Waiter] = {}
@@ -191,13 +193,17 @@ class Connection:
             )
             with self._state:
                 self._sock, self.peer, self._decoder = sock, peer, decoder
+                self._tls = TlsIo(sock) if isinstance(sock, ssl.SSLSocket) else None
             return sock
 
     def _send(self, sock: socket.socket, frame: bytearray, timeout_s: float) -> None:
         try:
             with self._send_lock:
-                sock.settimeout(timeout_s)
-                sock.sendall(frame)
+                if self._tls is not None:
+                    self._tls.send_all(frame, timeout_s)
+                else:
+                    sock.settimeout(timeout_s)
+                    sock.sendall(frame)
         except OSError as error:
             lost = unreachable(self.address, error)
             self._drop(sock, lost)
@@ -246,15 +252,10 @@ class Connection:
             self._drop(sock, Speechless(f"{self.address}: {error}"))
 
     def _receive(self, sock: socket.socket, timeout_s: float) -> bytes:
-        if not isinstance(sock, ssl.SSLSocket):
-            sock.settimeout(timeout_s)
-            return sock.recv(_READ_BYTES)
-        # An SSL object is not for two threads at once: wait outside the lock, read within it.
-        if not sock.pending() and not wait_readable(sock, timeout_s):
-            raise TimeoutError
-        with self._send_lock:
-            sock.settimeout(timeout_s)
-            return sock.recv(_READ_BYTES)
+        if self._tls is not None:
+            return self._tls.receive(_READ_BYTES, timeout_s)
+        sock.settimeout(timeout_s)
+        return sock.recv(_READ_BYTES)
 
     def _take(self, kind: int, number: int, body: bytes) -> None:
         if kind == Kind.PUSH:

@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 from typing import cast
 
-from cluster.bulk import BulkServer, BulkStream, bulk_connect
+from cluster.bulk import BulkServer, bulk_connect
+from cluster.bulk_stream import BulkStream
 from cluster.channel import Channel
 from cluster.connection import Connection
 from cluster.handshake import Identity, PeerIdentity
