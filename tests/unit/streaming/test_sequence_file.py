@@ -116,6 +116,7 @@ def test_an_unknown_codec_is_named_as_hadoop_names_it() -> None:
         (gzip.compress(b"x") + b"junk", "not a gzip file"),
         (gzip.compress(b"x" * 1000)[:10] + b"\xff" * 30, "damaged gzip stream"),
     ],
+    ids=["plain", "cut", "trailing", "damaged"],
 )
 def test_a_broken_gzip_file_says_what_is_wrong_and_where(data: bytes, message: str) -> None:
     """Spec 3.3: it fails the task (`not a gzip file`)."""
