@@ -6,6 +6,7 @@ They are joined by a bridge in a namespace of its own, reached by one link from 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -127,7 +128,8 @@ class NetnsHosts(TestHosts):
             if not name.startswith(self._tag + "h") and name != self._switch:
                 continue
             for pid in run("ip", "netns", "pids", name, check=False).split():
-                os.kill(int(pid), signal.SIGKILL)
+                with contextlib.suppress(ProcessLookupError):  # it ended by itself just now
+                    os.kill(int(pid), signal.SIGKILL)
             run("ip", "netns", "del", name)
         run("ip", "link", "del", f"{self._tag}up", check=False)
         run("ip", "route", "del", "unreachable", f"{self._net}.0/24", check=False)

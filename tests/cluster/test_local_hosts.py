@@ -1,0 +1,135 @@
+"""`via: local` hosts: the same file format and the same daemons, as processes of this machine."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cluster.machine import wait_for
+
+MRSTREAM = str(Path(sys.executable).parent / "mrstream")
+
+
+class Laptop:
+    """A user with three local hosts on addresses that no other test run uses."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        home.mkdir()
+        subnet = f"127.{100 + os.getpid() % 100}.{os.getpid() // 100 % 250}"
+        hosts = {f"h{n}": {"address": f"{subnet}.{n}", "dir": f"{home}/h{n}"} for n in (1, 2, 3)}
+        document = {"name": "here", "defaults": {"via": "local"}, "hosts": hosts}
+        document["dfs"] = {"chunk_size": "1MiB"}
+        (home / "cluster.yaml").write_text(json.dumps(document))
+        self.environment = {**os.environ, "MRSTREAM_HOME": str(home / "state")}
+        self.environment.pop("MRSTREAM_CLUSTER", None)
+
+    def good(self, *words: str) -> str:
+        ended = subprocess.run(
+            [MRSTREAM, *words],
+            capture_output=True,
+            text=True,
+            cwd=self.home,
+            env=self.environment,
+            timeout=120,
+        )
+        assert ended.returncode == 0, f"{words}: {ended.stdout}\n{ended.stderr}"
+        return ended.stdout
+
+    def roles(self) -> dict[tuple[str, str], dict[str, Any]]:
+        hosts = json.loads(self.good("cluster", "status", "--json"))["hosts"]
+        return {(h, r): s for h, known in hosts.items() for r, s in known["roles"].items()}
+
+    def processes(self) -> list[int]:
+        """Every process whose environment or command line names our directories."""
+        found: list[int] = []
+        for entry in Path("/proc").iterdir():
+            if entry.name.isdigit() and int(entry.name) != os.getpid():
+                try:
+                    text = (entry / "environ").read_bytes() + (entry / "cmdline").read_bytes()
+                    state = (entry / "stat").read_text().rpartition(")")[2].split()[0]
+                except (OSError, IndexError):
+                    continue
+                if f"{self.home}/h".encode() in text and state != "Z":
+                    found.append(int(entry.name))
+        return found
+
+
+@pytest.fixture
+def laptop(tmp_path: Path) -> Iterator[Laptop]:
+    made = Laptop(tmp_path / "laptop")
+    yield made
+    for pid in made.processes():
+        os.kill(pid, signal.SIGKILL)
+
+
+def test_a_laptop_is_a_cluster_too(laptop: Laptop) -> None:
+    """up, a file, a job, kill -9 of everything, up again, the file, down: nothing left."""
+    (laptop.home / "words").write_text("a b\nb c\n" * 1000)
+    laptop.good("cluster", "up")
+    assert {s["state"] for s in laptop.roles().values()} == {"up"}
+    laptop.good("dfs", "-put", "words", "/words")
+    counted = laptop.good("-input", "/words", "-mapper", "tr ' ' '\\n'", "-reducer", "uniq -c")
+    assert [line.split() for line in counted.splitlines()] == [
+        ["1000", "a"],
+        ["2000", "b"],
+        ["1000", "c"],
+    ]
+
+    for role in laptop.roles().values():
+        os.kill(role["pid"], signal.SIGKILL)
+    wait_for(lambda: not laptop.processes(), "nothing outlives the killed daemons", 20)
+    laptop.good("cluster", "up")
+
+    assert laptop.good("dfs", "-cat", "/words") == "a b\nb c\n" * 1000
+    said = laptop.good("cluster", "down", "--purge", "--yes")
+    assert said.count("no process is left") == 3
+    assert laptop.processes() == []
+    assert not (laptop.home / "h1" / "here" / "h1").exists()
+
+
+def test_down_ends_a_running_job_with_all_that_it_started(laptop: Laptop) -> None:
+    """No orphans: also not the children of a mapper that called setsid."""
+    (laptop.home / "words").write_text("a b\n")
+    mapper = laptop.home / "m.sh"
+    mapper.write_text("#!/bin/sh\nsetsid sleep 987654 &\nsleep 987654\n")
+    mapper.chmod(0o755)
+    laptop.good("cluster", "up")
+    laptop.good("dfs", "-put", "words", "/words")
+    job = subprocess.Popen(
+        [MRSTREAM, "-input", "/words", "-output", "/out", "-mapper", "m.sh"],
+        cwd=laptop.home,
+        env=laptop.environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        wait_for(lambda: len(sleepers()) >= 2, "the mapper runs")
+
+        laptop.good("cluster", "down")
+
+        assert sleepers() == []
+        assert laptop.processes() == [] or laptop.processes() == [job.pid]
+    finally:
+        job.kill()
+        job.wait()
+
+
+def sleepers() -> list[int]:
+    found: list[int] = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                if (entry / "cmdline").read_bytes() == b"sleep\x00987654\x00":
+                    found.append(int(entry.name))
+            except OSError:
+                continue
+    return found
