@@ -79,6 +79,7 @@ def _parser() -> argparse.ArgumentParser:
     sub.add_argument("host")
     sub.add_argument("role", nargs="?", choices=ROLES, metavar="ROLE")
     sub.add_argument("-n", "--lines", type=int, default=100)
+    sub.add_argument("--rpc", action="store_true", help="the log of requests instead")
     sub.add_argument("--follow", action="store_true", help="(-f) go on showing what is added")
     add("doctor", _doctor, "say what is wrong, and what to do about it")
     sub = add("add", _add, "bring up a host that was added to the cluster file")
@@ -228,7 +229,8 @@ def _logs(options: argparse.Namespace) -> int:
     from cluster.logs_command import show_logs
 
     roles = [options.role] if options.role else list(ROLES)
-    return show_logs(_config_running(options), options.host, roles, options.lines, options.follow)
+    logs = [f"{role}.rpc" for role in roles] if options.rpc else roles
+    return show_logs(_config_running(options), options.host, logs, options.lines, options.follow)
 
 
 def _doctor(options: argparse.Namespace) -> int:

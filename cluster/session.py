@@ -81,7 +81,7 @@ def bootstrap_command(pythons: tuple[str, ...]) -> str:
         "for p in " + " ".join(pythons) + "; do "
         'command -v "$p" >/dev/null 2>&1 || continue; '
         f'v=$("$p" -c "{test}" 2>/dev/null) && exec "$p" -I -c "{boot}"; '
-        'seen="$seen $p=$v"; done; echo "no python:$seen" >&2; exit 127'
+        f'seen="$seen $p=$v"; done; echo "no python:$seen;{" ".join(pythons)}" >&2; exit 127'
     )
     return f"exec /bin/sh -c '{script}'"
 
@@ -126,7 +126,10 @@ class AgentSession:
             self._send(payload)
         deadline_s = time.monotonic() + timeout_s
         while True:
-            answer = json.loads(self._line(deadline_s, do))
+            line = self._line(deadline_s, do)
+            if not line.startswith(b"{"):
+                continue  # what a login shell's start-up files said before the agent began
+            answer = json.loads(line)
             if "event" in answer:
                 if on_event is not None:
                     on_event(answer["event"])
@@ -170,10 +173,14 @@ class AgentSession:
         return HostUnreachable(f"{self.host}: {reason}")
 
 
-def _no_python(seen: str) -> str:
+def _no_python(words: str) -> str:
+    seen, _, wanted = words.partition(";")
     found = [item.partition("=") for item in seen.split()]
     if not found:
-        return "no Python there: install Python 3.11 or newer, or name it with `python: PATH`"
+        return (
+            f"no Python there (looked for {', '.join(wanted.split())}): install Python 3.11 or "
+            "newer, or name it with `python: PATH`"
+        )
     versions = ", ".join(f"{name} is {version or 'broken'}" for name, _, version in found)
     return (
         f"Python there is too old ({versions}); mrstream needs 3.11 or newer: install one and name "

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 import time
 from dataclasses import replace
 from typing import Final
@@ -20,7 +21,6 @@ from cluster.config import (
     DFS_MASTER,
     MAPREDUCE_MASTER,
     ROLES,
-    VIA_SSH,
     WORKER,
     Cluster,
     ClusterConfig,
@@ -56,15 +56,13 @@ class Up:
         self.config = with_resolved_addresses(config)
         self._say = say
         self._only = only
-        self._wheel: Wheel | None = None
         self._pythons: dict[str, str] = {}
+        self._one_builder = threading.Lock()
 
     def run(self) -> dict[str, ClusterError]:
         """Bring it up; return the hosts that it is up without, and why."""
         secret = self._secret()
         self.cluster = Cluster(self.config, secret)
-        if self._needs_wheel():
-            self._wheel = running_wheel()
         with Hosts(self.config, self._only) as hosts:
             hosts.open(lock=True)
             self._master_lives(hosts)
@@ -101,10 +99,12 @@ class Up:
             state.write_private(path, secret.to_text())
         return secret
 
-    def _needs_wheel(self) -> bool:
-        return self.config.install != "none" and any(
-            host.via == VIA_SSH for host in self.config.hosts
-        )
+    def _wheel(self, link: HostLink) -> Wheel | None:
+        """The wheel for a host; None where nothing is installed."""
+        if link.is_local or self.config.install == "none":
+            return None
+        with self._one_builder:
+            return running_wheel(link.facts["machine"])
 
     def _master_lives(self, hosts: Hosts) -> None:
         """Stop here if the cluster cannot come up at all."""
@@ -200,12 +200,15 @@ class Up:
         if self.config.install == "none":
             python: str = link.host.python or self.config.python or link.facts["python"]
             return python
-        assert self._wheel is not None
-        base = f"{link.host.dir}/versions/{self._wheel.digest}"
-        wheels = {f"{base}/{self._wheel.name}": self._wheel.content}
+        wheel = self._wheel(link)
+        assert wheel is not None
+        base = f"{link.host.dir}/versions/{wheel.digest}"
+        wheels = {f"{base}/{wheel.name}": wheel.content}
         offline = self.config.install == "wheelhouse"
         if offline:
-            for name, path in wheelhouse(link.facts["version"], link.facts["machine"]).items():
+            with self._one_builder:
+                others = wheelhouse(link.facts["version"], link.facts["machine"])
+            for name, path in others.items():
                 with open(path, "rb") as file:
                     wheels[f"{base}/{name}"] = file.read()
         marker = f"{base}/venv/installed"
@@ -216,8 +219,8 @@ class Up:
                     link.call(
                         "put", path=path, mode=0o644, payload=content, timeout_s=INSTALL_S_MAX
                     )
-            self._say(link.name, f"installing {self._wheel.name} ({self._wheel.digest})")
-        own = f"{base}/{self._wheel.name}"
+            self._say(link.name, f"installing {wheel.name} ({wheel.digest})")
+        own = f"{base}/{wheel.name}"
         answer = link.call(
             "install",
             venv=f"{base}/venv",
@@ -231,7 +234,8 @@ class Up:
 
     def _start(self, link: HostLink) -> None:
         """Start what does not run; restart what runs another build of the software."""
-        build = self._wheel.digest if self._wheel is not None and not link.is_local else ""
+        wheel = self._wheel(link)
+        build = wheel.digest if wheel is not None else ""
         environment = {"MRSTREAM_BUILD": build}
         path = os.environ.get("PYTHONPATH")
         if link.is_local and path:

@@ -9,6 +9,7 @@ dependencies, for hosts without a network.
 from __future__ import annotations
 
 import base64
+import functools
 import hashlib
 import io
 import os
@@ -38,11 +39,15 @@ class Wheel:
     """The start of its SHA-256; names the virtual environment that it is installed in."""
 
 
-def running_wheel() -> Wheel:
-    """Return the wheel of the version that runs here."""
+@functools.cache
+def running_wheel(machine: str) -> Wheel:
+    """Return the wheel of the version that runs here, for hosts of that kind (`uname -m`); for
+    another kind than ours it is without compiled parts, whose pure twins then do the work."""
     distribution = _distribution()
     version = distribution.version
     files = _package_files()
+    if machine != platform.machine():
+        files = {name: content for name, content in files.items() if not name.endswith(".so")}
     native = any(name.endswith(".so") for name in files)
     tag = f"cp311-abi3-linux_{platform.machine()}" if native else "py3-none-any"
     info = f"mrstream-{version}.dist-info"

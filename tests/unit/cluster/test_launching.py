@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import platform
 import socket
 import subprocess
 import sys
@@ -125,6 +126,31 @@ def test_ports_that_are_taken_and_addresses_that_are_not_ours_are_told_apart(
     agent.close()
 
 
+def test_the_noise_of_a_login_shell_is_not_taken_for_an_answer(tmp_path: Path) -> None:
+    """`.bashrc` files that print a greeting are common."""
+
+    class Greeting(LocalTransport):
+        greeted = False
+
+        def receive(self, timeout_s: float) -> bytes:
+            if not self.greeted:
+                self.greeted = True
+                return b"Welcome to h1!\nYou have mail.\n"
+            return super().receive(timeout_s)
+
+    agent = AgentSession.over("h1", Greeting())
+    assert agent.call("hello", directory=str(tmp_path), host="h", lock=False)["cores"] > 0
+    agent.close()
+
+
+def test_a_python_that_is_not_there_is_named() -> None:
+    ended = subprocess.run(
+        ["sh", "-c", bootstrap_command(("/no/such/python",))], capture_output=True, text=True
+    )
+
+    assert ended.returncode == 127 and "/no/such/python" in ended.stderr
+
+
 @pytest.mark.parametrize("shell", ["sh", "bash"])
 def test_the_bootstrap_passes_unharmed_through_a_login_shell(shell: str, tmp_path: Path) -> None:
     from cluster.session import agent_source
@@ -163,9 +189,13 @@ def test_ssh_config_is_respected_and_cluster_yaml_comes_first(
 
 
 def test_the_wheel_of_the_running_version_is_the_same_each_time_and_whole() -> None:
-    first, second = running_wheel(), running_wheel()
+    first = running_wheel(platform.machine())
+    running_wheel.cache_clear()
+    second = running_wheel(platform.machine())
+    foreign = running_wheel("vax")
 
     assert first.digest == second.digest
+    assert foreign.name.endswith("-py3-none-any.whl")
     with zipfile.ZipFile(BytesIO(first.content)) as archive:
         names = archive.namelist()
         assert archive.testzip() is None
