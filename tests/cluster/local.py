@@ -275,11 +275,12 @@ _bases: Iterator[int] = itertools.count(0)
 
 def _free_base(count: int) -> int:
     """A base port from which all ports are free on all addresses, another at each call."""
-    slots = range(0, 40_000, PORTS)
+    # Below the ports that the system gives to outgoing connections.
+    slots = range(0, 22_000, PORTS)
     # Two test processes begin at different places, so that they seldom race for the same ports.
     start = (os.getpid() * 7 + next(_bases)) % len(slots)
     for step in range(len(slots)):
-        base = 20_000 + slots[(start + step) % len(slots)]
+        base = 10_000 + slots[(start + step) % len(slots)]
         if all(
             _is_free(f"127.0.0.{host}", base + offset)
             for host in range(1, count + 1)
