@@ -191,6 +191,7 @@ class RunningCommand:
                 if not self._give(blob):
                     self._count_left(blobs)
                     break
+                del blob  # before the next one is made: one huge record in memory is enough
             self._close_stdin()
         except BaseException as error:
             self._fail(error)

@@ -7,6 +7,7 @@ its command, but what that prints is thrown away (spec 6.2). Knows nothing of jo
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
@@ -27,15 +28,16 @@ def run_reducer(
 ) -> bool:
     """Feed the reduce command and collect what it writes; says whether there was any input."""
     blobs = stream.blobs()
-    first = next(blobs, None)
-    if first is None:
+    held = [blob for _, blob in itertools.islice(blobs, 1)]
+    if not held:
         run_command(start, (), lambda _: None, rule, lambda: 0)
         return False
 
     def feed() -> Iterator[bytes]:
-        yield first[1]
+        yield held.pop()  # a blob may be one huge record: nobody keeps it longer than needed
         for _, blob in blobs:
             yield blob
+            del blob
 
     run_command(start, feed(), collect, rule, lambda: 0)
     return True
