@@ -18,6 +18,7 @@ from mapreduce.attempt_report import Done, Failure
 from mapreduce.console import JobProgress
 from mapreduce.counters import Counters
 from mapreduce.job import JobSpec
+from mapreduce.job_output import JobOutput
 from mapreduce.protocol import AttemptNews, AttemptRecord, JobEnd, JobReport, NewsLine, SegmentAt
 from mapreduce.report import JobFacts, TaskTime, closing_text, failure_text
 from mapreduce.scheduler.events import JobSettings, MapTaskSpec
@@ -53,7 +54,13 @@ class JobLedger:
     """One job, from its acceptance until its report is written."""
 
     def __init__(
-        self, job_id: JobId, packed: bytes, submitted_at_s: float, *, is_output_temporary: bool
+        self,
+        job_id: JobId,
+        packed: bytes,
+        submitted_at_s: float,
+        filesystem: str,
+        *,
+        is_output_temporary: bool,
     ) -> None:
         spec: JobSpec = msgspec.structs.replace(job.decode(packed), job_id=job_id)
         self.job_id = job_id
@@ -61,6 +68,8 @@ class JobLedger:
         self.for_workers = job.encode(msgspec.structs.replace(spec, splits=()))
         """The packed spec without splits, which attempts get one by one."""
         self.conf: JobConf = spec.conf()
+        self.name = self.conf.job_name or f"streamjob{job_id.removeprefix('job')}"
+        self.output = JobOutput(spec, filesystem)
         self.submitted_at_s = submitted_at_s
         self.is_output_temporary = is_output_temporary
         self.settings = settings_of(self.conf)
@@ -79,6 +88,8 @@ class JobLedger:
         self.end: JobEnd | None = None
         self._said_chars = 0
         self._counters = Counters(user_counters_max=_NO_LIMIT)
+        self._done = dict.fromkeys(TaskKind, 0)
+        self._segment_bytes = 0
 
     # --- what the scheduler must know
 
@@ -124,11 +135,15 @@ class JobLedger:
 
     def put_result(self, task_id: TaskId, result: Result) -> None:
         """Remember how a task was done, instead of what was known before."""
-        is_new = task_id not in self.results
+        before = self.results.get(task_id)
         self.results[task_id] = result
-        if is_new:
+        self._segment_bytes += result.done.segment_bytes
+        if before is None:
+            self._done[task_id.kind] += 1
             self._counters.add_all(result.done.counters)
         else:
+            # The map ran again since its output was lost: what it counted before is void.
+            self._segment_bytes -= before.done.segment_bytes
             self._counters = Counters(user_counters_max=_NO_LIMIT)
             for other in self.results.values():
                 self._counters.add_all(other.done.counters)
@@ -187,9 +202,7 @@ class JobLedger:
     def progress(self, view: JobView | None, now_s: float) -> JobProgress:
         """Give how far the job is."""
         maps, reduces = len(self.spec.splits), self.spec.reduces
-        done = dict.fromkeys(TaskKind, 0)
-        for task_id in self.results:
-            done[task_id.kind] += 1
+        done = self._done
         in_maps = done[TaskKind.MAP] < maps
         kind = TaskKind.MAP if in_maps else TaskKind.REDUCE
         moving = [
@@ -211,7 +224,7 @@ class JobLedger:
             records=self._counters.value(name) + sum(news.records for news in moving),
             bytes_done=sum(news.bytes for news in moving)
             + self._counters.get(c.FILE_INPUT, c.BYTES_READ),
-            shuffled_bytes=sum(r.done.segment_bytes for r in self.results.values()),
+            shuffled_bytes=self._segment_bytes,
             elapsed_s=max(0.0, now_s - self.submitted_at_s),
             status=next((news.status for news in reversed(moving) if news.status), ""),
         )
@@ -224,7 +237,7 @@ class JobLedger:
         return JobFacts(
             max(0.0, now_s - self.submitted_at_s),
             self._counters.get(c.FILE_INPUT, c.BYTES_READ),
-            sum(result.done.segment_bytes for result in self.results.values()),
+            self._segment_bytes,
             self._counters.get(c.FILE_OUTPUT, c.BYTES_WRITTEN),
             times[TaskKind.MAP],
             times[TaskKind.REDUCE],

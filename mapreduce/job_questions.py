@@ -7,7 +7,7 @@ has it, over a connection of its own.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 from cluster.config import WORKER
@@ -16,10 +16,10 @@ from cluster.errors import UserError
 from cluster.messages import Request
 from cluster.network import Channel, Handler, Peer
 from mapreduce.console import JobProgress
+from mapreduce.duties import Duties
 from mapreduce.errors import NoSuchJob
 from mapreduce.job_history import JobHistory
 from mapreduce.job_ledger import JobLedger
-from mapreduce.notices import Notices
 from mapreduce.protocol import (
     JobEnd,
     JobNews,
@@ -35,7 +35,6 @@ from mapreduce.protocol import (
     WatchJob,
 )
 from mapreduce.scheduler.ids import JobId, parse_attempt_id
-from mapreduce.scheduler.scheduler import Scheduler
 from mapreduce.snapshot import ClusterSnapshot, JobRow, JobSeen, JobSnapshot
 
 WAIT_S_MAX: Final = 20.0
@@ -49,18 +48,15 @@ class JobQuestions:
     def __init__(
         self,
         daemon: Daemon,
-        scheduler: Scheduler,
-        notices: Notices,
+        duties: Duties,
         history: JobHistory,
-        find: Callable[[str], JobLedger | None],
-        running: Mapping[JobId, JobLedger],
     ) -> None:
         self._daemon = daemon
-        self._scheduler = scheduler
-        self._notices = notices
+        self._scheduler = duties.scheduler
+        self._notices = duties.notices
         self._history = history
-        self._find = find
-        self._running = running
+        self._find = duties.ledger
+        self._running: Mapping[JobId, JobLedger] = duties.jobs
         self.handlers: Mapping[type[Any], Handler] = {
             WaitForNews: self._wait_for_news,
             WatchCluster: self._watch_cluster,

@@ -78,6 +78,9 @@ class WorkerLinks:
     def __iter__(self) -> Iterator[WorkerLink]:
         return iter(list(self._links.values()))
 
+    def __len__(self) -> int:
+        return len(self._links)
+
     def get(self, worker_id: str) -> WorkerLink | None:
         """Give a worker that registered and was not lost since."""
         return self._links.get(WorkerId(worker_id))
