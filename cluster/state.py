@@ -47,7 +47,7 @@ def current_name() -> str | None:
     try:
         with open(current_file(), encoding="utf-8") as file:
             return file.read().strip() or None
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
 
 

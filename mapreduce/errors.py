@@ -8,6 +8,7 @@ UserError
 │     ├── TaskTimedOut      no progress for too long
 │     └── TooManyCounters   the program made more counters than a job may have
 ├── NoSuchJob        the cluster has no job of that id
+├── NoStateDirectory no place to keep jobs                             → exit status 1
 └── NoSuchAttempt    nothing is kept under that attempt id
 """
 
@@ -46,6 +47,10 @@ class TooManyCounters(TaskFailed):
 
 class NoSuchJob(UserError):
     """The cluster has no job of this id, or forgot it."""
+
+
+class NoStateDirectory(UserError):
+    """There is no place to keep jobs and their temporary files."""
 
 
 class NoSuchAttempt(UserError):

@@ -19,7 +19,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from mapreduce.errors import NoSuchAttempt
+from mapreduce.errors import NoStateDirectory, NoSuchAttempt
 from mapreduce.job import JobSpec, decode, encode
 from mapreduce.scheduler.ids import JobId, parse_attempt_id
 
@@ -108,7 +108,12 @@ class JobRecord:
 def begin(job_number: int | None = None) -> JobRecord:
     """Make the directory of a new local job, and with it an id that no other job has."""
     jobs = os.path.join(home(), "jobs")
-    os.makedirs(jobs, mode=0o700, exist_ok=True)
+    try:
+        os.makedirs(jobs, mode=0o700, exist_ok=True)
+    except OSError as error:
+        raise NoStateDirectory(
+            f"the state directory cannot be made: {error}; set MRSTREAM_HOME to one that can"
+        ) from error
     first = int(time.time() * 1000) if job_number is None else job_number
     for number in range(first, first + _NUMBERS_MAX):
         job_id = JobId(f"job_local{number}_0001")

@@ -19,6 +19,7 @@ from mapreduce.console import LIVE_EVERY_S, Console
 from mapreduce.counters import Counters
 from mapreduce.dataflow.files import Files, files_for
 from mapreduce.dataflow.split_plan import Split, plan_splits
+from mapreduce.errors import JobFailed, LaunchFailed
 from mapreduce.history import JobRecord
 from mapreduce.job import JobSpec
 from mapreduce.local_output import DirectoryOutput, Output, StandardOutput
@@ -91,6 +92,7 @@ class LocalJob:
         self._settings = _settings(self._conf)
         self._running: dict[int, _Running] = {}
         self._segments: dict[int, str] = {}
+        self._has_output = False
         self._finish: FinishJob | None = None
         self._is_draining = False
         self._tally = Tally(
@@ -110,7 +112,7 @@ class LocalJob:
             if self._output.temporary:
                 self._zygote.remove_at_end(self._output.temporary)
             self._selector.register(self._zygote, selectors.EVENT_READ)
-            self._output.begin()
+            self._begin_output()
             self._loop()
             is_interrupted = False
         finally:
@@ -119,6 +121,13 @@ class LocalJob:
             self._close(is_interrupted)
         assert self._finish is not None
         return self._report(self._finish)
+
+    def _begin_output(self) -> None:
+        try:
+            self._output.begin()
+        except OSError as error:
+            raise LaunchFailed(f"Mkdirs failed to create {self._spec.output}: {error}") from error
+        self._has_output = True
 
     # ---- the loop: one event, decide, act ------------------------------------------------------
 
@@ -145,10 +154,19 @@ class LocalJob:
                 self._console.progress(self._tally.progress(now_s))
             for key, _ in self._selector.select(wait_s):
                 if key.fileobj is self._zygote:
-                    self._attempt_ended(self._zygote.ended())
+                    self._attempt_ended(self._next_ended())
                 elif (running := self._running.get(key.data)) is not None:
                     # Its end may have been told in this very round, and then all was read.
                     self._read_report(running)
+
+    def _next_ended(self) -> Ended:
+        try:
+            return self._zygote.ended()
+        except EOFError:
+            raise JobFailed(
+                "the process that starts attempts is gone: killed by someone, or by the kernel "
+                "because memory ran out (`dmesg` tells); the job is stopped"
+            ) from None
 
     def _handle(self, event: Event) -> None:
         """Let the brain decide, then do what it says."""
@@ -169,8 +187,7 @@ class LocalJob:
                 if not self._is_draining:
                     self._kill(attempt_id)
             case GrantCommit(attempt_id=attempt_id):
-                self._commit(attempt_id)
-                self._handle(AttemptSucceeded(attempt_id))
+                self._commit_granted(attempt_id)
             case RecordCommit(attempt_id=attempt_id):
                 self._tally.committed(attempt_id, self._done_of(attempt_id), time.monotonic())
             case AbandonTask(task_id=task_id):
@@ -278,6 +295,18 @@ class LocalJob:
     def _commit(self, attempt_id: AttemptId) -> None:
         self._output.commit_task(self._name(attempt_id), attempt_id.task_id.task_index)
 
+    def _commit_granted(self, attempt_id: AttemptId) -> None:
+        try:
+            self._commit(attempt_id)
+        except BrokenPipeError:
+            raise  # who read our standard output is gone: nobody wants the rest
+        except OSError as error:
+            reason = f"the output cannot be committed: {error}"
+            directory = self._record.log_directory(self._name(attempt_id))
+            self._attempt_failed(attempt_id, Failure(reason, log_directory=directory))
+        else:
+            self._handle(AttemptSucceeded(attempt_id))
+
     def _done_of(self, attempt_id: AttemptId) -> Done:
         for running in self._running.values():
             if running.attempt_id == attempt_id and isinstance(running.outcome, Done):
@@ -322,9 +351,12 @@ class LocalJob:
         now_s, console, job_id = time.monotonic(), self._console, self._spec.job_id
         tally = self._tally
         succeeded = finish.outcome is JobOutcome.SUCCEEDED
-        self._record.write_report(
-            tally.kept_report(job_id, self._conf.job_name, finish.outcome.value, now_s)
-        )
+        try:
+            self._record.write_report(
+                tally.kept_report(job_id, self._conf.job_name, finish.outcome.value, now_s)
+            )
+        except OSError as error:  # the job itself is not worse for it
+            console.warn(f"the report of {job_id} cannot be kept: {error}")
         if not self.is_quiet:
             console.progress(tally.progress(now_s), force=True)
         console.end_progress()
@@ -354,11 +386,17 @@ class LocalJob:
             if running.report >= 0:
                 os.close(running.report)
         self._selector.close()
-        if succeeded:
-            self._output.commit_job()
-        else:
-            self._output.abort_job(is_interrupted=is_interrupted)
-        self._record.drop_scratch()
+        try:
+            if succeeded:
+                self._output.commit_job()
+            elif self._has_output:
+                self._output.abort_job(is_interrupted=is_interrupted)
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            raise JobFailed(f"the output directory cannot be completed: {error}") from error
+        finally:
+            self._record.drop_scratch()
 
 
 def _output_of(spec: JobSpec, conf: JobConf, files: Files, record: JobRecord) -> Output:

@@ -470,3 +470,37 @@ def test_intermediate_files_lie_where_the_job_wants_them_and_go_with_it(desk: De
     assert name.startswith("mrstream-job_local")
     assert directory.startswith(str(disk))
     assert list(disk.iterdir()) == []
+
+
+# ---- places that cannot be written ---------------------------------------------------------------
+
+
+def test_an_output_directory_that_cannot_be_made_is_told_in_a_line(desk: Desk) -> None:
+    desk.write("file", "not a directory")
+
+    ran = desk.run("-input", "in", "-output", str(desk.cwd / "file" / "out"), "-mapper", "cat")
+
+    assert ran.status == 5
+    assert "Mkdirs failed to create" in ran.stderr
+    assert "Traceback" not in ran.stderr
+
+
+def test_a_state_directory_that_cannot_be_made_is_told_in_a_line(desk: Desk) -> None:
+    desk.home.write_text("not a directory")
+
+    ran = desk.job("-mapper", "cat")
+
+    assert ran.status == 1
+    assert "set MRSTREAM_HOME to one that can" in ran.stderr
+    assert "Traceback" not in ran.stderr
+
+
+def test_output_that_cannot_be_committed_fails_the_task_not_the_program(desk: Desk) -> None:
+    """The mapper takes the output directory away from under its own feet."""
+    ran = desk.job(
+        *("-mapper", f"bash -c 'cat; rm -rf {desk.out}; touch {desk.out}'", "-reducer", "NONE")
+    )
+
+    assert ran.status == 1
+    assert "Traceback" not in ran.stderr
+    assert "Streaming Command Failed!" in ran.stderr
