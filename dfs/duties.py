@@ -31,18 +31,28 @@ class Duties:
     def __len__(self) -> int:
         return len(self._held)
 
-    def event(self, event: Event, now_s: float, wall_s: float) -> int:
-        """Take one event; return the sequence that must be durable before its outcome is said,
-        or 0 if it was said already."""
+    @property
+    def is_clear(self) -> bool:
+        """Is everything decided so far durable and said? Then questions need not wait in line."""
+        return not self._held and self._oplog.durable >= self._oplog.seen
+
+    @property
+    def waits_for(self) -> int:
+        """The sequence that must be durable before the next thing can be said; 0: nothing waits."""
+        return self._held[0][0] if self._held else 0
+
+    def event(self, event: Event, now_s: float, wall_s: float) -> None:
+        """Take one event; what comes of it is said once what it rests on is durable."""
         rest: list[Command] = []
         for command in self._brain.handle(event, now_s, wall_s):
             if type(command) is Log:
                 self._oplog.append(command.record)
             else:
                 rest.append(command)
-        return self._say(rest) if rest else 0
+        if rest:
+            self._say(rest)
 
-    def ask(self, call: int, request: Request, now_s: float) -> int:
+    def ask(self, call: int, request: Request, now_s: float) -> None:
         """Answer a question, or say why not; as `event`."""
         answer: Command
         try:
@@ -50,16 +60,14 @@ class Duties:
         except ClusterError as error:
             # "No such file" may rest on a deletion that is not durable yet.
             answer = Refuse(call, error)
-        return self._say([answer])
+        self._say([answer])
 
-    def _say(self, commands: list[Command]) -> int:
-        seen = self._oplog.seen
-        if self._oplog.durable >= seen and not self._held:
+    def _say(self, commands: list[Command]) -> None:
+        if self.is_clear:
             for command in commands:
                 self._carry_out(command)
-            return 0
-        self._held.append((seen, commands))
-        return seen
+        else:
+            self._held.append((self._oplog.seen, commands))
 
     def release(self) -> None:
         """The log is durable further than before: say what waited for that."""

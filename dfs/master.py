@@ -96,6 +96,7 @@ class Master:
         self._duties = Duties(self._brain, self._oplog, self._carry_out)
         self._peers: dict[ServerId, Peer] = {}
         self._next_call = 1
+        self._is_watching = False
         self._ticker: asyncio.TimerHandle | None = None
         self._tick_due_s = 0.0
         self._checkpointing: list[asyncio.Future[None]] = []
@@ -197,21 +198,26 @@ class Master:
 
     def _query(self, request: Any, peer: Peer) -> Any:
         """A question; answered at once if all that it may rest on is durable."""
+        if self._duties.is_clear and type(request) is not Report:
+            return self._brain.query(request, self._clock.now_s())
         call, answer = self._new_call()
-        return self._outcome(answer, self._duties.ask(call, request, self._clock.now_s()))
+        self._duties.ask(call, request, self._clock.now_s())
+        return self._outcome(answer)
 
     def _call(self, request: Any, peer: Peer) -> Any:
         name = type(request).__name__
         self._counts[name] = self._counts.get(name, 0) + 1
         call, answer = self._new_call()
         request_id = peer.request_id if request.mutates else (0, 0)
-        return self._outcome(answer, self._event(Called(call, request, request_id)))
+        self._event(Called(call, request, request_id))
+        return self._outcome(answer)
 
-    def _outcome(self, answer: asyncio.Future[Any], sequence: int) -> Any:
+    def _outcome(self, answer: asyncio.Future[Any]) -> Any:
         """The answer if there is one (or its refusal, raised), else what to wait for."""
-        if sequence:
-            self._journal.when_durable(sequence).add_done_callback(self._release)
-        return answer.result() if answer.done() else answer
+        if answer.done():
+            return answer.result()
+        self._watch()
+        return answer
 
     def _new_call(self) -> tuple[int, asyncio.Future[Any]]:
         call, self._next_call = self._next_call, self._next_call + 1
@@ -241,18 +247,26 @@ class Master:
 
     # --- the order of duties
 
-    def _event(self, event: Event) -> int:
-        return self._duties.event(event, self._clock.now_s(), self._clock.wall_s())
+    def _event(self, event: Event) -> None:
+        self._duties.event(event, self._clock.now_s(), self._clock.wall_s())
 
     def _happened(self, event: Event) -> None:
         """Something that nobody waits for an answer to."""
-        sequence = self._event(event)
-        if sequence:
+        self._event(event)
+        self._watch()
+
+    def _watch(self) -> None:
+        """Be told when the next thing can be said: once for all that one commit makes durable."""
+        sequence = self._duties.waits_for
+        if sequence and not self._is_watching:
+            self._is_watching = True
             self._journal.when_durable(sequence).add_done_callback(self._release)
 
     def _release(self, durable: asyncio.Future[None]) -> None:
+        self._is_watching = False
         if durable.exception() is None:  # else the journal has told the daemon, which is ending
             self._duties.release()
+            self._watch()
 
     def _carry_out(self, command: Command) -> None:
         match command:
