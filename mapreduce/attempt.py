@@ -27,11 +27,12 @@ from mapreduce.attempt_report import (
     Noted,
     send,
 )
-from mapreduce.errors import CommandFailed, TaskTimedOut
+from mapreduce.errors import CommandFailed, TaskFailed, TaskOutOfMemory, TaskTimedOut
 from mapreduce.job import JobSpec
 from mapreduce.map_task import MapTask
 from mapreduce.reduce_task import ReduceTask
 from mapreduce.task_context import Attempt, AttemptOrder
+from mapreduce.task_memory import MemoryLimit
 from mapreduce.zygote import kill_descendants
 
 
@@ -58,10 +59,13 @@ def run(
         tell(Failed(Failure(str(error), log_directory=order.log_directory)))
         return 1
 
-    def on_expiry(error: TaskTimedOut) -> NoReturn:
+    def on_expiry(error: TaskFailed) -> NoReturn:
         tell(Failed(failure_of(attempt, error)))
         os._exit(1)
 
+    limit_bytes, setting = attempt.memory_limit()
+    if limit_bytes:
+        attempt.watch.check = MemoryLimit(os.getpid(), limit_bytes, setting).check
     attempt.watch.start(attempt.report, on_expiry)
     try:
         if prepare is not None:
@@ -93,7 +97,7 @@ def run_reduce(attempt: Attempt) -> Done:
 
 def failure_of(attempt: Attempt, error: BaseException) -> Failure:
     """Put into words and numbers why the attempt failed."""
-    is_command = isinstance(error, CommandFailed | TaskTimedOut)
+    is_command = isinstance(error, CommandFailed | TaskTimedOut | TaskOutOfMemory)
     stage = attempt.stage if is_command or isinstance(error, ClusterError) else ""
     program = attempt.program_of(stage)
     expected = isinstance(error, ClusterError | OSError)

@@ -6,6 +6,7 @@ UserError
 ├── TaskFailed       an attempt failed                                 → another attempt, or the end
 │     ├── CommandFailed     the user's program did it (exit status, unread input)
 │     ├── TaskTimedOut      no progress for too long
+│     ├── TaskOutOfMemory   its processes hold more than they may
 │     └── TooManyCounters   the program made more counters than a job may have
 ├── NoSuchJob        the cluster has no job of that id
 ├── NoStateDirectory no place to keep jobs                             → exit status 1
@@ -39,6 +40,10 @@ class CommandFailed(TaskFailed):
 
 class TaskTimedOut(TaskFailed):
     """The program neither read, wrote nor reported for longer than it may."""
+
+
+class TaskOutOfMemory(TaskFailed):
+    """The attempt's processes together hold more memory than the job allows."""
 
 
 class TooManyCounters(TaskFailed):

@@ -313,6 +313,8 @@ def settings_of(conf: JobConf) -> JobSettings:
         task_timeout_s=conf.task_timeout_s * 1.5 + 30.0 if conf.task_timeout_s else 0.0,
         running_maps_max=conf.running_maps_max,
         running_reduces_max=conf.running_reduces_max,
+        priority=conf.priority,
+        workers_max=conf.workers_max,
     )
 
 

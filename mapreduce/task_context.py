@@ -25,7 +25,7 @@ from mapreduce.task_log import ECHO_BYTES_MAX, TaskLog
 from mapreduce.watch import AttemptWatch
 from streaming.child import find_program, parse_command, resolve_words, task_environment
 from streaming.command import Program
-from streaming.jobconf import JobConf, task_properties
+from streaming.jobconf import JobConf, setting_name, task_properties
 from streaming.shipping import link_shipped
 
 
@@ -185,6 +185,13 @@ class Attempt:
         """Give the program of a stage."""
         spec = self.spec
         return {"map": spec.mapper, "combine": spec.combiner, "reduce": spec.reducer}.get(stage)
+
+    def memory_limit(self) -> tuple[int, str]:
+        """Give what the attempt's processes may hold together (0: no limit), and who says so."""
+        conf = self.conf
+        if self.order.is_map:
+            return conf.map_memory_bytes, setting_name("map_memory_bytes")
+        return conf.reduce_memory_bytes, setting_name("reduce_memory_bytes")
 
     @property
     def scratch(self) -> str:

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import NoReturn
 
 from mapreduce.dataflow.pump import RunningCommand, kill_adopted
-from mapreduce.errors import TaskTimedOut
+from mapreduce.errors import TaskFailed, TaskTimedOut
 from mapreduce.zygote import kill_descendants
 
 REPORT_EVERY_S = 0.5
@@ -36,14 +36,16 @@ class AttemptWatch:
         self._touches = 0
         self._guarded: list[RunningCommand] = []
         self._lock = threading.Lock()
-        self._expired = False
+        self._expired: TaskFailed | None = None
+        self.check: Callable[[], TaskFailed | None] | None = None
+        """Asked twice a second whether the attempt must end, and why."""
         self._report: Callable[[], None] = lambda: None
-        self._on_expiry: Callable[[TaskTimedOut], NoReturn] | None = None
+        self._on_expiry: Callable[[TaskFailed], NoReturn] | None = None
         self._stop, self._stop_held = os.pipe()
         self._thread = threading.Thread(target=self._run, name="watch", daemon=True)
 
     def start(
-        self, report: Callable[[], None], on_expiry: Callable[[TaskTimedOut], NoReturn]
+        self, report: Callable[[], None], on_expiry: Callable[[TaskFailed], NoReturn]
     ) -> None:
         """Begin: `report` is called when something moved; `on_expiry` if no program is to blame."""
         self._report = report
@@ -66,11 +68,11 @@ class AttemptWatch:
             self._guarded.append(running)
 
     def release(self, running: RunningCommand) -> None:
-        """Forget a program that has ended; TaskTimedOut if it was we who ended it."""
+        """Forget a program that has ended; raises why if it was we who ended it."""
         with self._lock:
             self._guarded.remove(running)
-        if self._expired:
-            raise self._timed_out()
+        if self._expired is not None:
+            raise self._expired
 
     def _run(self) -> None:
         poll = select.poll()
@@ -88,16 +90,19 @@ class AttemptWatch:
                 seen, seen_at_s = self._touches, time.monotonic()
                 self._report()
             elif self._timeout_s and time.monotonic() - seen_at_s > self._timeout_s:
-                self._expire()
+                self._expire(self._timed_out())
+                return
+            if self.check is not None and (error := self.check()) is not None:
+                self._expire(error)
                 return
 
-    def _expire(self) -> None:
-        self._expired = True
+    def _expire(self, error: TaskFailed) -> None:
+        self._expired = error
         with self._lock:
             guarded = list(self._guarded)
         if not guarded:
             assert self._on_expiry is not None
-            self._on_expiry(self._timed_out())
+            self._on_expiry(error)
         for running in guarded:
             running.kill()
         kill_adopted()

@@ -144,6 +144,10 @@ class JobConf(Properties):
     skip_start_attempts = Setting("mapreduce.task.skip.start.attempts", setting.whole)
     skip_output = Setting("mapreduce.job.skip.outdir", setting.optional_text)
     counters_max = Setting("mapreduce.job.counters.max", setting.whole)
+    priority = Setting("mapreduce.job.priority", setting.priority, "NORMAL")
+    map_memory_bytes = Setting("mapreduce.map.memory.mb", setting.memory_limit)
+    reduce_memory_bytes = Setting("mapreduce.reduce.memory.mb", setting.memory_limit)
+    workers_max = Setting("mrstream.job.workers.max", setting.whole, "0")
 
     # ---- output
     declared_output_format_class = Setting(

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 UNSET = ""  # where Hadoop has no default either: a reader makes of it what absence means
+PRIORITIES = {"VERY_LOW": 1, "LOW": 2, "DEFAULT": 3, "NORMAL": 3, "HIGH": 4, "VERY_HIGH": 5}
 SORT_BUFFER_MEBIBYTES_MAX = 2047
 IO_IDENTIFIERS = ("text", "rawbytes", "typedbytes", "keyonlytext")
 
@@ -135,6 +136,21 @@ def identifier(value: str, name: str) -> str:
     """Read how a program speaks; an unknown name means text."""
     word = value.strip().lower()
     return word if word in IO_IDENTIFIERS else "text"
+
+
+def memory_limit(value: str, name: str) -> int:
+    """Read a limit in MiB; give bytes, 0 for none (Hadoop's -1)."""
+    return max(0, whole(value, name)) << 20
+
+
+def priority(value: str, name: str) -> int:
+    """Read a job's priority, as a word or as a number from 1 (very low) to 5 (very high)."""
+    word = value.strip().upper()
+    number = PRIORITIES.get(word) or (int(word) if word.isdigit() else 0)
+    if not 1 <= number <= 5:
+        known = ", ".join(PRIORITIES)
+        raise BadProperty(f"{name} is {value!r}; it must be one of {known}, or 1 to 5")
+    return number
 
 
 def mebibytes(value: str, name: str) -> int:
