@@ -1,6 +1,6 @@
-/* The collector's memory: taking records, sorting their index, giving them back. Its
+/* The collector's memory, and taking records into it; _kernel_give.c gives them back. Its
  * rules for when it is full are those of twin.Collector, so that both spill at the same
- * records. */
+ * records, as long as keys are not grouped: then more fits in here. */
 #ifdef __linux__
 #define _GNU_SOURCE /* mremap */
 #include <sys/mman.h>
@@ -14,24 +14,15 @@
 #define PAGE_BYTES ((size_t)1 << 16) /* the largest that a page of any host has */
 #define SLACK_BYTES 64 /* for the alignment of entries and scratch */
 #define TAIL_GROUPED_BYTES_MAX 4096
-#define PREFETCH_COUNT 16
-#define PREFETCH_LINES_MAX 4
-#define CACHE_LINE_BYTES 64
 
-static size_t rounded(size_t bytes) { return (bytes + 15) & ~(size_t)15; }
-
-static inline entry *entries_top(const collector *c)
-{
-    return (entry *)(void *)(c->arena + c->arena_bytes);
-}
-
-static enum take failed(collector *c, const char *message)
+enum take collector_failed(collector *c, const char *message)
 {
     snprintf(c->error, ERROR_BYTES, "%s", message);
     return TAKE_FAILED;
 }
 
-#if defined(__linux__)
+/* Under the address sanitizer the arena comes from malloc, which then watches its borders. */
+#if defined(__linux__) && !defined(__SANITIZE_ADDRESS__)
 /* The arena has pages of its own: it grows without a copy, and what is not touched costs
  * nothing. Large pages were tried: giving records back is then quicker, but where memory is
  * fragmented the first touch costs more than that. */
@@ -101,7 +92,7 @@ enum take collector_make_room(collector *c, size_t bytes)
     /* A record larger than the buffer grows by feeds: half as much again each time. What is
      * not touched costs no memory. */
     if (!resize_arena(c, needed + needed / 2 + SLACK_BYTES))
-        return failed(c, "out of memory for one record");
+        return collector_failed(c, "out of memory for one record");
     return TAKE_OK;
 }
 
@@ -112,7 +103,7 @@ enum take collector_index(collector *c, const record *framed, uint64_t prefix, u
     if (c->partitions > 1) {
         partition = partition_of(&c->partition, framed->key, framed->key_length, c->partitions);
         if (partition < 0)
-            return failed(c, "out of memory for one key");
+            return collector_failed(c, "out of memory for one key");
         if (partition >= (int64_t)c->partitions) {
             int shown = framed->key_length < 100 ? (int)framed->key_length : 100;
             snprintf(c->error, ERROR_BYTES, "Illegal partition for %.*s (%lld)", shown,
@@ -120,7 +111,7 @@ enum take collector_index(collector *c, const record *framed, uint64_t prefix, u
             return TAKE_FAILED;
         }
     }
-    entry *e = entries_top(c) - ++c->count;
+    entry *e = collector_top(c) - ++c->count;
     e->prefix = prefix;
     e->offset = (uint32_t)c->used_bytes;
     e->partition = (uint32_t)partition | flag;
@@ -149,7 +140,7 @@ static bool has_good_lengths(collector *c, const record *r)
 {
     if (LIKELY(r->key_length <= LENGTH_MAX && r->value_length <= LENGTH_MAX))
         return c->order.kind == ORDER_BYTES || c->order.kind == ORDER_FIELDS ||
-               r->key_length <= 8 || !failed(c, "an integer key has more than 8 bytes");
+               r->key_length <= 8 || !collector_failed(c, "an integer key has more than 8 bytes");
     snprintf(c->error, ERROR_BYTES, "a record has a side of more than %zu bytes", LENGTH_MAX);
     return false;
 }
@@ -382,7 +373,7 @@ enum take collector_add(collector *c, const uint8_t *key, size_t key_length,
 {
     record r = {NULL, key, key_length, value, value_length};
     if (c->tail_bytes)
-        return failed(c, "a record was added while another one is not complete");
+        return collector_failed(c, "a record was added while another one is not complete");
     return take_record(c, &r);
 }
 
@@ -397,174 +388,6 @@ enum take collector_finish(collector *c)
     }
     record r = cut_line(c, tail_of(c), tail_of(c) + c->tail_bytes);
     return take_tail(c, &r);
-}
-
-/* ---- giving -------------------------------------------------------------------- */
-
-/* Deal the entries, last emitted first, to their partitions; starts[i] begins partition i. */
-static void deal_partitions(const collector *c, const entry *entries, entry *to, size_t *starts)
-{
-    memset(starts, 0, (c->partitions + 1) * sizeof *starts);
-    for (size_t i = 0; i < c->count; i++)
-        starts[(entries[i].partition & ~GROUP_FLAG) + 1]++;
-    for (uint32_t i = 0; i < c->partitions; i++)
-        starts[i + 1] += starts[i];
-    for (size_t i = c->count; i-- > 0;)
-        to[starts[entries[i].partition & ~GROUP_FLAG]++] = entries[i];
-    for (uint32_t i = c->partitions; i > 0; i--)
-        starts[i] = starts[i - 1];
-    starts[0] = 0;
-}
-
-enum take collector_sort(collector *c)
-{
-    size_t tail = c->tail_bytes ? FRAME_HEADER_BYTES_MAX + c->tail_bytes : 0;
-    entry *entries = entries_top(c) - c->count;
-    entry *sorted = (entry *)(void *)(c->arena + rounded(c->used_bytes + tail));
-    size_t *starts = malloc((c->partitions + 1) * sizeof *starts);
-    if (!starts)
-        return failed(c, "out of memory for the partitions");
-    collector_close_groups(c);
-    deal_partitions(c, entries, sorted, starts);
-    for (uint32_t i = 0; i < c->partitions; i++)
-        sort_entries(&c->order, c->arena, sorted + starts[i], entries + starts[i],
-                     starts[i + 1] - starts[i]);
-    free(starts);
-    c->sorted = sorted;
-    c->at = 0;
-    c->giving = true;
-    c->last_key = NULL;
-    c->in_group = false;
-    return TAKE_OK;
-}
-
-/* Is the next record one of a group? If so, c->group stands at it. */
-static inline bool enter_group(collector *c)
-{
-    if (c->in_group || !(c->sorted[c->at].partition & GROUP_FLAG))
-        return c->in_group;
-    record r = frame_record(c->arena + c->sorted[c->at].offset);
-    group_open(c->arena, &r, &c->group);
-    return c->in_group = true;
-}
-
-/* The frame of a record; one of a group does not lie there as it is written. */
-static inline size_t framed_bytes(const record *r)
-{
-    return varint_bytes(r->key_length) + varint_bytes(r->value_length) + r->key_length +
-           r->value_length;
-}
-
-size_t collector_next_bytes(collector *c)
-{
-    record r =
-        enter_group(c) ? c->group.at : frame_record(c->arena + c->sorted[c->at].offset);
-    return c->form.framed ? framed_bytes(&r) : wire_bytes(&c->form, &r);
-}
-
-static inline void write_frame(const record *r, uint8_t *out)
-{
-    out = put_varint(put_varint(out, r->key_length), r->value_length);
-    copy_short(out, r->key, r->key_length);
-    copy_short(out + r->key_length, r->value, r->value_length);
-}
-
-/* D1, and remember the key for the next one. */
-static inline bool may_follow(collector *c, const record *r)
-{
-    bool good = true;
-    if (c->order.kind == ORDER_BYTES) {
-        uint64_t prefix = byte_prefix(r->key, r->key_length, 0);
-        if (c->last_key)
-            good = order_compare_prefixed(&c->order, c->last_prefix, c->last_key,
-                                          c->last_key_length, prefix, r->key, r->key_length) <= 0;
-        c->last_prefix = prefix;
-    } else if (c->last_key) {
-        good = order_allows(&c->order, c->last_key, c->last_key_length, r->key, r->key_length);
-    }
-    c->last_key = r->key;
-    c->last_key_length = r->key_length;
-    return good;
-}
-
-typedef struct { /* what is being filled */
-    uint8_t *next, *end;
-    given what;
-} output;
-
-/* Give the plain records at c->at and behind it; false: D1. */
-static bool give_plain(collector *c, output *o, uint32_t partition, size_t lines)
-{
-    const entry *sorted = c->sorted;
-    bool framed = c->form.framed;
-    size_t at = c->at;
-    for (; at < c->count && sorted[at].partition == partition; at++) {
-        if (at + PREFETCH_COUNT < c->count) {
-            const uint8_t *ahead = c->arena + sorted[at + PREFETCH_COUNT].offset;
-            for (size_t line = 0; line < lines; line++)
-                PREFETCH(ahead + line * CACHE_LINE_BYTES);
-        }
-        record r = frame_record(c->arena + sorted[at].offset);
-        size_t bytes = framed ? frame_bytes(&r) : wire_bytes(&c->form, &r);
-        if (bytes > (size_t)(o->end - o->next))
-            break;
-        if (!may_follow(c, &r))
-            return false;
-        if (framed)
-            copy_short(o->next, r.frame, bytes);
-        else
-            wire_write(&c->form, &r, o->next);
-        o->next += bytes;
-        o->what.records++;
-        o->what.hadoop_bytes += stored_bytes(&r, c->key_serial, c->value_serial);
-    }
-    c->at = at;
-    return true;
-}
-
-/* Give the records of the group at c->at; false: D1. */
-static bool give_group(collector *c, output *o)
-{
-    group_cursor *g = &c->group;
-    bool framed = c->form.framed;
-    if (!may_follow(c, &g->at))
-        return false;
-    do {
-        size_t bytes = framed ? framed_bytes(&g->at) : wire_bytes(&c->form, &g->at);
-        if (bytes > (size_t)(o->end - o->next))
-            return true;
-        if (framed)
-            write_frame(&g->at, o->next);
-        else
-            wire_write(&c->form, &g->at, o->next);
-        o->next += bytes;
-        o->what.records++;
-        o->what.hadoop_bytes += stored_bytes(&g->at, c->key_serial, c->value_serial);
-    } while (group_next(c->arena, g));
-    c->in_group = false;
-    c->at++;
-    return true;
-}
-
-bool collector_give(collector *c, uint8_t *out, size_t size, given *what)
-{
-    int64_t partition = collector_partition(c);
-    size_t lines = 1 + c->used_bytes / c->count / CACHE_LINE_BYTES; /* of a usual record */
-    if (lines > PREFETCH_LINES_MAX)
-        lines = PREFETCH_LINES_MAX;
-    output o = {out, out + size, {0, 0, 0}};
-    bool good = true, moved = true;
-    while (good && moved && collector_partition(c) == partition) {
-        size_t before = c->at;
-        good = enter_group(c) ? give_group(c, &o)
-                              : give_plain(c, &o, (uint32_t)partition, lines);
-        moved = c->at != before;
-    }
-    *what = o.what;
-    what->bytes = (size_t)(o.next - out);
-    if (collector_partition(c) != partition)
-        c->last_key = NULL;
-    return good;
 }
 
 bool collector_reset(collector *c)

@@ -79,7 +79,8 @@ typedef struct {
 bool collector_give(collector *c, uint8_t *out, size_t size, given *what);
 bool collector_reset(collector *c);
 
-/* What grouping needs of the rest. */
+/* What the files of the collector need of one another. */
+enum take collector_failed(collector *c, const char *message);
 enum take collector_make_room(collector *c, size_t bytes);
 enum take collector_index(collector *c, const record *framed, uint64_t prefix, uint32_t flag);
 bool collector_start_grouping(collector *c);
@@ -90,6 +91,12 @@ enum take collector_group(collector *c, const record *r);
 /* How much of the record at data is there; on CUT_WHOLE its sides (not its frame) are set. */
 enum cut_status collector_cut(collector *c, const uint8_t *data, size_t length, record *found,
                               size_t *needed);
+
+/* Behind the entry that was made first; the others lie before it. */
+static inline entry *collector_top(const collector *c)
+{
+    return (entry *)(void *)(c->arena + c->arena_bytes);
+}
 
 static inline int64_t collector_partition(const collector *c)
 {

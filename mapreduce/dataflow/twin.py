@@ -1,7 +1,7 @@
 """Used by stages 4 and 8 where there is no C kernel: the same records, the same bytes, in Python.
 
-`Collector` and `MergeTree` give exactly what their C namesakes give, at the same fill
-levels; `twin_lines` has the other half. Written to be read beside the C code, and to judge
+`Collector` and `MergeTree` give what their C namesakes give; only where C keeps a repeated
+key once does it spill later, which no reader sees. `twin_lines` has the other half. Written to be read beside the C code, and to judge
 it in tests. Never opens a file.
 """
 
