@@ -1,8 +1,8 @@
 """Used by stages 4 and 8 where there is no C kernel: the same records, the same bytes, in Python.
 
 `Collector` and `MergeTree` give what their C namesakes give; only where C keeps a repeated
-key once does it spill later, which no reader sees. `twin_lines` has the other half. Written to be read beside the C code, and to judge
-it in tests. Never opens a file.
+key once does it spill later, which no reader sees. `twin_lines` has the other half. Written
+to be read beside the C code, and to judge it in tests. Never opens a file.
 """
 
 from __future__ import annotations
