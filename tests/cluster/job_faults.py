@@ -22,6 +22,7 @@ from tests.local_jobs import processes_with
 JOB_MASTER = "mapreduce.master"
 WORKER = "mapreduce.worker"
 ROLES = (MASTER, CHUNKSERVER, JOB_MASTER, WORKER)
+JOB_S_MAX = 240.0
 CHUNK_BYTES = 256 * 1024
 MAPS = 5
 REDUCES = 3
@@ -91,7 +92,7 @@ class RunningJob:
 
     def _run(self, cluster: LocalCluster, words: tuple[str, ...]) -> None:
         try:
-            ran = cluster.mrstream(*words)
+            ran = cluster.mrstream(*words, timeout=JOB_S_MAX)
             self._ended = Ended(ran.returncode, ran.stderr.decode("utf-8", "replace"))
         except subprocess.TimeoutExpired as error:
             said = (error.stderr or b"").decode("utf-8", "replace")
@@ -176,11 +177,11 @@ class JobRoom:
     def output(self) -> str:
         return f"/out{self._count}"
 
-    def check(self, job: RunningJob) -> Ended:
+    def check(self, job: RunningJob, output: str = "") -> Ended:
         """The job succeeded with local mode's bytes, and left nothing behind."""
         ended = job.wait()
         assert ended.status == 0, ended.stderr
-        found = self.parts()
+        found = self.parts(output or self.output)
         assert list(found) == list(self.expected), ended.stderr
         for name, data in found.items():
             is_same = data == self.expected[name]
@@ -191,10 +192,10 @@ class JobRoom:
     def check_nothing_runs(self, job: RunningJob) -> None:
         wait_for(lambda: not processes_with(job.mark), 10.0, "the job's processes to be gone")
 
-    def parts(self) -> dict[str, bytes]:
+    def parts(self, output: str) -> dict[str, bytes]:
         client = self.cluster.client()
         found = {}
-        for entry in client.list(self.output):
+        for entry in client.list(output):
             with DfsReader(client, entry.path) as file:
                 found[entry.path.rpartition("/")[2]] = file.pread(0, 1 << 30)
         return dict(sorted(found.items()))

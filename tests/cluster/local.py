@@ -240,13 +240,13 @@ class LocalCluster:
     def mrstream(self, *arguments: str, **options: Any) -> subprocess.CompletedProcess[bytes]:
         """Run `mrstream ARGUMENTS` as a user of this cluster would."""
         options.setdefault("cwd", self.directory)
+        options.setdefault("timeout", 120)
         code = "import sys; from streaming.cli import main; sys.exit(main())"
         environment = {**self.environment, "PYTHONPATH": str(_root)}
         return subprocess.run(
             [sys.executable, "-c", code, *arguments],
             env=environment,
             capture_output=True,
-            timeout=120,
             check=False,
             **options,
         )
