@@ -23,10 +23,10 @@ from typing import Any, Final
 
 import msgspec
 
-from cluster.config import MAPREDUCE_MASTER, WORKER, WORKER_BULK, Cluster, load
+from cluster.config import WORKER, WORKER_BULK, Cluster, load
 from cluster.daemon import Daemon, run
-from cluster.errors import ClusterError, Unavailable, UserError
-from cluster.network import BulkServer, Channel, Handler, Peer
+from cluster.errors import ClusterError, Unavailable
+from cluster.network import BulkServer, Handler, Peer
 from cluster.state import read_identity
 from mapreduce import host_figures
 from mapreduce.attempt_pool import AttemptPool, RunningAttempt
@@ -45,8 +45,8 @@ from mapreduce.attempt_report import (
 from mapreduce.dataflow import dfs_files
 from mapreduce.dataflow.segment_server import SegmentServer
 from mapreduce.job_here import Fenced, JobHere
+from mapreduce.master_link import MasterLink
 from mapreduce.protocol import (
-    PUSHED,
     AllowCommit,
     AttemptEnded,
     AttemptNews,
@@ -63,7 +63,6 @@ from mapreduce.protocol import (
     RunAttempt,
     SegmentNews,
     StopRunning,
-    WorkerSettings,
 )
 from mapreduce.segment_store import SegmentStore
 from mapreduce.shipping import HostCache
@@ -74,11 +73,11 @@ from mapreduce.zygote import Ended, Zygote
 
 log = logging.getLogger(__name__)
 
-RECONNECT_S: Final = 0.2
-CALL_S_MAX: Final = 30.0
 MASTER_GONE_S: Final = 300.0
 """Attempts of a master that stays away for longer are killed."""
 CACHE_BYTES_MAX: Final = 10 * 10**9
+FREE_BYTES_MIN: Final = 256 << 20
+"""A worker none of whose disks has so much free gets no more attempts, until one has twice that."""
 SAID_BYTES_MAX: Final = 8 << 10
 """What one attempt's programs say is shown to whoever waits up to here; its log has the rest."""
 
@@ -90,7 +89,6 @@ class Worker:
         self._daemon = daemon
         self._loop = daemon.loop
         self._name = daemon.host.name
-        self._config = daemon.config
         self._incarnation = time.time_ns()
         self._filesystem = f"dfs://{daemon.config.name}/"
         state = daemon.state_directory
@@ -108,12 +106,9 @@ class Worker:
         self._bulk_address = daemon.config.address(self._name, WORKER_BULK)
         self._jobs: dict[str, JobHere] = {}
         self._attempts: dict[str, RunningAttempt] = {}
-        self._ended: dict[str, AttemptEnded] = {}
-        """Ends that the master has not acknowledged."""
         self._tasks: dict[asyncio.Task[None], None] = {}
-        self._channel: Channel | None = None
-        self._settings = WorkerSettings(1.0, 10.0)
-        self._is_registered = False
+        self._link = MasterLink(daemon, self)
+        self._is_full = False
         self.handlers: Mapping[type[Any], Handler] = {
             ReadLog: lambda request, peer: self._logs.read_log(request),
             ReadKept: lambda request, peer: self._logs.read_kept(request),
@@ -132,7 +127,7 @@ class Worker:
         dfs_files.serve(self._daemon.cluster)
         self._pool.open()
         self._bulk.start(self._bulk_address)
-        self._spawn(self._talk())
+        self._spawn(self._link.talk())
 
     async def stop(self) -> None:
         """Kill what runs and let go of everything; segments stay for the next life."""
@@ -146,9 +141,8 @@ class Worker:
     def ready(self) -> tuple[bool, str]:
         """Registered with the master?"""
         words = f"{len(self._attempts)} attempts, {len(self._store.held())} segments"
-        if not self._is_registered:
-            where = self._config.master_address(MAPREDUCE_MASTER)
-            return False, f"{words}, waiting for the master at {where}"
+        if not self._link.is_registered:
+            return False, f"{words}, waiting for the master at {self._link.address}"
         return True, words
 
     def metrics(self) -> dict[str, float]:
@@ -157,7 +151,7 @@ class Worker:
             "attempts": float(len(self._attempts)),
             "segments": float(len(self._store.held())),
             "segment_bytes_sent": float(self._segments.bytes_sent),
-            "ends_unacknowledged": float(len(self._ended)),
+            "ends_unacknowledged": float(len(self._link.unacknowledged)),
         }
 
     def connected(self, peer: Peer) -> None:
@@ -180,84 +174,44 @@ class Worker:
     def _in_thread(self, work: Callable[..., Any], *arguments: Any) -> asyncio.Future[Any]:
         return self._loop.run_in_executor(None, work, *arguments)
 
-    # --- the master
+    # --- what the master hears (the link asks for it)
 
-    async def _talk(self) -> None:
-        """Be in touch with the master, again and again."""
-        said, away_since_s = "", time.monotonic()
-        while True:
-            try:
-                await self._with_master()
-            except (Unavailable, UserError) as error:
-                if self._is_registered:
-                    away_since_s = time.monotonic()
-                if self._is_registered or str(error) != said:
-                    log.info("master unavailable: %s", error)
-                said = str(error)
-            self._is_registered = False
-            if self._attempts and time.monotonic() - away_since_s > MASTER_GONE_S:
-                log.warning("the master is away for %g s: attempts are killed", MASTER_GONE_S)
-                for attempt in list(self._attempts.values()):
-                    self._kill(attempt, f"the master was away for more than {MASTER_GONE_S:g} s")
-            await asyncio.sleep(RECONNECT_S)
-
-    async def _with_master(self) -> None:
-        """Register, and beat until the connection is lost."""
-        channel = await Channel.connect(
-            self._config.master_address(MAPREDUCE_MASTER),
-            self._daemon.identity,
-            role=MAPREDUCE_MASTER,
-            on_push=self._pushed,
-            push_types=PUSHED,
-        )
-        self._channel = channel
-        try:
-            await self._register(channel)
-            while True:
-                if not await channel.call(self._heartbeat(), CALL_S_MAX):
-                    await self._register(channel)
-                await asyncio.wait([channel.closed], timeout=self._settings.heartbeat_s)
-                if channel.closed.done():
-                    raise channel.closed.result()
-        finally:
-            self._channel = None
-            channel.close()
-
-    async def _register(self, channel: Channel) -> None:
+    def introduction(self, unacknowledged: list[str]) -> Register:
+        """Say who we are, what runs and what is complete."""
         for job in self._jobs.values():
             job.forget_places()
         held = self._store.held()
         complete = {attempt_id for attempt_id, _ in held}
         # What has a complete segment is over, whether its end was heard of or not.
-        running = [a for a in [*self._attempts, *self._ended] if a not in complete]
-        self._settings = await channel.call(
-            Register(
-                self._name,
-                self._incarnation,
-                self._daemon.address,
-                self._bulk_address,
-                self._daemon.host.slots or os.cpu_count() or 1,
-                self._daemon.host.rack,
-                tuple(dict.fromkeys(running)),
-                tuple(KeptSegment(attempt_id, done) for attempt_id, done in held),
-            ),
-            CALL_S_MAX,
+        running = [a for a in [*self._attempts, *unacknowledged] if a not in complete]
+        return Register(
+            self._name,
+            self._incarnation,
+            self._daemon.address,
+            self._bulk_address,
+            self._daemon.host.slots or os.cpu_count() or 1,
+            self._daemon.host.rack,
+            tuple(dict.fromkeys(running)),
+            tuple(KeptSegment(attempt_id, done) for attempt_id, done in held),
         )
-        self._is_registered = True
-        log.info("registered running=%d segments=%d", len(running), len(held))
+
+    def registered(self) -> None:
+        """Say what a master that has just met us must know of running attempts."""
         for attempt in self._attempts.values():
-            self._tell_state(attempt)
-        for ended in list(self._ended.values()):
-            self._send_end(ended)
+            if attempt.has_shuffled:
+                self._link.call(AttemptShuffled(self._name, attempt.attempt_id))
+            if attempt.commit is not None and not attempt.commit.done():
+                self._link.call(AttemptWantsCommit(self._name, attempt.attempt_id))
 
-    def _tell_state(self, attempt: RunningAttempt) -> None:
-        """Say what a master that has just met us must know of a running attempt."""
-        if attempt.has_shuffled:
-            self._call(AttemptShuffled(self._name, attempt.attempt_id))
-        if attempt.commit is not None and not attempt.commit.done():
-            self._call(AttemptWantsCommit(self._name, attempt.attempt_id))
+    def master_away(self, seconds: float) -> None:
+        """Kill attempts whose master does not come back."""
+        if self._attempts and seconds > MASTER_GONE_S:
+            log.warning("the master is away for %g s: attempts are killed", seconds)
+            for attempt in list(self._attempts.values()):
+                self._kill(attempt, f"the master was away for more than {MASTER_GONE_S:g} s")
 
-    def _heartbeat(self) -> Heartbeat:
+    def heartbeat(self) -> Heartbeat:
+        """Say what attempts did, and how the host is."""
         news = []
         for attempt in self._attempts.values():
             progress = attempt.progress
@@ -276,6 +230,9 @@ class Worker:
                 )
             )
         used, total = host_figures.memory_bytes()
+        disks = host_figures.disk_rows(self._disks)
+        free_bytes = max(disk.capacity_bytes - disk.used_bytes for disk in disks)
+        self._is_full = free_bytes < FREE_BYTES_MIN * (2 if self._is_full else 1)
         return Heartbeat(
             self._name,
             self._incarnation,
@@ -283,29 +240,14 @@ class Worker:
             host_figures.load(),
             used,
             total,
-            host_figures.disk_rows(self._disks),
+            disks,
+            self._is_full,
         )
-
-    def _call(self, request: Any) -> asyncio.Future[Any] | None:
-        """Tell the master; lost if it is away, since a new connection says all that matters."""
-        if self._channel is None:
-            return None
-        answer = self._channel.call(request, CALL_S_MAX)
-        answer.add_done_callback(_expected)
-        return answer
-
-    def _send_end(self, ended: AttemptEnded) -> None:
-        answer = self._call(ended)
-        if answer is not None:
-            answer.add_done_callback(lambda done: self._end_acknowledged(ended, done))
-
-    def _end_acknowledged(self, ended: AttemptEnded, answer: asyncio.Future[Any]) -> None:
-        if not answer.cancelled() and not isinstance(answer.exception(), Unavailable):
-            self._ended.pop(ended.attempt_id, None)
 
     # --- what the master says
 
-    def _pushed(self, message: Any) -> None:
+    def pushed(self, message: Any) -> None:
+        """Do what the master says."""
         match message:
             case RunAttempt():
                 self._begin(message)
@@ -335,7 +277,7 @@ class Worker:
             self._kill(attempt, reason)
             return
         self._spawn(self._drop_segment(attempt_id))
-        self._end(AttemptEnded(self._name, attempt_id, killed=reason))
+        self._link.end(AttemptEnded(self._name, attempt_id, killed=reason))
 
     def _kill(self, attempt: RunningAttempt, reason: str) -> None:
         attempt.kill_reason = attempt.kill_reason or reason
@@ -392,7 +334,7 @@ class Worker:
             report = AttemptEnded(self._name, attempt.attempt_id, failure=Failure(message))
         await self._in_thread(shutil.rmtree, directory, True)
         del self._attempts[attempt.attempt_id]
-        self._end(report)
+        self._link.end(report)
 
     def _disk(self) -> str:
         return max(self._disks, key=lambda disk: os.statvfs(disk).f_bavail)
@@ -433,10 +375,10 @@ class Worker:
                 attempt.outcome = message
             case Shuffled():
                 attempt.has_shuffled = True
-                self._call(AttemptShuffled(self._name, name))
+                self._link.call(AttemptShuffled(self._name, name))
             case Unfetched(map_attempt_id=source, reason=reason, gone=gone):
                 log.info("fetch failed reduce=%s map=%s gone=%s: %s", name, source, gone, reason)
-                self._call(FetchTrouble(name, source, reason, gone))
+                self._link.call(FetchTrouble(name, source, reason, gone))
             case Said(text=text):
                 self._said(attempt, "", text.decode("utf-8", "replace"))
             case Noted(level=level, text=text):
@@ -446,7 +388,7 @@ class Worker:
         room = SAID_BYTES_MAX - attempt.said_bytes
         if room > 0:
             attempt.said_bytes += len(text)
-            self._call(AttemptSaid(attempt.attempt_id, level, text[:room]))
+            self._link.call(AttemptSaid(attempt.attempt_id, level, text[:room]))
 
     async def _conclude(self, attempt: RunningAttempt, job: JobHere, ended: Ended) -> AttemptEnded:
         """Make of an attempt's end what the master must know, and of its output what it may be."""
@@ -468,7 +410,7 @@ class Worker:
     async def _commit(self, attempt: RunningAttempt, job: JobHere) -> bool:
         """Wait for the right to commit, then commit; false if the attempt was killed instead."""
         attempt.commit = self._loop.create_future()
-        self._call(AttemptWantsCommit(self._name, attempt.attempt_id))
+        self._link.call(AttemptWantsCommit(self._name, attempt.attempt_id))
         if not await attempt.commit:
             return False
         try:
@@ -492,21 +434,10 @@ class Worker:
     def _killed(self, attempt: RunningAttempt) -> AttemptEnded:
         return AttemptEnded(self._name, attempt.attempt_id, killed=attempt.kill_reason or "killed")
 
-    def _end(self, report: AttemptEnded) -> None:
-        self._ended[report.attempt_id] = report
-        self._send_end(report)
-
 
 def _settle(future: asyncio.Future[bool], value: bool) -> None:
     if not future.done():
         future.set_result(value)
-
-
-def _expected(answer: asyncio.Future[Any]) -> None:
-    """Take note of an answer that nobody waits for; only a bug is worth more than a line."""
-    error = None if answer.cancelled() else answer.exception()
-    if error is not None and not isinstance(error, Unavailable):
-        log.warning("the master refused: %s", error)
 
 
 def _died(ended: Ended) -> str:
