@@ -36,12 +36,7 @@ def run(spec: JobSpec, *, background: bool = False, console: Console | None = No
                 zygote.remove_at_end(record.scratch)
             from mapreduce.local_job import LocalJob  # while the zygote loads the attempt's side
 
-            job = LocalJob(spec, record, console, zygote)
-            if background:
-                # The process stays, as Hadoop's does in local mode; only the watching is left out.
-                console.info("Job is running in background.")
-                console.info(f"Output directory: {spec.output}")
-                job.is_quiet = True
+            job = LocalJob(spec, record, console, zygote, is_quiet=background)
             return job.run()
     except KeyboardInterrupt as stop:
         record.drop_all()

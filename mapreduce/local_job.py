@@ -13,7 +13,6 @@ import time
 
 import msgspec
 
-from mapreduce import history
 from mapreduce.attempt_report import Decoder, Done, Failed, Failure, Message, Noted, Progress, Said
 from mapreduce.console import LIVE_EVERY_S, Console
 from mapreduce.counters import Counters
@@ -24,7 +23,7 @@ from mapreduce.history import JobRecord
 from mapreduce.job import JobSpec
 from mapreduce.local_output import DirectoryOutput, Output, StandardOutput
 from mapreduce.local_progress import Tally
-from mapreduce.report import closing_text, failure_text
+from mapreduce.local_talk import LocalTalk
 from mapreduce.scheduler.commands import (
     AbandonTask,
     Command,
@@ -54,7 +53,6 @@ from mapreduce.task_context import AttemptOrder
 from mapreduce.zygote import Ended, Zygote
 from streaming.jobconf import JobConf
 
-FAILED = 1
 FILESYSTEM = "file:///"
 _HERE = WorkerId("localhost")
 _READ_BYTES = 1 << 16
@@ -74,12 +72,20 @@ class _Running:
 class LocalJob:
     """One job on this machine, from its plan to its report."""
 
-    def __init__(self, spec: JobSpec, record: JobRecord, console: Console, zygote: Zygote) -> None:
+    def __init__(
+        self,
+        spec: JobSpec,
+        record: JobRecord,
+        console: Console,
+        zygote: Zygote,
+        *,
+        is_quiet: bool = False,
+    ) -> None:
         """Check the output and plan the input; nothing is made yet but the job's own directory."""
-        self.is_quiet = False
         self._record = record
         self._console = console
         self._conf: JobConf = spec.conf()
+        self._talk = LocalTalk(console, spec, self._conf, record, is_quiet=is_quiet)
         self._files: Files = files_for(FILESYSTEM, spec.working_directory)
         self._output = _output_of(spec, self._conf, self._files, record)
         plan = plan_splits(self._conf, spec.inputs, self._files)
@@ -107,7 +113,7 @@ class LocalJob:
     def run(self) -> int:
         """Run to the end and give the exit status."""
         is_interrupted = True
-        self._announce()
+        self._talk.announce(self._file_count, len(self._splits))
         try:
             if self._output.temporary:
                 self._zygote.remove_at_end(self._output.temporary)
@@ -120,7 +126,7 @@ class LocalJob:
             signal.signal(signal.SIGINT, signal.SIG_IGN)
             self._close(is_interrupted)
         assert self._finish is not None
-        return self._report(self._finish)
+        return self._talk.end(self._finish, self._tally)
 
     def _begin_output(self) -> None:
         try:
@@ -149,9 +155,9 @@ class LocalJob:
         show_at_s = 0.0
         while self._finish is None or self._running:
             now_s = time.monotonic()
-            if now_s >= show_at_s and not self.is_quiet:
+            if now_s >= show_at_s:
                 show_at_s = now_s + wait_s
-                self._console.progress(self._tally.progress(now_s))
+                self._talk.progress(self._tally.progress(now_s))
             for key, _ in self._selector.select(wait_s):
                 if key.fileobj is self._zygote:
                     self._attempt_ended(self._next_ended())
@@ -276,7 +282,7 @@ class LocalJob:
         self._tally.failed(attempt_id, failure)
         if self._has_final_output(attempt_id.task_id):
             self._output.abort_task(self._name(attempt_id))
-        self._tell_failure(attempt_id, failure, in_full=is_first)
+        self._talk.failure(self._name(attempt_id), failure, in_full=is_first)
         self._handle(AttemptFailed(attempt_id, failure.message))
 
     def _attempt_ended(self, ended: Ended) -> None:
@@ -326,55 +332,7 @@ class LocalJob:
         task = attempt_id.task_id
         return str(AttemptId(TaskId(task.job_id, task.kind, self._number(task)), attempt_id.number))
 
-    # ---- what people see -----------------------------------------------------------------------
-
-    def _announce(self) -> None:
-        if self.is_quiet:
-            return
-        self._console.info(f"Total input files to process : {self._file_count}")
-        self._console.info(f"number of splits:{len(self._splits)}")
-        self._console.info(f"Running job: {self._spec.job_id}")
-        self._console.info(f"Job {self._spec.job_id} running in uber mode : false")
-
-    def _tell_failure(self, attempt_id: AttemptId, failure: Failure, *, in_full: bool) -> None:
-        if self._conf.client_output_filter.upper() not in ("FAILED", "ALL"):
-            return
-        name = self._name(attempt_id)
-        self._console.info(f"Task Id : {name}, Status : FAILED")
-        if in_full:
-            kept = os.path.isdir(self._record.kept_directory(name))
-            self._console.plain(failure_text(name, failure, repeatable=kept))
-        else:
-            self._console.plain(f"{name} failed: {failure.message}")
-
-    def _report(self, finish: FinishJob) -> int:
-        now_s, console, job_id = time.monotonic(), self._console, self._spec.job_id
-        tally = self._tally
-        succeeded = finish.outcome is JobOutcome.SUCCEEDED
-        try:
-            self._record.write_report(
-                tally.kept_report(job_id, self._conf.job_name, finish.outcome.value, now_s)
-            )
-        except OSError as error:  # the job itself is not worse for it
-            console.warn(f"the report of {job_id} cannot be kept: {error}")
-        if not self.is_quiet:
-            console.progress(tally.progress(now_s), force=True)
-        console.end_progress()
-        if not succeeded:
-            self._record.write_spec(self._spec)
-            history.prune(time.time(), running=job_id)
-            console.info(f"Job {job_id} failed with state FAILED due to: {finish.reason}")
-            console.error("Job not successful!")
-            return FAILED
-        self._record.drop_all_but_report()
-        history.prune_if_due(time.time())
-        if not self.is_quiet:
-            console.info(f"Job {job_id} completed successfully")
-            console.info(tally.counters.dump())
-            console.info(closing_text(tally.facts(now_s)))
-            if self._spec.output is not None:
-                console.info(f"Output directory: {self._spec.output}")
-        return 0
+    # ---- the end -------------------------------------------------------------------------------
 
     def _close(self, is_interrupted: bool) -> None:
         """End every process, then make the output final or clear it up."""
