@@ -6,6 +6,7 @@ newer one fills it in. Nothing here does any IO.
 
 from __future__ import annotations
 
+import threading
 from typing import Any, ClassVar
 
 import msgspec
@@ -86,6 +87,7 @@ class Stop(Request, frozen=True, array_like=True, tag=True):
 
 _encoder = msgspec.msgpack.Encoder()
 _decoders: dict[Any, msgspec.msgpack.Decoder[Any]] = {}
+_making = threading.Lock()
 
 
 def pack(value: Any) -> bytes:
@@ -102,7 +104,12 @@ def decoder_of(kind: Any) -> msgspec.msgpack.Decoder[Any]:
     """Return the (cached) decoder for a type."""
     decoder = _decoders.get(kind)
     if decoder is None:
-        decoder = _decoders[kind] = msgspec.msgpack.Decoder(kind)
+        # While one is being made, msgspec shows the types in it half-finished to other threads
+        # that make another: a crash of the process, seen with a hundred threads.
+        with _making:
+            decoder = _decoders.get(kind)
+            if decoder is None:
+                decoder = _decoders[kind] = msgspec.msgpack.Decoder(kind)
     return decoder
 
 
