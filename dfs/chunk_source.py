@@ -29,7 +29,8 @@ from dfs.protocol import (
     ServerAddress,
 )
 
-_LOCAL_PIECE_BYTES = 1 << 20
+_LOCAL_PIECE_BYTES = 512 << 10
+"""What is verified should still be in the core's own cache."""
 
 
 class ChunkSource(Protocol):

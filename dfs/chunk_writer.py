@@ -7,6 +7,7 @@ was not acknowledged: the pipeline repairs itself in the middle of a write.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import secrets
 from collections.abc import Callable
@@ -44,24 +45,52 @@ class Run:
     durable: bool = True
     data_id: bytes = field(default_factory=lambda: secrets.token_bytes(DATA_ID_BYTES))
     pushed_to: tuple[ServerId, ...] = ()
+    underway: Push | None = None
 
 
 FindGrant = Callable[[ChunkGrant, tuple[ServerId, ...]], ChunkGrant]
 """(the grant that failed, the servers that failed) → the grant to go on with."""
 
 
+class Push:
+    """A run's bytes on their way down the chain of a grant's replicas: all sent, not yet known to
+    have arrived. The next run can be sent meanwhile, so that no link has to wait."""
+
+    def __init__(self, client: DfsClient, run: Run, grant: ChunkGrant) -> None:
+        self.names = _names(grant)
+        order = chain(client.place, grant.replicas)
+        request = PushData(run.data_id, len(run.data), order, crc32c(run.data))
+        self._forward = Forward(client.pool, request, run.data)
+        for end in range(FORWARD_BYTES, len(run.data) + FORWARD_BYTES, FORWARD_BYTES):
+            self._forward.pass_on(min(end, len(run.data)))
+
+    def finish(self) -> None:
+        """Return when all replicas have the bytes; ReplicaFailed names those that have not."""
+        self._forward.finish()
+
+    def close(self) -> None:
+        """Nobody waits for the answer."""
+        self._forward.close()
+
+
 def push(client: DfsClient, run: Run, grant: ChunkGrant) -> None:
     """Send the bytes down the chain of the grant's replicas; ReplicaFailed names who failed."""
-    order = chain(client.place, grant.replicas)
-    names = tuple(sorted(server.server for server in grant.replicas))
-    if run.pushed_to == names or not len(run.data):
+    if not len(run.data):
         return
-    request = PushData(run.data_id, len(run.data), order, crc32c(run.data))
-    forward = Forward(client.pool, request, run.data)
-    for end in range(FORWARD_BYTES, len(run.data) + FORWARD_BYTES, FORWARD_BYTES):
-        forward.pass_on(min(end, len(run.data)))
-    forward.finish()
-    run.pushed_to = names
+    underway, run.underway = run.underway, None
+    if underway is not None:
+        # If that failed, it is tried once more before anybody is blamed.
+        with contextlib.suppress(ClusterError):
+            underway.finish()
+            run.pushed_to = underway.names
+    names = _names(grant)
+    if run.pushed_to != names:
+        Push(client, run, grant).finish()
+        run.pushed_to = names
+
+
+def _names(grant: ChunkGrant) -> tuple[ServerId, ...]:
+    return tuple(sorted(server.server for server in grant.replicas))
 
 
 def primary_of(grant: ChunkGrant) -> ServerAddress:
@@ -128,7 +157,7 @@ def _write_once(client: DfsClient, run: Run, grant: ChunkGrant) -> None:
         grant.replicas,
         run.durable,
     )
-    if 0 < len(run.data) <= SMALL_BYTES and not run.pushed_to:
+    if 0 < len(run.data) <= SMALL_BYTES and not run.pushed_to and run.underway is None:
         _write_small(client, run, grant, request)
         return
     push(client, run, grant)

@@ -75,7 +75,8 @@ class DfsReader(io.RawIOBase):
         self._locations = Locations(client, path)
         self._position = 0
         self._source: ChunkSource | None = None
-        self._source_index = -1
+        self._source_chunk: LocatedChunk
+        self._server: ServerAddress
         self._held = memoryview(b"")
         self._held_at = 0
         self._bad: set[tuple[int, str]] = set()
@@ -169,6 +170,8 @@ class DfsReader(io.RawIOBase):
         index, start = divmod(offset, chunk_bytes)
         if not self._continues(index, start):
             self._drop_source()
+        elif self._go_on(offset):
+            return True
         for attempt in self._client.retry.attempts():
             try:
                 return self._fill_once(index, start, offset, size)
@@ -178,6 +181,29 @@ class DfsReader(io.RawIOBase):
                 self._bad = {bad for bad in self._bad if bad[0] != index}
                 attempt.failed(error)
         raise AssertionError("attempts do not end")
+
+    def _go_on(self, offset: int) -> bool:
+        """Hold the next bytes of the replica being read, if it has any: nothing else to decide."""
+        source = self._source
+        assert source is not None
+        try:
+            piece = source.next_piece()
+        except (Unavailable, Corrupt) as error:
+            chunk, server = self._source_chunk, self._server
+            self._drop_source()
+            self._distrust(chunk, server, error)
+            return False
+        if not piece:
+            # All that was asked of it has come; whether there is more, the chunk's length says.
+            self._drop_source()
+            return False
+        self._hold(piece, offset)
+        return True
+
+    def _hold(self, piece: memoryview, offset: int) -> None:
+        self._held, self._held_at = piece, offset
+        if isinstance(self._source, LocalSource):
+            self.local_bytes += len(piece)
 
     def _fill_once(self, index: int, start: int, offset: int, size: int) -> bool:
         chunk = self._locations.get(index)
@@ -190,7 +216,7 @@ class DfsReader(io.RawIOBase):
         while True:
             if self._source is None:
                 self._source = self._open(chunk, start, length, size)
-                self._source_index = index
+                self._source_chunk = chunk
             server = self._server
             try:
                 piece = self._source.next_piece()
@@ -199,9 +225,7 @@ class DfsReader(io.RawIOBase):
                 self._distrust(chunk, server, error)
                 continue
             if piece:
-                self._held, self._held_at = piece, offset
-                if isinstance(self._source, LocalSource):
-                    self.local_bytes += len(piece)
+                self._hold(piece, offset)
                 return True
             self._drop_source()
             if not chunk.is_open:
@@ -212,7 +236,7 @@ class DfsReader(io.RawIOBase):
 
     def _continues(self, index: int, start: int) -> bool:
         source = self._source
-        return source is not None and self._source_index == index and source.position == start
+        return source is not None and self._source_chunk.index == index and source.position == start
 
     def _drop_source(self) -> None:
         if self._source is not None:

@@ -15,10 +15,10 @@ import queue
 import threading
 from typing import TYPE_CHECKING
 
-from cluster.errors import ClusterError, Unavailable
+from cluster.errors import Unavailable
 from dfs.chunk import ServerId
 from dfs.chunk_writer import SMALL_BYTES as SMALL_RUN_BYTES
-from dfs.chunk_writer import Run, push, write_run
+from dfs.chunk_writer import Push, Run, write_run
 from dfs.errors import BadRequest, WriterFenced
 from dfs.protocol import (
     AbandonFile,
@@ -186,15 +186,14 @@ class DfsWriter(io.RawIOBase):
         self._runs.put(run)
 
     def _push_ahead(self, run: Run) -> None:
-        """Push in the writer's own thread while the one before is being written."""
+        """Send in the writer's own thread while those before are passed on and written."""
         grant = self._grant
         if grant is None or grant.index != run.index:
             return  # its chunk does not exist yet
         if len(run.data) <= SMALL_RUN_BYTES:
             return  # it goes together with its write request
-        # Whoever writes the run finds out what failed, and repairs it.
-        with contextlib.suppress(ClusterError):
-            push(self._client, run, grant)
+        # Whoever writes the run finds out whether it arrived, and repairs what failed.
+        run.underway = Push(self._client, run, grant)
 
     def _write_runs(self) -> None:
         while (run := self._runs.get()) is not None:
@@ -210,6 +209,8 @@ class DfsWriter(io.RawIOBase):
             # Raised where the caller can see it: at its next write, flush or close.
             self._error = error
         finally:
+            if run.underway is not None:
+                run.underway.close()
             with self._idle:
                 self._unwritten -= 1
                 self._idle.notify_all()

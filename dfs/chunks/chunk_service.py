@@ -219,11 +219,10 @@ class ChunkService:
         chain = Forward(self._pool, request, memoryview(data)) if request.chain else None
         try:
             view = memoryview(data)
-            for start in range(0, len(view), FORWARD_BYTES):
-                end = min(start + FORWARD_BYTES, len(view))
-                stream.receive_into(view[start:end])
-                if chain is not None:
-                    chain.pass_on(end)
+            if chain is None:
+                stream.receive_into(view)
+            else:
+                _receive_and_pass_on(stream, view, chain)
             if crc32c(data) != request.crc:
                 raise BadRequest(
                     f"push {request.data_id.hex()} arrived with crc {crc32c(data):#010x}, "
@@ -406,6 +405,15 @@ def _mutation_error(handle: int, failures: dict[str, ClusterError]) -> Unavailab
         f"chunk {handle:016x}: mutation failed at {reasons}",
         servers=sorted(s for s, e in failures.items() if not isinstance(e, DataNotPushed)),
     )
+
+
+def _receive_and_pass_on(stream: BulkStream, view: memoryview, chain: Forward) -> None:
+    """What has come goes on at once: on a slow link every hop that waited for more would add that
+    wait to the whole chain's."""
+    end = 0
+    while end < len(view):
+        end += stream.receive_some(view[end : end + FORWARD_BYTES])
+        chain.pass_on(end)
 
 
 def _skip(stream: BulkStream, count: int) -> None:
