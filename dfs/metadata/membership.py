@@ -179,9 +179,10 @@ class Membership:
                 t.story.tell(f"{server.id} lost its replica", handle=handle)
         for handle, version in ask.corrupt:
             self._corrupt(server, handle, version)
+        rubbish = [entry for entry in ask.corrupt if self._repair.is_unknown(entry[0])]
         try:
             self._changed(server, ask.changed)
-            garbage = self._sampled(server, ask.sample)
+            garbage = (*rubbish, *self._sampled(server, ask.sample))
         except ValueError as error:
             raise BadRequest(f"{server.id}: {error}") from None
         t.outbox.reply(called.call, HeartbeatReply(self._extended(server, ask.extend), garbage))

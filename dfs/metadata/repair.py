@@ -384,6 +384,10 @@ class Repair:
         )
         t.story.tell(f"{reason} replica on {server.id}: to be deleted", handle=handle)
 
+    def is_unknown(self, handle: ChunkHandle) -> bool:
+        """Has no file this chunk, nor is one about to?"""
+        return handle not in self._t.chunks and self._underways.of(handle) is None
+
     def is_garbage(self, handle: ChunkHandle, server: ServerIndex, version: ChunkVersion) -> bool:
         """May the server delete this replica that it just named? (M5, GFS §4.4.1.)"""
         chunks = self._t.chunks

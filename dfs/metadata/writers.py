@@ -136,11 +136,15 @@ class Writers:
         self._wake(file_id)
 
     def _never_written(self, handle: ChunkHandle) -> bool:
-        """Certainly no server has a byte of this chunk: all are here, and none has it."""
+        """Certainly no server has a byte of this chunk: all are here, and none has more of it than
+        files without a header, as a power cut leaves them before the first write is durable."""
         t = self._t
         return (
             not t.chunks.good(handle)
-            and not t.chunks.odd(handle)
+            and all(
+                replica.state == "corrupt" and replica.version == 0
+                for replica in t.chunks.odd(handle).values()
+            )
             and self._underways.confirmed_bytes(handle) == 0
             and all(server.is_up and server.has_reported for server in t.servers.all())
         )

@@ -218,20 +218,30 @@ class SimClient:
         return answer, ()
 
     def write_at(
-        self, opened: p.OpenFile | None, path: str, grant: p.ChunkGrant, offset: int, data: bytes
+        self,
+        opened: p.OpenFile | None,
+        path: str,
+        grant: p.ChunkGrant,
+        pieces: list[tuple[int, bytes]],
+        durable: bool = True,
     ) -> Program:
-        """Have bytes on all replicas of a chunk; return the grant under which they are."""
+        """Have the last of these pieces on all replicas of a chunk; those before it are there, but
+        perhaps in caches only, so after a failure all are sent again. Return the grant in force."""
         until_s = self.world.now_s + RETRY_S_MAX
+        todo = pieces[-1:]
         while True:
-            answer = yield from self.mutate(
-                grant,
-                data,
-                partial(_write_request, grant, offset, len(data)),
-            )
+            answer: Any = ("ok", None)
+            for offset, data in todo:
+                is_last = offset == pieces[-1][0]
+                make = partial(_write_request, grant, offset, len(data), durable or not is_last)
+                answer = yield from self.mutate(grant, data, make)
+                if answer[0] != "ok":
+                    break
             if answer[0] == "ok":
                 return grant
             if self.world.now_s > until_s:
                 raise GaveUp(f"write: {answer[0]}")
+            todo = pieces
             yield self._pause(self.chance.uniform(0.05, 0.5))
             file_id = opened.status.file_id if opened is not None else p.FileId(0)
             epoch = opened.epoch if opened is not None else p.Epoch(0)
@@ -270,6 +280,7 @@ class SimClient:
                 f"{opened.status.path}: opened with {position} bytes, {truth.acked} acknowledged"
             )
         left = length
+        pending: list[tuple[int, bytes]] = []
         while left > 0:
             index, offset = divmod(position, size)
             piece = self.chance.randbytes(min(left, size - offset, self.chance.randint(1, size)))
@@ -279,10 +290,15 @@ class SimClient:
                     grant = yield from self.call(p.FindLease("", index, file_id, epoch))
                 else:
                     grant = yield from self.call(p.AllocateChunk(file_id, epoch, index))
-            grant = yield from self.write_at(opened, "", grant, offset, piece)
             position += len(piece)
-            truth.acked = position
             left -= len(piece)
+            # Not every write waits for the disks; the last of a chunk and of the file does.
+            durable = left == 0 or position % size == 0 or self.chance.random() < 0.5
+            pending.append((offset, piece))
+            grant = yield from self.write_at(opened, "", grant, pending, durable)
+            if durable:
+                pending = []
+                truth.acked = position
             if self.chance.random() < 0.05:
                 yield self._pause(self.chance.uniform(0, 5))
             if self.chance.random() < 0.02:
@@ -324,7 +340,7 @@ class SimClient:
         piece = self.chance.randbytes(self.chance.randint(1, room))
         truth.unsure.append((start, start + len(piece)))
         grant = yield from self.call(p.FindLease(path, index))
-        yield from self.write_at(None, path, grant, offset, piece)
+        yield from self.write_at(None, path, grant, [(offset, piece)])
         truth.unsure.pop()
         truth.data[start : start + len(piece)] = piece
 
@@ -421,9 +437,11 @@ class SimClient:
 
 
 def _write_request(
-    grant: p.ChunkGrant, offset: int, length_bytes: int, data_id: bytes
+    grant: p.ChunkGrant, offset: int, length_bytes: int, durable: bool, data_id: bytes
 ) -> p.WriteChunk:
-    return p.WriteChunk(grant.handle, grant.version, offset, length_bytes, data_id, grant.replicas)
+    return p.WriteChunk(
+        grant.handle, grant.version, offset, length_bytes, data_id, grant.replicas, durable
+    )
 
 
 def _append_request(grant: p.ChunkGrant, length_bytes: int, data_id: bytes) -> p.AppendRecord:

@@ -337,7 +337,7 @@ class Run:
         """What no file has, no server keeps."""
         chunks = self.master.brain.tables.chunks
         for server in self.servers.values():
-            for handle in server.store.handles():
+            for handle in [*server.store.handles(), *server.store.corrupt()]:
                 assert handle in chunks, f"{server.name} keeps garbage {handle:x}"
 
 

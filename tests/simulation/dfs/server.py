@@ -298,10 +298,7 @@ class SimServer:
             self.store.get(handle, lease.version)
         except ClusterError:
             return False  # its disk failed: there is nothing to act on
-        return (
-            now_s < lease.ends_at_s
-            and now_s - self.order._heard_at_s < self.order._contact_s
-        )
+        return now_s < lease.ends_at_s and now_s - self.order._heard_at_s < self.order._contact_s
 
 
 class SimPool:
