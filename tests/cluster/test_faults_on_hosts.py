@@ -1,0 +1,176 @@
+"""Faults of whole hosts while files are written and jobs run (fault gates 1, 7, 11, 12, 14, 18)."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.conftest import MakeHosts
+from tests.cluster.hosted import Operator
+from tests.cluster.machine import TestHosts, wait_for
+
+OperatorAt = Callable[[TestHosts], Operator]
+FAST = {"replication": 2, "dead_after": "3s"}
+
+
+def running(make: MakeHosts, operator_at: OperatorAt, count: int) -> tuple[TestHosts, Operator]:
+    hosts = make(count)
+    operator = operator_at(hosts)
+    operator.good("cluster", "up", "-f", operator.write_cluster(dfs=FAST))
+    return hosts, operator
+
+
+def healthy(operator: Operator) -> bool:
+    chunks = operator.status()["chunks"]
+    return chunks["total"] is not None and not (
+        chunks["under_replicated"] or chunks["missing"] or chunks["corrupt"]
+    )
+
+
+def put_slowly(operator: Operator, path: str, size: int) -> tuple[subprocess.Popen[str], str]:
+    """Begin to write a file from a pipe that trickles, so that faults fall into the writing."""
+    content = os.urandom(size)
+    (operator.home / "source").write_bytes(content)
+    feed = f"(head -c {size // 2} source; sleep 4; tail -c +{size // 2 + 1} source)"
+    words = f"{feed} | mrstream dfs -put - {path}"
+    process = subprocess.Popen(
+        ["bash", "-o", "pipefail", "-c", words],
+        cwd=operator.home,
+        env={**operator.environment, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    return process, hashlib.md5(content).hexdigest()
+
+
+def md5_of(operator: Operator, path: str) -> str:
+    back = operator.home / "back"
+    back.unlink(missing_ok=True)
+    operator.good("dfs", "-get", path, back)
+    return hashlib.md5(back.read_bytes()).hexdigest()
+
+
+@pytest.mark.parametrize("fault", ["power", "cable", "freeze"])
+def test_a_write_goes_on_when_a_chunkserver_is_lost_and_repair_follows(
+    make_hosts: MakeHosts, operator_at: OperatorAt, fault: str
+) -> None:
+    """Gates 1, 11 and 12: pipeline replacement, no acknowledged byte lost, all replicas again, and
+    a host that comes back with stale replicas is never believed."""
+    hosts, operator = running(make_hosts, operator_at, 4)
+    writing, expected = put_slowly(operator, "/f", 6_000_000)
+    wait_for(lambda: (operator.status()["chunks"]["total"] or 0) >= 2, "some chunks are written")
+    victim = "h3"
+
+    {"power": hosts.kill, "cable": hosts.cut, "freeze": hosts.pause}[fault](victim)
+    out, err = writing.communicate(timeout=120)
+
+    assert writing.returncode == 0, (out, err)
+    assert md5_of(operator, "/f") == expected
+    wait_for(lambda: healthy(operator), "every chunk has its replicas again", 90)
+    if fault == "power":
+        hosts.start(victim)
+        operator.good("cluster", "up")
+    elif fault == "cable":
+        hosts.heal()
+    else:
+        hosts.resume(victim)
+    wait_for(lambda: (victim, "dfs.chunkserver") in operator.roles("up"), "it is back", 60)
+    assert md5_of(operator, "/f") == expected
+    wait_for(lambda: healthy(operator), "and nothing is wrong", 60)
+    assert "Status: HEALTHY" in operator.good("dfs", "-fsck", "/")
+
+
+def test_two_hosts_that_cannot_see_each_other_do_not_stop_a_write(
+    make_netns: MakeHosts, operator_at: OperatorAt
+) -> None:
+    """Gate 11: node|node, while both still see the master and the client."""
+    hosts, operator = running(make_netns, operator_at, 4)
+    for a, b in (("h2", "h3"), ("h2", "h4")):
+        hosts.cut(a, b)
+
+    contents = {}
+    for number in range(4):
+        process, contents[number] = put_slowly(operator, f"/f{number}", 1_500_000)
+        out, err = process.communicate(timeout=120)
+        assert process.returncode == 0, (out, err)
+
+    hosts.heal()
+    for number, expected in contents.items():
+        assert md5_of(operator, f"/f{number}") == expected
+    wait_for(lambda: healthy(operator), "all replicas are there", 90)
+
+
+def test_a_full_disk_fails_cleanly_and_recovers_when_there_is_room(
+    make_netns: MakeHosts, operator_at: OperatorAt
+) -> None:
+    """Gate 7: no partial file visible; the master waits for room for its log and goes on."""
+    hosts = make_netns(3, disk_bytes=256 << 20)
+    operator = operator_at(hosts)
+    operator.good("cluster", "up", "-f", operator.write_cluster(dfs=FAST))
+    (operator.home / "big").write_bytes(os.urandom(4_000_000))
+    operator.good("dfs", "-put", "big", "/before")
+    for name in ("h2", "h3"):
+        hosts.fill_disk(name)
+
+    operator.run("dfs", "-put", "big", "/during", timeout_s=200)
+
+    assert md5_of(operator, "/before")
+    for name in ("h2", "h3"):
+        hosts.free_disk(name)
+    wait_for(lambda: operator.run("dfs", "-put", "-f", "big", "/after").returncode == 0, "room", 90)
+    assert (
+        md5_of(operator, "/after") == hashlib.md5((operator.home / "big").read_bytes()).hexdigest()
+    )
+    wait_for(lambda: healthy(operator), "all replicas are there", 90)
+
+
+@pytest.mark.parametrize("fault", ["power", "freeze"])
+def test_a_job_survives_the_loss_of_a_worker(
+    make_hosts: MakeHosts, operator_at: OperatorAt, fault: str
+) -> None:
+    """Gates 18 and 19: output as without the fault, though finished maps died with the host."""
+    hosts, operator = running(make_hosts, operator_at, 4)
+    lines = "".join(f"{number % 97} line {number}\n" for number in range(150_000))
+    (operator.home / "lines").write_text(lines)
+    operator.good("dfs", "-put", "lines", "/lines")
+    mapper = operator.home / "m.sh"
+    mapper.write_text("#!/bin/sh\nsleep 1\ncut -d' ' -f1\n")
+    mapper.chmod(0o755)
+    words = ["-input", "/lines", "-mapper", "m.sh", "-reducer", "uniq -c", "-numReduceTasks", "2"]
+    job = operator.start(*words, "-output", "/out")
+    time.sleep(3)  # somewhere within the maps
+
+    (hosts.kill if fault == "power" else hosts.pause)("h4")
+    out, err = job.communicate(timeout=150)
+
+    assert job.returncode == 0, (out, err)
+    counted = operator.good("dfs", "-cat", "/out/part-*")
+    totals = {key: int(count) for count, key in (line.split() for line in counted.splitlines())}
+    assert totals == {str(n): len(range(n, 150_000, 97)) for n in range(97)}
+    if fault == "freeze":
+        hosts.resume("h4")
+
+
+def test_a_slow_link_slows_a_transfer_no_more_than_its_share(
+    make_netns: MakeHosts, operator_at: OperatorAt
+) -> None:
+    """Gate 14: one of three hosts at 20 Mbit/s; the file is whole and comes in bounded time."""
+    hosts, operator = running(make_netns, operator_at, 3)
+    hosts.shape("h3", "20mbit")
+    content = os.urandom(5_000_000)
+    (operator.home / "f").write_bytes(content)
+
+    began_s = time.monotonic()
+    operator.good("dfs", "-put", "f", "/f")
+    took_s = time.monotonic() - began_s
+
+    assert md5_of(operator, "/f") == hashlib.md5(content).hexdigest()
+    assert took_s < 30, took_s  # all of it through the slow host would be 2 s
