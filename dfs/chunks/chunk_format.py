@@ -30,6 +30,8 @@ _CRC = struct.Struct("<I")
 _SEED = struct.Struct("<QQ")
 REDO_HEADER_BYTES = _REDO.size + _CRC.size
 _ZERO_BLOCK = bytes(BLOCK_BYTES)
+ERASED_SLOT = b"ERASED\0\0" * (SLOT_BYTES // 8)
+"""In place of a slot whose change a power cut undid."""
 
 
 class FormatError(ValueError):
@@ -51,6 +53,14 @@ class Slot:
     def tail_index(self) -> int:
         """The block of the last byte; 0 for an empty chunk."""
         return tail_index(self.length)
+
+    def says_the_same(self, other: Slot) -> bool:
+        """Do both vouch for the same bytes at the same version?"""
+        return (self.version, self.length, self.tail_crc) == (
+            other.version,
+            other.length,
+            other.tail_crc,
+        )
 
     @property
     def place_bytes(self) -> int:
@@ -196,10 +206,11 @@ def decode_slots(data: Bytes, handle: int) -> list[Slot]:
     return sorted(slots, key=lambda slot: slot.sequence, reverse=True)
 
 
-def has_second_slot(data: Bytes, slot: Slot) -> bool:
-    """Was anything ever written where the other slot than this one goes?"""
+def other_place(data: Bytes, slot: Slot) -> bytes:
+    """The bytes where the other slot than this one goes; empty if none was ever written."""
     place = SLOT_BYTES - slot.place_bytes
-    return any(data[place : place + SLOT_BYTES])
+    found = bytes(data[place : place + SLOT_BYTES])
+    return found if any(found) else b""
 
 
 def encode_table(entries: list[int]) -> bytes:

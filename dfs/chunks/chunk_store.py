@@ -353,6 +353,9 @@ class ChunkStore:
     def _load_one(self, disk: Disk, handle: int) -> None:
         try:
             replica = Replica.recover(disk, handle)
+        except NoSuchChunk:
+            remove_files(disk, handle)
+            return
         except ChunkCorrupt as error:
             self._corrupt[handle] = (disk, str(error), 0)
             log.error("replica_corrupt handle=%016x reason=%s", handle, error)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from crc32c import crc32c
 
@@ -29,7 +30,7 @@ from dfs.chunks.replica_files import (
     sync,
     sync_directory,
 )
-from dfs.errors import ChunkCorrupt
+from dfs.errors import ChunkCorrupt, NoSuchChunk
 
 
 class Replica:
@@ -43,6 +44,7 @@ class Replica:
         self._is_named = True
         self._is_synced = True
         self._is_doubtful = False
+        self._kept_slot = slot
         self._lock = threading.Lock()
 
     @property
@@ -76,7 +78,6 @@ class Replica:
             sums.truncate(0)
             sums.write(fmt.encode_slot(slot), slot.place_bytes)
         replica._is_named = False
-        replica._is_synced = False
         return replica
 
     def settle(self) -> None:
@@ -84,9 +85,9 @@ class Replica:
         with self._lock:
             assert self._incoming, f"chunk {self.handle:016x} has settled already"
             make_directory(self.disk, directory_of(self.handle))
-            with self._both_files() as files:
-                for file in files:
-                    sync(self.disk, file)
+            with self._both_files() as (data, sums):
+                self._sync_files(data, sums)
+                sync(self.disk, sums)
             self.disk.remove(path_of(self.handle, "redo"))
             for suffix in ("data", "sums"):
                 self.disk.rename(
@@ -94,7 +95,6 @@ class Replica:
                 )
             self._incoming = False
             self._is_named = False
-            self._is_synced = True
             self._sync_names()
 
     def _path(self, suffix: str) -> str:
@@ -103,14 +103,20 @@ class Replica:
     @classmethod
     def recover(cls, disk: Disk, handle: int) -> Replica:
         """Find out what a replica holds after a stop of any kind; raise ChunkCorrupt if nothing
-        can be trusted. Every acknowledged byte is in what it gives."""
+        can be trusted, NoSuchChunk if its files are those of a creation that a power cut undid by
+        half. Every acknowledged byte is in what it gives."""
+        size = _size_of(disk, path_of(handle, "data"))
         try:
             with opened(disk, path_of(handle, "sums")) as sums:
                 header = sums.read(fmt.TABLE_AT_BYTES, 0)
         except FileNotFoundError:
+            if not size:
+                raise NoSuchChunk(f"chunk {handle:016x}: an empty file, nothing else") from None
             raise ChunkCorrupt(f"chunk {handle:016x}: no checksum file on {disk.name}") from None
         slots = fmt.decode_slots(header, handle)
         if not slots:
+            if not size and not any(header):
+                raise NoSuchChunk(f"chunk {handle:016x}: two empty files, nothing else")
             raise ChunkCorrupt(
                 f"chunk {handle:016x}: the checksum file on {disk.name} has no valid header "
                 "of this chunk"
@@ -118,32 +124,25 @@ class Replica:
         replica = cls(disk, handle, slots[0])
         if replica._finish_overwrite():
             return replica
-        if slots[0].boot == disk.boot_id():
-            if len(slots) == 1 and fmt.has_second_slot(header, slots[0]):
-                # Without a power cut no header is torn, so this one has rotted: who knows
-                # whether it is the newer.
-                raise ChunkCorrupt(f"chunk {handle:016x}: a header on {disk.name} is damaged")
+        other = fmt.other_place(header, slots[0])
+        if slots[0].boot != disk.boot_id():
+            replica._slot = replica._trusted(slots, was_synced=bool(other))
+            replica._kept_slot = replica._slot
+        elif len(slots) == 1 and other not in (b"", fmt.ERASED_SLOT):
+            # Without a power cut no header is torn, so this one has rotted: who knows
+            # whether it is the newer.
+            raise ChunkCorrupt(f"chunk {handle:016x}: a header on {disk.name} is damaged")
+        else:
             # The last process may have ended before it synced: it is in the cache, no more.
             replica._is_doubtful = True
-        else:
-            replica._slot = replica._trusted(slots)
-        replica._check_data_file()
-        return replica
-
-    def _check_data_file(self) -> None:
-        """Raise ChunkCorrupt if the data file is gone or too short, which costs no reading."""
-        try:
-            with opened(self.disk, self._path("data")) as data:
-                size = data.size()
-        except FileNotFoundError:
+        if size is None and replica.length == 0:
+            raise NoSuchChunk(f"chunk {handle:016x}: a header without data, never written to")
+        if size is None or size < replica.length:
             raise ChunkCorrupt(
-                f"chunk {self.handle:016x}: no data file on {self.disk.name}"
-            ) from None
-        if size < self._slot.length:
-            raise ChunkCorrupt(
-                f"chunk {self.handle:016x}: the data file on {self.disk.name} has {size} bytes, "
-                f"expected {self._slot.length}"
+                f"chunk {handle:016x}: the data file on {disk.name} "
+                + ("is gone" if size is None else f"has {size} bytes, expected {replica.length}")
             )
+        return replica
 
     def _finish_overwrite(self) -> bool:
         """Apply a redo record that the last process left; return whether there was one."""
@@ -164,19 +163,24 @@ class Replica:
         self.disk.remove(path)
         return True
 
-    def _trusted(self, slots: Sequence[Slot]) -> Slot:
+    def _trusted(self, slots: Sequence[Slot], *, was_synced: bool) -> Slot:
         """Return the newest slot whose change is whole on disk."""
         newest = slots[0]
         if len(slots) == 1:
-            # The other slot is torn: it was being written, so this one was synced before.
-            return newest
+            # The other slot is torn: it was being written, so this one was synced before. Unless
+            # there has never been another: then nothing here was ever synced.
+            if was_synced or newest.length == 0 or self._holds(newest, 0):
+                return newest
+            raise NoSuchChunk(f"chunk {self.handle:016x}: a first write that was cut short")
         older = slots[1]
-        if self._holds(newest, min(older.tail_index, newest.tail_index)):
+        if newest.says_the_same(older) or self._holds(
+            newest, min(older.tail_index, newest.tail_index)
+        ):
             return newest
         if self._holds(older, older.tail_index):
             # The newer one must not come back when a later change is cut short in its turn.
             with opened(self.disk, self._path("sums"), write=True) as sums:
-                sums.write(bytes(fmt.SLOT_BYTES), newest.place_bytes)
+                sums.write(fmt.ERASED_SLOT, newest.place_bytes)
                 sync(self.disk, sums)
             return older
         raise ChunkCorrupt(
@@ -328,14 +332,17 @@ class Replica:
         """The slot that comes next: never in the place of the last one that is on disk."""
         if self._is_doubtful:
             self._sync_all()
-        return Slot(
+        slot = Slot(
             self.handle,
             version,
-            self._slot.sequence + (1 if self._is_synced else fmt.SLOT_COUNT),
+            self._slot.sequence + 1,
             length,
             tail_crc,
             self.disk.boot_id(),
         )
+        if slot.place_bytes == self._kept_slot.place_bytes:
+            slot = replace(slot, sequence=slot.sequence + 1)
+        return slot
 
     def _append(self, offset: int, pieces: Sequence[Bytes], durable: bool) -> None:
         slot = self._slot
@@ -430,15 +437,29 @@ class Replica:
         if entries:
             sums.write(fmt.encode_table(entries), fmt.entry_at_bytes(first_index))
         sums.write(fmt.encode_slot(slot), slot.place_bytes)
+        self._slot = slot
         # Nobody is told of an incoming replica before it settles, and settling syncs.
         if durable and not self._incoming:
-            sync(self.disk, data)
-            sync(self.disk, sums)
-            self._sync_names()
-            self._is_synced = True
+            self._sync_files(data, sums)
         else:
             self._is_synced = False
-        self._slot = slot
+
+    def _sync_files(self, data: DiskFile, sums: DiskFile) -> None:
+        """Make what was written so far durable, then say so in the other slot too.
+
+        That needs no sync of its own: it only spares a recovery from reading what it says, and
+        from taking rot in it for a change that was cut short.
+        """
+        sync(self.disk, data)
+        sync(self.disk, sums)
+        self._sync_names()
+        self._kept_slot = self._slot
+        self._is_synced = True
+        self._is_doubtful = False
+        slot = self._slot
+        again = self._following(slot.length, slot.tail_crc, slot.version)
+        sums.write(fmt.encode_slot(again), again.place_bytes)
+        self._slot = again
 
     def _commit_slot(self, slot: Slot) -> None:
         with self._both_files() as (data, sums):
@@ -446,14 +467,9 @@ class Replica:
 
     def _sync_all(self) -> None:
         """Make what was written so far durable."""
-        if self._incoming:
-            return
-        with self._both_files() as files:
-            for file in files:
-                sync(self.disk, file)
-        self._sync_names()
-        self._is_synced = True
-        self._is_doubtful = False
+        if not self._incoming:
+            with self._both_files() as (data, sums):
+                self._sync_files(data, sums)
 
     def _sync_names(self) -> None:
         if not self._is_named:
@@ -486,6 +502,15 @@ def check_blocks(handle: int, first: int, view: memoryview, entries: Sequence[in
                 block=first + number,
             )
         start += BLOCK_BYTES
+
+
+def _size_of(disk: Disk, path: str) -> int | None:
+    """The length of a file, None if there is none."""
+    try:
+        with opened(disk, path) as file:
+            return file.size()
+    except FileNotFoundError:
+        return None
 
 
 def _cut(pieces: Sequence[Bytes], start: int, stop: int) -> list[Bytes]:

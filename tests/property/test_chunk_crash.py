@@ -165,7 +165,10 @@ def test_a_flipped_bit_is_never_read_as_good(
 @settings(max_examples=50, deadline=None)
 @given(sizes=st.lists(SIZES, min_size=1, max_size=5), cut=st.floats(0, 1))
 def test_a_torn_header_falls_back_to_the_one_before(sizes: list[int], cut: float) -> None:
-    """docs/formats/chunk.md: the slot that is not being written is always whole."""
+    """docs/formats/chunk.md: the slot that is not being written is always whole.
+
+    It says the same if the writer got to it after its sync; else it is one write behind.
+    """
     disk = MemoryDisk()
     disk.make_directories("chunks")
     replica = Replica.create(disk, HANDLE, 1)
@@ -181,7 +184,7 @@ def test_a_torn_header_falls_back_to_the_one_before(sizes: list[int], cut: float
 
     found = Replica.recover(disk, HANDLE)
 
-    assert bytes(found.read(0, 1 << 30)) == before
+    assert bytes(found.read(0, 1 << 30)) in (before, model)
 
 
 @settings(max_examples=300, deadline=None)

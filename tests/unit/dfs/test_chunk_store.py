@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import random
 from pathlib import Path
 
 import pytest
@@ -283,3 +284,37 @@ def test_a_data_file_that_is_gone_or_short_is_found_at_the_start(tmp_path: Path)
     again = store_of(RealDisk(str(tmp_path)))
 
     assert sorted(again.corrupt()) == [1, 2]
+
+
+def test_half_a_creation_is_no_replica(tmp_path: Path) -> None:
+    """A power cut may keep one name of the two; nothing was ever acknowledged on it."""
+    store = store_of(RealDisk(str(tmp_path)))
+    for handle in (1, 2):
+        store.create(handle, 1)
+    (tmp_path / path_of(1, "data")).unlink()
+    (tmp_path / path_of(2, "sums")).unlink()
+
+    again = store_of(RealDisk(str(tmp_path)))
+
+    assert (again.handles(), again.corrupt()) == ([], {})
+    assert not (tmp_path / path_of(1, "sums")).exists()
+    assert not (tmp_path / path_of(2, "data")).exists()
+
+
+def test_after_a_power_cut_rot_is_not_taken_for_a_write_that_was_cut_short() -> None:
+    """Both headers say the same soon after a sync, so a damaged replica is never shortened."""
+    disk = MemoryDisk()
+    store = store_of(disk)
+    replica = store.create(1, 1)
+    store.write(replica, 0, [b"x" * 200_000])
+    store.write(replica, 200_000, [])
+    for path in (path_of(1, "sums"), path_of(1, "data")):
+        disk.open(path).sync()
+    disk.crash(random.Random(1))
+    disk.flip_bit(path_of(1, "data"), 8 * 150_000)
+
+    again = store_of(disk)
+
+    assert again.get(1).length == 200_000
+    with pytest.raises(ChunkCorrupt):
+        again.read(again.get(1), 0, 200_000)
