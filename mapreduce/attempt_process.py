@@ -1,8 +1,8 @@
 """What a worker's zygote forks: one attempt of a job of the cluster, in a process of its own.
 
 Takes a `WorkOrder`; runs the very attempt that the local engine runs, with the dfs below it and,
-for a reduce, a shuffle that hears of maps through the attempt's socket. Imported before the fork,
-so that a fork needs to load nothing more.
+for a reduce, a shuffle that hears of maps through the attempt's socket. Made before the fork, with
+all modules and tables that an attempt needs: a fork then has nothing left to load.
 """
 
 from __future__ import annotations
@@ -12,8 +12,13 @@ import msgspec
 from cluster.config import WORKER, Cluster
 from mapreduce import attempt, job
 from mapreduce.dataflow import dfs_files
+from mapreduce.job import JobSpec
+from mapreduce.scheduler.ids import JobId
 from mapreduce.shuffle import NewsShuffle
 from mapreduce.task_context import Attempt, AttemptOrder
+from streaming.child import task_environment
+from streaming.command import Program
+from streaming.jobconf import JobConf
 
 
 class WorkOrder(msgspec.Struct, frozen=True):
@@ -29,6 +34,7 @@ class AttemptProcess:
     def __init__(self, cluster: Cluster, host: str) -> None:
         self._cluster = cluster
         self._host = host
+        _warm_up()
 
     def __call__(self, packed: bytes, report: int, lifeline: int) -> int:
         """Run one attempt to its end; gives the exit status."""
@@ -45,3 +51,13 @@ class AttemptProcess:
                 attempt.shuffle = NewsShuffle(attempt, report, identity)
 
         return attempt.run(spec, order, report, lifeline, prepare)
+
+
+def _warm_up() -> None:
+    """Have tables and decoders made once here, instead of by every attempt (about 8 ms each)."""
+    order = AttemptOrder("attempt_0_0000_m_000000_0", 0, "", "", "")
+    spec = JobSpec(JobId(""), {}, Program(), None, None, 0, (), None)
+    work = msgspec.msgpack.encode(WorkOrder(job.encode(spec), order))
+    job.decode(msgspec.msgpack.decode(work, type=WorkOrder).spec)
+    task_environment(JobConf(), {}, (), {}, "")
+    "localhost".encode("idna")  # what connecting to a named host loads

@@ -211,12 +211,13 @@ class JobLedger:
             if live.news is not None and attempt_id.task_id.kind is kind
         ]
         name = c.MAP_INPUT_RECORDS if in_maps else c.REDUCE_INPUT_RECORDS
-        is_over = self.end is not None and self.end.outcome == "succeeded"
         return JobProgress(
-            map_fraction=1.0 if view is None and is_over else view.map_fraction if view else 0.0,
+            map_fraction=view.map_fraction if view else done[TaskKind.MAP] / max(1, maps),
             reduce_fraction=(
-                (1.0 if is_over else view.reduce_fraction if view else 0.0) if reduces else 0.0
-            ),
+                view.reduce_fraction if view else done[TaskKind.REDUCE] / max(1, reduces)
+            )
+            if reduces
+            else 0.0,
             maps_done=done[TaskKind.MAP],
             maps=maps,
             reduces_done=done[TaskKind.REDUCE],
