@@ -151,7 +151,8 @@ def _finish_up(config: ClusterConfig, failed: dict[str, ClusterError]) -> int:
     for name, error in failed.items():
         print(f"{name}: FAILED: {error}", file=sys.stderr)
     count = len(config.hosts) - len(failed)
-    hosts = f"{count} hosts" if not failed else f"{count} of {len(config.hosts)} hosts"
+    total = len(config.hosts)
+    hosts = f"{count} of {total} hosts" if failed else f"{total} host{'s' if total > 1 else ''}"
     address = config.host(config.master).address
     print(f"cluster {config.name} is up: {hosts}, master {config.master} ({address})")
     return 0

@@ -170,7 +170,16 @@ def current(explicit: str | None = None) -> ClusterConfig | None:
     """Return the cluster to use: of the file given, of `$MRSTREAM_CLUSTER`, or the one that the
     last `cluster up` or `join` made current; None means local mode."""
     path = state.chosen(explicit)
-    return None if path is None else load(path)
+    if path is None:
+        return None
+    config = load(path)
+    kept = state.cluster_file(config.name)
+    if all(host.address != host.name for host in config.hosts) or not os.path.exists(kept):
+        return config
+    # The last `up` wrote down what ssh_config says of names, which only SSH itself reads.
+    resolved = load(kept)
+    same = [host.name for host in resolved.hosts] == [host.name for host in config.hosts]
+    return resolved if same else config
 
 
 def current_cluster(explicit: str | None = None) -> Cluster | None:
