@@ -5,6 +5,7 @@
 #include <Python.h>
 
 #include "_kernel_bind.h"
+#include "_kernel_lines.h"
 
 static PyObject *decode_records(PyObject *module, PyObject *block)
 {
@@ -101,7 +102,21 @@ static PyObject *crc32c_portable(PyObject *module, PyObject *args)
     return checksum(args, crc32c_by_tables);
 }
 
+static PyObject *count_lines(PyObject *module, PyObject *data)
+{
+    (void)module;
+    Py_buffer view;
+    if (PyObject_GetBuffer(data, &view, PyBUF_SIMPLE) < 0)
+        return NULL;
+    uint64_t count;
+    Py_BEGIN_ALLOW_THREADS count = count_byte(view.buf, (size_t)view.len, '\n');
+    Py_END_ALLOW_THREADS
+    PyBuffer_Release(&view);
+    return PyLong_FromUnsignedLongLong(count);
+}
+
 static PyMethodDef functions[] = {
+    {"count_lines", count_lines, METH_O, NULL},
     {"encode_records", encode_records, METH_O, NULL},
     {"crc32c", crc32c_fastest, METH_VARARGS, NULL},
     {"crc32c_by_tables", crc32c_portable, METH_VARARGS, NULL},

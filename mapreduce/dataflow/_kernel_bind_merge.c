@@ -159,11 +159,11 @@ static PyObject *step(MergeTree *self, PyObject *args)
             PyErr_SetString(PyExc_ValueError, m->error);
             return NULL;
         case MERGE_OVER:
-            if (m->out_records)
+            if (m->out_bytes || m->out_records)
                 return take_out(self);
             return Py_BuildValue("(iiO)", -1, 0, Py_None);
         case MERGE_FULL:
-            if (m->out_records)
+            if (m->out_bytes || m->out_records)
                 return take_out(self);
             if (!make_large(self))
                 return NULL;

@@ -241,7 +241,7 @@ bool feeder_finish(line_feeder *f)
     return !f->in_line || end_line(f, 0);
 }
 
-static uint64_t count_byte(const uint8_t *p, size_t length, uint8_t byte)
+uint64_t count_byte(const uint8_t *p, size_t length, uint8_t byte)
 {
     uint64_t count = 0;
     while (length) { /* bytes are summed in bytes as long as they cannot overflow */
@@ -281,7 +281,7 @@ bool feeder_passes(line_feeder *f, const uint8_t *data, size_t length)
 
 void rewriter_close(line_rewriter *r)
 {
-    free_buffer(&r->line);
+    free_buffer(&r->held);
     free_buffer(&r->out);
 }
 
@@ -324,12 +324,51 @@ static inline bool stays(const line_rewriter *r, const uint8_t *p, const uint8_t
     return r->key_only || (r->same_separator && cut_at(r, p, end));
 }
 
-/* Complete the line that an earlier feed began. */
-static bool end_held_line(line_rewriter *r)
+/* Pass on a piece of a line that is not in this feed as a whole; it is never kept but for a
+ * few bytes that may be the beginning of a separator. */
+static bool stream_piece(line_rewriter *r, const uint8_t *p, const uint8_t *end, bool ends)
 {
-    bool good = write_line(r, r->line.bytes, r->line.bytes + r->line.length);
-    r->line.length = 0;
-    return good;
+    while (!r->key_only && r->found < r->key_fields) {
+        const uint8_t *found = find_bytes(p, end, r->separator, r->separator_length);
+        if (!found)
+            break;
+        bool is_cut = ++r->found == r->key_fields;
+        const uint8_t *stop = is_cut ? found : found + r->separator_length;
+        if (!append(&r->out, p, (size_t)(stop - p)) ||
+            (is_cut && !append(&r->out, r->out_separator, r->out_separator_length)))
+            return false;
+        p = found + r->separator_length;
+    }
+    bool is_open = !r->key_only && r->found < r->key_fields;
+    size_t held = 0;
+    if (is_open && !ends) {
+        held = r->separator_length - 1;
+        if (held > (size_t)(end - p))
+            held = (size_t)(end - p);
+    }
+    if (!append(&r->out, p, (size_t)(end - p) - held))
+        return false;
+    /* Where p lies in the held bytes themselves, there is room for them already. */
+    if (r->held.size < held && !reserve(&r->held, held))
+        return false;
+    if (held)
+        memmove(r->held.bytes, end - held, held);
+    r->held.length = held;
+    r->in_line = !ends;
+    if (!ends)
+        return true;
+    r->found = 0;
+    r->records++;
+    return (!is_open || append(&r->out, r->out_separator, r->out_separator_length)) &&
+           append(&r->out, (const uint8_t *)"\n", 1);
+}
+
+static bool take_piece_of_line(line_rewriter *r, const uint8_t *p, const uint8_t *end, bool ends)
+{
+    if (!r->held.length)
+        return stream_piece(r, p, end, ends);
+    return append(&r->held, p, (size_t)(end - p)) &&
+           stream_piece(r, r->held.bytes, r->held.bytes + r->held.length, ends);
 }
 
 bool rewriter_feed(line_rewriter *r, const uint8_t *data, size_t length)
@@ -354,8 +393,8 @@ bool rewriter_feed(line_rewriter *r, const uint8_t *data, size_t length)
             else
                 next += *next == '\n';
         }
-        if (r->line.length) {
-            if (!append(&r->line, p, (size_t)(stop - p)) || !end_held_line(r))
+        if (r->in_line) {
+            if (!take_piece_of_line(r, p, stop, true))
                 return false;
             unwritten = next;
         } else if (!is_cr && stays(r, p, stop)) {
@@ -368,7 +407,10 @@ bool rewriter_feed(line_rewriter *r, const uint8_t *data, size_t length)
         p = next;
     }
     return append(&r->out, unwritten, (size_t)(p - unwritten)) &&
-           append(&r->line, p, (size_t)(end - p));
+           (p == end || take_piece_of_line(r, p, end, false));
 }
 
-bool rewriter_finish(line_rewriter *r) { return !r->line.length || end_held_line(r); }
+bool rewriter_finish(line_rewriter *r)
+{
+    return !r->in_line || take_piece_of_line(r, NULL, NULL, true);
+}

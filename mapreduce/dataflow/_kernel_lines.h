@@ -53,10 +53,14 @@ typedef struct {
     int64_t key_fields;
     bool same_separator;
     bool after_cr;
-    buffer line; /* a line that is not complete */
+    bool in_line;  /* an earlier feed began a line */
+    int64_t found; /* separators of that line so far */
+    buffer held;   /* its last bytes, if they may be the beginning of a separator */
     buffer out;
     uint64_t records;
 } line_rewriter;
+
+uint64_t count_byte(const uint8_t *p, size_t length, uint8_t byte);
 
 bool rewriter_feed(line_rewriter *r, const uint8_t *data, size_t length);
 bool rewriter_finish(line_rewriter *r);

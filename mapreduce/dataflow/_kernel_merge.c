@@ -172,6 +172,58 @@ static enum merge_status start(merge_tree *m, size_t *wanted)
     return MERGE_OVER;
 }
 
+/* Can a record be given in pieces? Then one that is larger than a blob needs no copy. */
+static inline bool is_divisible(const merge_tree *m)
+{
+    return !m->form.framed && m->form.key == SIDE_PLAIN && m->form.value == SIDE_PLAIN &&
+           m->out_size >= PIECE_BYTES_MIN;
+}
+
+/* Fill the rest of the blob with the next bytes of the record; true when it is complete. */
+static bool give_piece(merge_tree *m, const record *r)
+{
+    const wire_form *form = &m->form;
+    const struct {
+        const uint8_t *bytes;
+        size_t length;
+    } parts[] = {{r->key, r->key_length},
+                 {form->separator, form->separator_length},
+                 {r->value, r->value_length},
+                 {form->end, form->end_length}};
+    size_t skip = m->piece_at;
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        if (skip >= parts[i].length) {
+            skip -= parts[i].length;
+            continue;
+        }
+        size_t left = parts[i].length - skip, room = m->out_size - m->out_bytes;
+        size_t length = left < room ? left : room;
+        memcpy(m->out + m->out_bytes, parts[i].bytes + skip, length);
+        m->out_bytes += length;
+        m->piece_at += length;
+        if (length < left)
+            return false;
+        skip = 0;
+    }
+    m->piece_at = 0;
+    return true;
+}
+
+/* Write the record, or what fits of it; false if the blob has to be taken first. */
+static inline bool give(merge_tree *m, const record *r)
+{
+    size_t needed = quick_wire_bytes(&m->form, r);
+    if (LIKELY(needed <= m->out_size - m->out_bytes && !m->piece_at)) {
+        quick_wire_write(&m->form, r, m->out + m->out_bytes);
+        m->out_bytes += needed;
+        return true;
+    }
+    if (m->piece_at || (needed > m->out_size && is_divisible(m)))
+        return give_piece(m, r);
+    m->out_needed = needed;
+    return false;
+}
+
 enum merge_status merge_step(merge_tree *m, size_t *wanted)
 {
     if (!m->run_count)
@@ -186,15 +238,10 @@ enum merge_status merge_step(merge_tree *m, size_t *wanted)
         merge_run *run = &m->runs[m->winner];
         if (run->state == RUN_OVER)
             return MERGE_OVER;
-        size_t needed = quick_wire_bytes(&m->form, &run->at);
-        if (needed > m->out_size - m->out_bytes) {
-            m->out_needed = needed;
+        if (!give(m, &run->at))
             return MERGE_FULL;
-        }
         if (!same && !begin_group(m, run))
             return MERGE_BAD;
-        quick_wire_write(&m->form, &run->at, m->out + m->out_bytes);
-        m->out_bytes += needed;
         m->out_records++;
         m->records++;
         m->group_records++;

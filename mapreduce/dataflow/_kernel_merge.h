@@ -4,6 +4,7 @@
 
 #include "_kernel.h"
 
+#define PIECE_BYTES_MIN ((size_t)1 << 16) /* blobs of this size or more split a larger record */
 #define LARGEST_KEY_BYTES_MAX 1024 /* of the key with the most records; the rest is not shown */
 
 enum run_state { RUN_WAITING, RUN_READY, RUN_OVER };
@@ -29,6 +30,7 @@ typedef struct {
 
     uint8_t *out; /* where records go; the caller owns it */
     size_t out_bytes, out_size, out_records;
+    size_t piece_at;   /* bytes of the winner's record that were given: it is larger than a blob */
     size_t out_needed; /* MERGE_FULL with nothing in it: the next record's size */
 
     const uint8_t *last_key; /* given last; its block must stay until another one is given */

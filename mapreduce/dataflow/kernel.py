@@ -151,6 +151,11 @@ def encode_records(records: Iterable[tuple[bytes, bytes]]) -> bytes:
     return cast(bytes, (_native or _twin).encode_records(list(records)))
 
 
+def count_lines(data: bytes | bytearray | memoryview) -> int:
+    """Return how many LF bytes there are."""
+    return cast(int, (_native or _twin).count_lines(data))
+
+
 def crc32c(data: bytes | bytearray | memoryview, before: int = 0) -> int:
     """Return the CRC32C of data, or of all that came before and data."""
     return cast(int, (_native or _twin).crc32c(data, before))

@@ -76,6 +76,9 @@ class MergeTree(Protocol):
     def step(self, size_bytes: int) -> tuple[int, int, bytes | None]:
         """Return (run that needs a block or -1, records, blob or None); (-1, 0, None) is the end.
 
+        A blob holds whole records, but for one larger than a blob: that may come in pieces,
+        and is counted with its last one.
+
         Raises ValueError where a run is not in order (D1).
         """
 

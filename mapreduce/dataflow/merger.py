@@ -68,7 +68,10 @@ class Merge:
         return self._tree.largest_group
 
     def blobs(self, size_bytes: int = BLOB_BYTES) -> Iterator[tuple[int, bytes]]:
-        """Give (records, bytes) until all runs are used up; whole records only."""
+        """Give (records, bytes) until all runs are used up.
+
+        Whole records, but for one larger than a blob: that may come in pieces.
+        """
         sources = [run() for run in self._runs]
         while True:
             wanted, records, blob = self._step(size_bytes)

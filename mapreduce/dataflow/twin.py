@@ -10,7 +10,7 @@ from __future__ import annotations
 from crc32c import crc32c
 
 from mapreduce.dataflow.record_form import RECORD_OVERHEAD_BYTES, Cut, RecordShape, WireForm
-from mapreduce.dataflow.twin_lines import LineFeeder, LineRewriter
+from mapreduce.dataflow.twin_lines import LineFeeder, LineRewriter, count_lines
 from mapreduce.dataflow.twin_records import (
     BINARY_CUTS,
     FRAME_HEADER_BYTES_MAX,
@@ -30,6 +30,7 @@ __all__ = [
     "LineFeeder",
     "LineRewriter",
     "MergeTree",
+    "count_lines",
     "crc32c",
     "decode_records",
     "encode_records",

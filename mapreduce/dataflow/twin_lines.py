@@ -13,6 +13,11 @@ _LF, _CR = 10, 13
 _BOM = b"\xef\xbb\xbf"
 
 
+def count_lines(data: bytes | bytearray | memoryview) -> int:
+    """See `kernel.count_lines`."""
+    return bytes(data).count(b"\n")
+
+
 class LineCutter:
     """Cuts bytes at LF, CR LF or a lone CR, wherever one feed ends and the next begins."""
 

@@ -109,3 +109,9 @@ def test_lines_are_rewritten_alike(
     sides = [(line, b"") if key_only else split(line, rule) for line in lines]
     joined = b"" if key_only else separator
     assert native[0] == b"".join(key + joined + value + b"\n" for key, value in sides)
+
+
+@given(data=st.one_of(tricky, st.binary(max_size=2000)), repeat=st.integers(1, 300))
+def test_lines_are_counted(data: bytes, repeat: int) -> None:
+    """LF bytes only, at any length."""
+    assert kernel.count_lines(data * repeat) == (data * repeat).count(b"\n")

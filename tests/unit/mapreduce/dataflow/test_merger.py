@@ -119,3 +119,19 @@ def test_blobs_are_about_as_large_as_asked_and_hold_whole_records(tmp_path: Path
     assert all(800 < len(blob) <= 1000 for _, blob in blobs[:-2])
     assert len(blobs[-1][1]) == 5003
     assert sum(count for count, _ in blobs) == 1001
+
+
+def test_a_record_larger_than_a_blob_comes_whole_or_in_pieces_but_is_counted_once(
+    tmp_path: Path,
+) -> None:
+    """A 100 MB line is not copied to be given to a reducer."""
+    records = [(b"a", b"1"), (b"k" * 200_000, b"v" * 300_000), (b"z", b"2")]
+    merged = merger.merge(runs_of([records]), BYTE_ORDER, text_form(b"\t"), scratch=str(tmp_path))
+
+    blobs = list(merged.blobs(1 << 16))
+
+    expected = b"".join(key + b"\t" + value + b"\n" for key, value in records)
+    assert b"".join(blob for _, blob in blobs) == expected
+    assert (sum(count for count, _ in blobs), merged.records, merged.groups) == (3, 3, 3)
+    if kernel.IS_NATIVE:
+        assert max(len(blob) for _, blob in blobs) == 1 << 16
