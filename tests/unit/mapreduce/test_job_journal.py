@@ -1,0 +1,92 @@
+"""What a restarted job master must go on with is the fold of its journal."""
+
+from __future__ import annotations
+
+import pytest
+
+from cluster.errors import JournalCorrupt
+from mapreduce import job_journal
+from mapreduce.attempt_report import Done
+from mapreduce.job_journal import (
+    AnyRecord,
+    JobAccepted,
+    JobClosed,
+    JobDecided,
+    Journaled,
+    MasterStarted,
+    PriorityChanged,
+    TaskCommitted,
+)
+
+JOB = "job_1700000000000_0001"
+FIRST = "attempt_1700000000000_0001_m_000000_0"
+SECOND = "attempt_1700000000000_0001_m_000000_1"
+
+
+def accepted(job_id: str = JOB) -> JobAccepted:
+    return JobAccepted(job_id, f"token of {job_id}", b"spec", 1, False, 5.0)
+
+
+def fold(records: list[AnyRecord]) -> Journaled:
+    journaled = Journaled()
+    journaled.restore((), enumerate(map(job_journal.encode, records), 1))
+    return journaled
+
+
+def test_a_later_commit_of_a_task_replaces_an_earlier_one() -> None:
+    """MapReduce §3.3: a map whose output was lost runs again; its first run is void."""
+    journaled = fold(
+        [
+            MasterStarted(1),
+            accepted(),
+            TaskCommitted(JOB, FIRST, "h1", Done({}), 1.0),
+            TaskCommitted(JOB, SECOND, "h2", Done({}), 2.0),
+        ]
+    )
+
+    (commit,) = journaled.jobs[JOB].committed.values()
+    assert (commit.attempt_id, commit.worker_id) == (SECOND, "h2")
+
+
+def test_a_closed_job_leaves_nothing() -> None:
+    journaled = fold([accepted(), JobDecided(JOB, "succeeded", ""), JobClosed(JOB)])
+
+    assert journaled.jobs == {}
+
+
+def test_a_decided_job_that_is_not_closed_is_closed_by_the_next_life() -> None:
+    journaled = fold([accepted(), JobDecided(JOB, "killed", "by its user")])
+
+    decided = journaled.jobs[JOB].decided
+    assert decided is not None
+    assert (decided.outcome, decided.reason) == ("killed", "by its user")
+
+
+def test_a_checkpoint_says_the_same_as_the_records_before_it() -> None:
+    """Decision 5: recovery is the newest checkpoint and the records after it."""
+    other = "job_1700000000000_0002"
+    records: list[AnyRecord] = [
+        MasterStarted(3),
+        accepted(),
+        accepted(other),
+        PriorityChanged(JOB, 5),
+        TaskCommitted(JOB, FIRST, "h1", Done({"g": {"c": 7}}), 1.0),
+        JobClosed(other),
+    ]
+    whole = fold(records)
+
+    restored = Journaled()
+    restored.restore(whole.pieces(), [(7, job_journal.encode(JobDecided(JOB, "failed", "why")))])
+
+    assert restored.life == 3
+    assert list(restored.jobs) == [JOB]
+    known = restored.jobs[JOB]
+    assert known.accepted == accepted()
+    assert known.priority == 5
+    assert list(known.committed.values()) == list(whole.jobs[JOB].committed.values())
+    assert known.decided is not None
+
+
+def test_a_record_that_says_nothing_is_corruption() -> None:
+    with pytest.raises(JournalCorrupt, match="cannot be read"):
+        Journaled().restore((), [(1, b"\xc1")])
