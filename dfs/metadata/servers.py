@@ -31,6 +31,7 @@ class Server:
     is_connected: bool = False
     has_reported: bool = False
     """This incarnation has told everything that it holds."""
+    is_forgotten: bool = False
     is_draining: bool = False
     is_drained: bool = False
     heard_at_s: float = 0.0
@@ -88,7 +89,7 @@ class ServerTable:
     """Every chunkserver that ever registered and was not forgotten."""
 
     def __init__(self) -> None:
-        self._by_index: list[Server | None] = []
+        self._by_index: list[Server] = []
         self._by_id: dict[ServerId, Server] = {}
 
     # --- what is logged
@@ -105,19 +106,20 @@ class ServerTable:
         entry.is_drained = False
 
     def forget(self, server: ServerId) -> None:
-        entry = self._by_id.pop(server)
-        self._by_index[entry.index] = None
+        # Its number is not used again, and questions to it may still be on their way.
+        self._by_id.pop(server).is_forgotten = True
 
     def restore(self, server: ServerId | None) -> None:
         """Take over the next entry of a checkpoint; None: that one was forgotten."""
         if server is None:
-            self._by_index.append(None)
+            gone = Server(ServerId(""), len(self._by_index), is_forgotten=True)
+            self._by_index.append(gone)
         else:
             self.know(server)
 
     def by_index(self) -> list[Server | None]:
         """All that ever were, forgotten ones as None, for a checkpoint."""
-        return list(self._by_index)
+        return [None if server.is_forgotten else server for server in self._by_index]
 
     # --- looking
 
@@ -129,9 +131,7 @@ class ServerTable:
         return self._by_id.get(server)
 
     def at(self, index: ServerIndex) -> Server:
-        entry = self._by_index[index]
-        assert entry is not None, f"server number {index} was forgotten but still holds chunks"
-        return entry
+        return self._by_index[index]
 
     def up(self) -> list[Server]:
         return [server for server in self._by_id.values() if server.is_up]

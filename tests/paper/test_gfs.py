@@ -620,6 +620,27 @@ class TestRepair:
         model.crash()
         assert model.call(p.Report()).safe_mode == ""
 
+    def test_4_3_a_server_may_be_forgotten_while_something_is_copied_from_it(self) -> None:
+        model = Model(servers=4)
+        model.put("/f", 10)
+        source, lost = model.where("/f")[:2]
+        target = next(name for name in model.servers if name not in model.where("/f"))
+        model.servers[target].is_mute = True
+        model.kill(lost)
+        model.pass_time(11)
+        clone = next(c for _, c in model.sent if isinstance(c, p.CloneChunk))
+        source = clone.sources[0].server
+
+        model.kill(source)
+        model.pass_time(11)
+        model.call(p.ForgetServer(source))
+        model.servers[target].is_mute = False
+        model.pass_time(60)
+
+        assert model.call(p.Report()).clones_active == 0
+        model.crash()
+        assert source not in {s.address.server for s in model.call(p.Report()).servers}
+
     def test_5_2_a_corrupt_replica_is_deleted_only_after_its_copy_is_in_place(self) -> None:
         """GFS-79."""
         model = Model(servers=4)
