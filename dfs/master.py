@@ -66,6 +66,8 @@ def settings_from(config: DfsConfig) -> Settings:
         dead_after_s=config.dead_after_s,
         lease_s=config.lease_s,
         safe_mode_s_max=config.safe_mode_s,
+        # A server that is dead is given up sooner; one that beats has a slow disk, no more.
+        command_s_max=max(5.0, 1.5 * config.dead_after_s),
     )
 
 
