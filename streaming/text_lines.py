@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 _LINE_END = re.compile(rb"\r\n|\r|\n")
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
@@ -137,13 +137,19 @@ class RecordBytes:
         return min(self._seam, len(blob))
 
 
+def count_line_feeds(blob: bytes) -> int:
+    """Count the line feeds of a blob."""
+    return blob.count(b"\n")
+
+
 class LineCounter:
-    """How many records have passed."""
+    """How many records have passed; whoever has a faster way to count line feeds lends it."""
 
-    __slots__ = ("records",)
+    __slots__ = ("count", "records")
 
-    def __init__(self) -> None:
+    def __init__(self, count: Callable[[bytes], int] = count_line_feeds) -> None:
         self.records = 0
+        self.count = count
 
 
 def to_lines(
@@ -194,7 +200,7 @@ def _lf_lines(blobs: Iterable[bytes], counter: LineCounter, in_record: bool) -> 
             after_cr = blob.endswith(b"\r")
             blob = blob.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
         if blob:
-            counter.records += blob.count(b"\n")
+            counter.records += counter.count(blob)
             in_record = not blob.endswith(b"\n")
             yield blob
     if in_record:

@@ -117,7 +117,7 @@ class _TextPiece:
         self.key_type = TEXT if self._is_key_value else LONG
         self.value_type = TEXT
         self._delimiter = conf.record_delimiter
-        self._counter = LineCounter()
+        self._counter = LineCounter(kernel.count_lines)
         self._bytes = _record_bytes(piece, file, self._delimiter)
         # Java casts the separator's first character to a byte, so é cuts at 0xE9.
         first = conf.key_value_input_separator.decode("utf-8", "surrogateescape")[0]
