@@ -8,7 +8,7 @@ from typing import Any, get_args
 import msgspec
 import pytest
 
-from cluster.errors import JournalCorrupt, NewerFormat
+from cluster.errors import DiskFailed, JournalCorrupt, NewerFormat
 from cluster.journal import Journal
 from dfs import protocol as p
 from dfs.duties import Duties
@@ -99,6 +99,36 @@ def test_answers_are_given_in_the_order_of_the_decisions() -> None:
 
     calls = [said.call for said in shell.said]  # type: ignore[union-attr]
     assert calls == [0, 100, 1, 101, 2, 102, 3, 103, 4, 104]
+
+
+def test_many_changes_share_one_flush() -> None:
+    """GFS-17: records are batched per flush."""
+    disk = ForgetfulDisk()
+    shell = Shell(disk)
+    before = disk.syncs
+
+    for number in range(50):
+        shell.call(number, p.MakeDirectory(f"/d{number}", "me"))
+    shell.commit()
+
+    assert len(shell.said) == 50
+    assert disk.syncs - before == 1
+
+
+def test_a_failed_flush_is_never_followed_by_an_answer() -> None:
+    """Fault gate 6: after a failed fsync nobody knows what the disk holds."""
+    disk = ForgetfulDisk()
+    shell = Shell(disk)
+    shell.call(1, p.MakeDirectory("/d", "me"))
+    disk.fail_sync = True
+
+    with pytest.raises(DiskFailed):
+        shell.commit()
+    disk.fail_sync = False
+    with pytest.raises(DiskFailed):
+        shell.call(2, p.MakeDirectory("/e", "me"))
+
+    assert shell.said == []
 
 
 def test_what_was_not_committed_is_forgotten_by_a_crash_and_was_never_said() -> None:
