@@ -31,6 +31,7 @@ from mapreduce.dataflow.files import Files, files_for
 from mapreduce.dataflow.split_plan import plan_splits
 from mapreduce.interrupts import interruptible
 from mapreduce.job import JobSpec
+from mapreduce.job_output import RESULTS
 from mapreduce.protocol import JobEnd, JobNews, KillJob, SubmitJob, WaitForNews
 from mapreduce.task_choice import chosen_maps
 from streaming.jobconf import JobConf
@@ -38,8 +39,6 @@ from streaming.jobconf import JobConf
 FAILED: Final = 1
 INTERRUPTED: Final = 130
 TERMINATED: Final = 143
-RESULTS: Final = "/.mrstream/results"
-"""Where output goes that is to be printed."""
 CALL_S_MAX: Final = 30.0
 RETRY_S: Final = 0.2
 MASTER_AWAY_S_MAX: Final = 600.0

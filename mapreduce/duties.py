@@ -17,7 +17,7 @@ from typing import Any, Final, assert_never
 from cluster.daemon import Daemon
 from cluster.errors import ClusterError
 from cluster.journal import Journal
-from mapreduce import job_journal
+from mapreduce import job_journal, job_output
 from mapreduce.job_journal import AnyRecord, JobDecided, Journaled, TaskCommitted
 from mapreduce.job_ledger import JobLedger
 from mapreduce.notices import Notices
@@ -98,6 +98,7 @@ class Duties:
             task.cancel()
         if self._tasks:
             await asyncio.wait(list(self._tasks))
+        job_output.stop_trying()
         await self.in_thread(self.journal.close)
 
     # --- the one way to the brain

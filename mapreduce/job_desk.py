@@ -10,13 +10,14 @@ import logging
 from collections.abc import Mapping
 from typing import Any, Final
 
-from cluster.errors import UserError
+from cluster.errors import ClusterError, UserError
 from cluster.network import Handler, Peer
 from mapreduce.attempt_report import Failure
 from mapreduce.duties import Duties
 from mapreduce.job_history import JobHistory
 from mapreduce.job_journal import JobAccepted, JobClosed, OpenJob, PriorityChanged
 from mapreduce.job_ledger import JobLedger, Result
+from mapreduce.job_output import clear_results
 from mapreduce.protocol import ForgetJob, JobEnd, KillJob, SetPriority, StopAttempt, SubmitJob
 from mapreduce.scheduler.commands import Command, FinishJob, JobOutcome, RecordCommit
 from mapreduce.scheduler.events import (
@@ -37,6 +38,7 @@ log = logging.getLogger(__name__)
 
 LIFE_ATTEMPTS: Final = 1000
 """Attempts of one life of the master are numbered from here times the life on."""
+CLEAR_RESULTS_EVERY_S: Final = 600.0
 
 
 class JobDesk:
@@ -48,6 +50,7 @@ class JobDesk:
         self._filesystem = filesystem
         self._submissions: dict[str, JobId] = {}
         self._jobs_count = 0
+        self._clear_at_s = duties.clock.now_s() + CLEAR_RESULTS_EVERY_S
         self._started_ms = int(duties.clock.wall_s() * 1000)
         duties.on_finish = self._finish
         self.handlers: Mapping[type[Any], Handler] = {
@@ -90,6 +93,8 @@ class JobDesk:
         self._admit(ledger)
         log.info("job=%s user=%s maps=%d reduces=%d submitted", job_id, ledger.spec.user,
                  len(ledger.spec.splits), ledger.spec.reduces)  # fmt: skip
+        if not len(duties.links):
+            ledger.say("WARN", "no worker is connected: the job waits for one")
         duties.event(JobSubmitted(job_id, ledger.map_specs(), ledger.spec.reduces, ledger.settings))
         return job_id
 
@@ -200,6 +205,19 @@ class JobDesk:
             return self._duties.scheduler.totals(job_id)
         except KeyError:
             return None  # it was settled in a life before
+
+    def clear_results_if_due(self) -> None:
+        """From time to time, delete printed results whose client was killed."""
+        now_s = self._duties.clock.now_s()
+        if now_s >= self._clear_at_s:
+            self._clear_at_s = now_s + CLEAR_RESULTS_EVERY_S
+            self._duties.spawn(self._clear_results())
+
+    async def _clear_results(self) -> None:
+        try:
+            await self._duties.in_thread(clear_results, self._duties.clock.wall_s())
+        except ClusterError as error:
+            log.info("results are not cleared: %s", error)
 
     def tell_counters(self) -> None:
         """Bring the counters that watchers see up to date."""

@@ -7,11 +7,13 @@ again; what it refuses is raised. Never decides which attempt may commit.
 from __future__ import annotations
 
 import logging
-import time
+import threading
 from collections.abc import Callable
 from typing import Final
 
 from cluster.errors import Unavailable
+from dfs.errors import NoSuchFile
+from mapreduce.dataflow import dfs_files
 from mapreduce.dataflow.committer import Committer
 from mapreduce.dataflow.files import Files, files_for
 from mapreduce.job import JobSpec
@@ -19,6 +21,10 @@ from mapreduce.job import JobSpec
 log = logging.getLogger(__name__)
 
 RETRY_S: Final = 1.0
+RESULTS: Final = "/.mrstream/results"
+"""Where output goes that a client prints and then deletes."""
+RESULTS_KEPT_S: Final = 24 * 3600.0
+_stopping = threading.Event()
 
 
 class JobOutput:
@@ -70,6 +76,24 @@ class JobOutput:
         _again(lambda: self._files.delete(self.url), self.url)
 
 
+def stop_trying() -> None:
+    """The master stops: whoever tries again in a thread shall give up."""
+    _stopping.set()
+
+
+def clear_results(now_s: float) -> None:
+    """Delete results that nobody came for within a day: their client was killed; blocks."""
+    with dfs_files.new_client() as client:
+        try:
+            entries = list(client.list(RESULTS))
+        except NoSuchFile:
+            return
+        for entry in entries:
+            if now_s - entry.modified_at_s > RESULTS_KEPT_S:
+                log.info("results %s are deleted: nobody came for them", entry.path)
+                client.delete(entry.path, recursive=True, skip_trash=True)
+
+
 def _again(work: Callable[[], None], url: str) -> None:
     while True:
         try:
@@ -77,4 +101,5 @@ def _again(work: Callable[[], None], url: str) -> None:
             return
         except Unavailable as error:
             log.warning("output %s: %s; trying again", url, error)
-            time.sleep(RETRY_S)
+            if _stopping.wait(RETRY_S):
+                raise
