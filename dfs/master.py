@@ -11,6 +11,7 @@ Never sees a byte of a file, never decides anything itself.
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import gc
 import grp
 import logging
@@ -123,6 +124,7 @@ class Master:
         # What was just read stays for good: the collector need not look at it again.
         gc.collect()
         gc.freeze()
+        _give_memory_back()
         self._journal.start(self._loop)
         self._sinks = start_sinks(self._daemon, self._journal)
         if found.last_sequence == 0:
@@ -333,6 +335,13 @@ class Master:
         while self._checkpointing:
             await asyncio.shield(self._checkpointing[0])
         return sequence
+
+
+def _give_memory_back() -> None:
+    """Return to the system what reading the log took and freed: a fifth of a large master's."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:  # the GNU C library has it; others keep less to themselves
+        trim(0)
 
 
 def _user_name() -> str:
