@@ -44,15 +44,15 @@ from dfs.protocol import (
     ServerAddress,
     Stat,
 )
-from tests.benchmarks.common import Row
+from tests.benchmarks.common import Row, Run
 from tests.cluster.local import CHUNKSERVER, MASTER, LocalCluster, wait_for
 
 CONNECTIONS = 64
 SECONDS = 2.0
 ROUNDS = 3
 FILES = 1_000_000
-FILES_IN_LOG = 100_000
-"""About half of what the log holds before the master writes its next checkpoint."""
+FILES_IN_LOG = 120_000
+"""As many as the log holds before the master writes its next checkpoint: the worst moment."""
 FILES_PER_DIRECTORY = 1000
 EMPTY_SERVER = """
 import asyncio, sys
@@ -190,10 +190,9 @@ def million_files(place: Path, count: int = FILES) -> list[Row]:
         cluster.launch(MASTER, "h1")
         _until_served(cluster, reports, count)
         cluster.kill(MASTER, "h1")
-        started_s = time.monotonic()
-        pid = cluster.launch(MASTER, "h1")
-        names_s, chunks_s = _until_served(cluster, reports, count)
-        memory_mb = _resident_bytes(pid) / 1e6
+        cluster.launch(MASTER, "h1")
+        names, chunks = _until_served(cluster, reports, count)
+        memory_mb = _resident_bytes(cluster.pid(MASTER, "h1")) / 1e6
     finally:
         cluster.close()
         shutil.rmtree(home)
@@ -201,9 +200,10 @@ def million_files(place: Path, count: int = FILES) -> list[Row]:
     return [
         Row(f"{files}: memory of the master", memory_mb, 300.0, "MB", "≤ 1"),
         Row(f"{files}: names served after kill -9, against 5 s",
-            names_s - started_s, 5.0, "s", "about 1"),
-        Row(f"{files}: all chunks reported after kill -9, against 5 s",
-            chunks_s - started_s, 5.0, "s", "about 1"),
+            names.wall_s, 5.0, "s", "about 1"),
+        Row(f"{files}: the same, CPU time of the master", names.cpu_s, 5.0, "s", "about 1"),
+        Row(f"{files}: all chunks reported, against 5 s", chunks.wall_s, 5.0, "s", ""),
+        Row(f"{files}: the same, CPU time of the master", chunks.cpu_s, 5.0, "s", ""),
     ]  # fmt: skip
 
 
@@ -266,8 +266,10 @@ def _reports(count: int) -> list[bytes]:
     ]
 
 
-def _until_served(cluster: LocalCluster, reports: list[bytes], count: int) -> tuple[float, float]:
-    """When the master first answered a stat, and when it knew where every chunk is."""
+def _until_served(cluster: LocalCluster, reports: list[bytes], count: int) -> tuple[Run, Run]:
+    """What it took from now until the master answers a stat, and until it knows where every chunk
+    is."""
+    started_s, pid = time.monotonic(), cluster.pid(MASTER, "h1")
     identity = cluster.cluster.identity(CHUNKSERVER, "h1")
     reporter = threading.Thread(target=_report, args=(cluster, identity, reports), daemon=True)
     reporter.start()
@@ -281,15 +283,15 @@ def _until_served(cluster: LocalCluster, reports: list[bytes], count: int) -> tu
         return None
 
     wait_for(lambda: answered(Stat(path)), 120, "the names to be served", 0.02)
-    names_s = time.monotonic()
+    names = Run(time.monotonic() - started_s, _cpu_s(pid))
     wait_for(
         lambda: (found := answered(Locate(path))) and found.chunks[0].replicas,  # type: ignore[attr-defined]
         120, "the chunks to be located", 0.02,
     )  # fmt: skip
     cluster.wait_ready(MASTER, "h1", 120)
-    chunks_s = time.monotonic()
+    chunks = Run(time.monotonic() - started_s, _cpu_s(pid))
     reporter.join()
-    return names_s, chunks_s
+    return names, chunks
 
 
 def _report(cluster: LocalCluster, identity: Identity, reports: list[bytes]) -> None:
@@ -314,6 +316,12 @@ def _report(cluster: LocalCluster, identity: Identity, reports: list[bytes]) -> 
                 server, register.incarnation, part, packed, part == len(reports) - 1
             )
             connection.call(request, 60.0)
+
+
+def _cpu_s(pid: int) -> float:
+    """The CPU time that a process has used."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _resident_bytes(pid: int) -> int:
