@@ -55,9 +55,9 @@ def test_a_mapper_that_neither_reads_nor_ends_is_timed_out(desk: Desk) -> None:
 
 
 def test_a_line_on_stderr_keeps_a_slow_program_alive(desk: Desk) -> None:
-    script = "for i in 1 2 3 4 5 6; do sleep 0.3; echo working >&2; done; cat"
+    script = "for i in 1 2 3 4 5 6; do sleep 0.5; echo working >&2; done; cat"
     ran = desk.job(
-        "-D", "mapreduce.task.timeout=900", "-mapper", f"bash -c '{script}'", "-reducer", "NONE"
+        "-D", "mapreduce.task.timeout=2500", "-mapper", f"bash -c '{script}'", "-reducer", "NONE"
     )
 
     assert ran.status == 0

@@ -36,11 +36,11 @@ def test_a_silent_program_is_killed_and_blamed() -> None:
 
 
 def test_a_program_that_says_something_now_and_then_lives() -> None:
-    watch = AttemptWatch("attempt_x", 0.5, None)
+    watch = AttemptWatch("attempt_x", 1.5, None)
     watch.start(lambda: None, nobody_to_blame)
-    command = run(watch, "for i in 1 2 3 4 5 6 7 8; do sleep 0.1; echo .; done")
+    command = run(watch, "for i in 1 2 3 4 5 6 7 8 9 10; do sleep 0.2; echo .; done")
 
-    assert b"".join(map(bytes, command.output())).count(b".") == 8
+    assert b"".join(map(bytes, command.output())).count(b".") == 10
     assert command.finish() == 0
     watch.stop()
 
