@@ -162,8 +162,10 @@ class JobLedger:
         self.failures.append(text)
         if self.conf.client_output_filter.upper() in ("FAILED", "ALL"):
             self.say("INFO", f"Task Id : {name}, Status : FAILED")
-            in_full = len(self.failures) == 1
-            self.say("", text if in_full else f"{name} failed on {host}: {failure.message}")
+            line = f"{name} failed on {host}: {failure.message}"
+            if self.is_last_try(attempt_id):
+                line += f" (repeat it: mrstream -repeat {name})"
+            self.say("", text if len(self.failures) == 1 else line)
 
     def killed(self, attempt_id: AttemptId) -> None:
         """An attempt is gone."""
