@@ -18,7 +18,7 @@ from cluster.network import BulkStream
 from dfs.bulk_pool import BulkPool
 from dfs.chunk import BLOCK_BYTES
 from dfs.chunks import chunk_format as fmt
-from dfs.chunks.replica import check_blocks
+from dfs.chunks.verified import check_blocks
 from dfs.errors import ChunkCorrupt
 from dfs.protocol import (
     LocatedChunk,

@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any, Final, NoReturn
+from typing import Any, Final, NoReturn, TypeVar
 
 from cluster.addresses import join_address
 from cluster.clock import Clock
@@ -32,15 +32,15 @@ from dfs.bulk_pool import BulkPool
 from dfs.chunk import ChunkHandle, ChunkReport, ChunkVersion, ServerId, pack_reports
 from dfs.chunks.chunk_service import ChunkService
 from dfs.chunks.chunk_store import ChunkStore, Reserve
-from dfs.chunks.commands import CommandRunner, Throttle, describe
+from dfs.chunks.commands import CommandRunner, Throttle
 from dfs.chunks.disk import RealDisk
 from dfs.chunks.mutation import MutationOrder
 from dfs.chunks.push_buffer import PushBuffer
 from dfs.chunks.scrub import Scrubber
-from dfs.errors import NotRegistered, StaleReplica
+from dfs.command_queue import CommandQueue, Outcome
+from dfs.errors import NotRegistered
 from dfs.protocol import (
     COMMANDS,
-    CloneChunk,
     Command,
     CommandDone,
     CreateChunk,
@@ -57,10 +57,10 @@ from dfs.protocol import (
 
 log = logging.getLogger(__name__)
 
+T = TypeVar("T")
+
 ROLE: Final = CHUNKSERVER
 UNIX_PATH_CHARS_MAX = 100
-COMMAND_THREADS = 16
-CLONE_THREADS = 4
 SAMPLE_CHUNKS = 1000
 BUSY_S = 1.0
 NUMBERS_KEPT = 1000
@@ -123,10 +123,9 @@ class ChunkServer:
         self._stopping = threading.Event()
         throttle = Throttle(0, self.is_busy, self._pause)
         self._runner = CommandRunner(self.service, self._pool, clock, throttle)
-        self._commands = ThreadPoolExecutor(COMMAND_THREADS, thread_name_prefix="command")
-        self._clones = ThreadPoolExecutor(CLONE_THREADS, thread_name_prefix="clone")
-        self._queues: dict[int, asyncio.Task[None]] = {}
-        self._done_ids: dict[int, CommandDone] = {}
+        self._commands = CommandQueue(self._runner, self._tell, self._disk_failed, fail)
+        # Heartbeats never wait for a thread that waits for something else.
+        self._beat_thread = ThreadPoolExecutor(1, thread_name_prefix="heartbeat")
         self._sample_at = -1
         self._numbers = itertools.count(1)
         self._sent_at_s: dict[int, float] = {}
@@ -250,7 +249,7 @@ class ChunkServer:
 
     async def _register(self, channel: Channel) -> None:
         sent_at_s = self._clock.now_s()
-        disks = await self._in_thread(self._disk_uses)
+        disks = await self._looked(self._disk_uses)
         request = Register(
             self._address(),
             self._incarnation,
@@ -294,7 +293,7 @@ class ChunkServer:
             self._plan.server,
             self._incarnation,
             self._numbered(sent_at_s),
-            await self._in_thread(self._disk_uses),
+            await self._looked(self._disk_uses),
             self.order.to_extend(sent_at_s, self._settings.lease_s / 2),
             pack_reports(self._reports_of(changed)),
             pack_reports(self._sample()),
@@ -310,13 +309,12 @@ class ChunkServer:
         for lease in reply.extended:
             self.order.extended(lease.handle, lease.version, sent_at_s + lease.left_s)
         for handle, version in reply.garbage:
-            await self._in_thread(self._collect, handle, version)
+            self._commands.collect(handle, version)
 
-    def _collect(self, handle: int, version: int) -> None:
-        try:
-            self._runner.delete(handle, version)
-        except StaleReplica as error:
-            log.info("garbage kept: %s", error)
+    async def _looked(self, function: Callable[[], T]) -> T:
+        """Have something looked up that touches the disks."""
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._beat_thread, function)
 
     def _sample(self) -> list[ChunkReport]:
         """The next few of all chunks held, in turn (GFS §4.4.1)."""
@@ -352,74 +350,38 @@ class ChunkServer:
     # -- commands -------------------------------------------------------------------------
 
     def _pushed(self, command: Command) -> None:
-        """Queue a command behind those of its chunk."""
+        """Take a command that the master pushed."""
         read_at_s = self._clock.now_s()
-        if isinstance(command, CreateChunk | GrantLease):
-            # However late it comes, the lease began when the master decided, or before.
-            read_at_s = self._sent_at_s.get(command.since, float("-inf"))
         if isinstance(command, RegisterAgain):
             asyncio.ensure_future(self._again()).add_done_callback(self._end_on_bug)
             return
-        handle = int(command.handle)  # type: ignore[attr-defined]  # all others name their chunk
-        task = asyncio.ensure_future(self._carry_out(command, read_at_s, self._queues.get(handle)))
-        self._queues[handle] = task
-        task.add_done_callback(lambda done: self._finished(handle, done))
-
-    def _finished(self, handle: int, task: asyncio.Task[None]) -> None:
-        if self._queues.get(handle) is task:
-            del self._queues[handle]
-        self._end_on_bug(task)
+        if isinstance(command, CreateChunk | GrantLease):
+            # However late it comes, the lease began when the master decided, or before.
+            read_at_s = self._sent_at_s.get(command.since, float("-inf"))
+        self._commands.put(command, read_at_s)
 
     async def _again(self) -> None:
         if self._channel is not None:
             await self._register(self._channel)
 
-    async def _carry_out(
-        self, command: Command, read_at_s: float, before: asyncio.Task[None] | None
-    ) -> None:
-        if before is not None:
-            await asyncio.wait([before])
-        done = self._done_ids.get(command.command_id)
-        if done is None:
-            done = await self._outcome(command, read_at_s)
-            self._done_ids[command.command_id] = done
-            while len(self._done_ids) > 10_000:
-                del self._done_ids[next(iter(self._done_ids))]
+    async def _tell(self, outcome: Outcome) -> None:
+        """Answer a command, if the master is there to hear it."""
         if self._channel is None:
             return
+        done = CommandDone(
+            self._plan.server,
+            self._incarnation,
+            outcome.command_id,
+            not outcome.error,
+            ChunkVersion(outcome.version),
+            outcome.length_bytes,
+            outcome.error,
+        )
         try:
             await self._channel.call(done, timeout_s=self._settings.contact_s)
         except Unavailable as error:
             # The master finds out by the report that follows the next registration.
-            log.info("outcome of command %d was not heard: %s", command.command_id, error)
-
-    async def _outcome(self, command: Command, read_at_s: float) -> CommandDone:
-        threads = self._clones if isinstance(command, CloneChunk) else self._commands
-        loop = asyncio.get_running_loop()
-        version, length, error = 0, 0, ""
-        try:
-            version, length = await loop.run_in_executor(
-                threads, self._runner.run, command, read_at_s
-            )
-        except DiskFailed as failed:
-            self._disk_failed(failed)
-            raise
-        except ClusterError as refused:
-            error = describe(refused)
-            log.info("command %s refused: %s", type(command).__name__, error)
-        return CommandDone(
-            self._plan.server,
-            self._incarnation,
-            command.command_id,
-            not error,
-            ChunkVersion(version),
-            length,
-            error,
-        )
-
-    async def _in_thread(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._commands, function, *arguments)
+            log.info("outcome of command %d was not heard: %s", outcome.command_id, error)
 
 
 def build(daemon: Daemon) -> ChunkServer:

@@ -87,6 +87,7 @@ class ChunkStore:
                 self._load(disk)
             except OSError as error:
                 self.take_out(disk, str(error))
+        self._forget_doubles()
 
     # -- finding --------------------------------------------------------------------------
 
@@ -367,8 +368,20 @@ class ChunkStore:
                 return
             raise
         other = self._replicas.get(handle)
-        if other is None or (other.version, other.length) < (replica.version, replica.length):
+        if other is None:
             self._replicas[handle] = replica
+            return
+        # A copy that was being replaced on another disk when the power went.
+        worse, better = sorted((other, replica), key=lambda one: (one.version, one.length))
+        self._replicas[handle] = better
+        remove_files(worse.disk, handle)
+
+    def _forget_doubles(self) -> None:
+        """Where a good replica is on one disk, a bad one on another has been replaced by it."""
+        for handle in [handle for handle in self._corrupt if handle in self._replicas]:
+            disk = self._corrupt.pop(handle)[0]
+            with self.guarded(disk):
+                remove_files(disk, handle)
 
 
 def _handle_in(name: str) -> int | None:

@@ -12,13 +12,12 @@ import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from crc32c import crc32c
-
 from cluster.errors import DiskFailed
 from dfs.chunk import BLOCK_BYTES
 from dfs.chunks import chunk_format as fmt
-from dfs.chunks.chunk_format import Bytes, FormatError, Slot
+from dfs.chunks.chunk_format import Bytes, Slot
 from dfs.chunks.disk import Disk, DiskFile
+from dfs.chunks.recovery import recover
 from dfs.chunks.replica_files import (
     INCOMING,
     directory_of,
@@ -30,7 +29,8 @@ from dfs.chunks.replica_files import (
     sync,
     sync_directory,
 )
-from dfs.errors import ChunkCorrupt, NoSuchChunk
+from dfs.chunks.verified import read_verified
+from dfs.errors import ChunkCorrupt
 
 
 class Replica:
@@ -105,98 +105,13 @@ class Replica:
         """Find out what a replica holds after a stop of any kind; raise ChunkCorrupt if nothing
         can be trusted, NoSuchChunk if its files are those of a creation that a power cut undid by
         half. Every acknowledged byte is in what it gives."""
-        size = _size_of(disk, path_of(handle, "data"))
-        try:
-            with opened(disk, path_of(handle, "sums")) as sums:
-                header = sums.read(fmt.TABLE_AT_BYTES, 0)
-        except FileNotFoundError:
-            if not size:
-                raise NoSuchChunk(f"chunk {handle:016x}: an empty file, nothing else") from None
-            raise ChunkCorrupt(f"chunk {handle:016x}: no checksum file on {disk.name}") from None
-        slots = fmt.decode_slots(header, handle)
-        if not slots:
-            if not size and not any(header):
-                raise NoSuchChunk(f"chunk {handle:016x}: two empty files, nothing else")
-            raise ChunkCorrupt(
-                f"chunk {handle:016x}: the checksum file on {disk.name} has no valid header "
-                "of this chunk"
-            )
-        replica = cls(disk, handle, slots[0])
-        if replica._finish_overwrite():
-            return replica
-        other = fmt.other_place(header, slots[0])
-        if slots[0].boot != disk.boot_id():
-            replica._slot = replica._trusted(slots, was_synced=bool(other))
-            replica._kept_slot = replica._slot
-        elif len(slots) == 1 and other not in (b"", fmt.ERASED_SLOT):
-            # Without a power cut no header is torn, so this one has rotted: who knows
-            # whether it is the newer.
-            raise ChunkCorrupt(f"chunk {handle:016x}: a header on {disk.name} is damaged")
-        else:
-            # The last process may have ended before it synced: it is in the cache, no more.
-            replica._is_doubtful = True
-        if size is None and replica.length == 0:
-            raise NoSuchChunk(f"chunk {handle:016x}: a header without data, never written to")
-        if size is None or size < replica.length:
-            raise ChunkCorrupt(
-                f"chunk {handle:016x}: the data file on {disk.name} "
-                + ("is gone" if size is None else f"has {size} bytes, expected {replica.length}")
-            )
+        found = recover(disk, handle)
+        replica = cls(disk, handle, found.slot)
+        if found.redo is not None:
+            replica._apply(found.redo.first_block, found.redo.images)
+            disk.remove(replica._path("redo"))
+        replica._is_doubtful = found.is_doubtful
         return replica
-
-    def _finish_overwrite(self) -> bool:
-        """Apply a redo record that the last process left; return whether there was one."""
-        path = self._path("redo")
-        if not self.disk.exists(path):
-            return False
-        with opened(self.disk, path) as file:
-            record = file.read(file.size(), 0)
-        try:
-            redo = fmt.decode_redo(record, self.handle)
-        except FormatError:
-            self.disk.remove(path)
-            return False
-        if redo.sequence < self._slot.sequence:
-            self.disk.remove(path)
-            return False
-        self._apply(redo.first_block, redo.images)
-        self.disk.remove(path)
-        return True
-
-    def _trusted(self, slots: Sequence[Slot], *, was_synced: bool) -> Slot:
-        """Return the newest slot whose change is whole on disk."""
-        newest = slots[0]
-        if len(slots) == 1:
-            # The other slot is torn: it was being written, so this one was synced before. Unless
-            # there has never been another: then nothing here was ever synced.
-            if was_synced or newest.length == 0 or self._holds(newest, 0):
-                return newest
-            raise NoSuchChunk(f"chunk {self.handle:016x}: a first write that was cut short")
-        older = slots[1]
-        if newest.says_the_same(older) or self._holds(
-            newest, min(older.tail_index, newest.tail_index)
-        ):
-            return newest
-        if self._holds(older, older.tail_index):
-            # The newer one must not come back when a later change is cut short in its turn.
-            with opened(self.disk, self._path("sums"), write=True) as sums:
-                sums.write(fmt.ERASED_SLOT, newest.place_bytes)
-                sync(self.disk, sums)
-            return older
-        raise ChunkCorrupt(
-            f"chunk {self.handle:016x}: neither header on {self.disk.name} agrees with the data"
-        )
-
-    def _holds(self, slot: Slot, first_block: int) -> bool:
-        """Do the blocks from `first_block` to the tail agree with `slot`?"""
-        start = first_block * BLOCK_BYTES
-        if start >= slot.length:
-            return True
-        try:
-            self._read_verified(slot, start, slot.length - start, None)
-        except ChunkCorrupt:
-            return False
-        return True
 
     # -- reading --------------------------------------------------------------------------
 
@@ -213,52 +128,9 @@ class Replica:
                 return self._read_verified(self._slot, offset, size, buffer)
 
     def _read_verified(
-        self, slot: Slot, offset: int, size: int, buffer: bytearray | None
+        self, slot: Slot, offset: int, size: int, buffer: bytearray | None = None
     ) -> memoryview:
-        end = min(offset + size, slot.length)
-        if offset >= end:
-            return memoryview(b"")
-        first = offset // BLOCK_BYTES
-        last = (end - 1) // BLOCK_BYTES
-        start = first * BLOCK_BYTES
-        stop = min((last + 1) * BLOCK_BYTES, slot.length)
-        if buffer is None or len(buffer) < stop - start:
-            buffer = bytearray(stop - start)
-        view = memoryview(buffer)[: stop - start]
-        try:
-            with opened(self.disk, self._path("data")) as data:
-                count = data.read_into(view, start)
-            entries = self._entries(slot, first, last)
-        except FileNotFoundError as error:
-            raise ChunkCorrupt(
-                f"chunk {self.handle:016x}: {error.filename} is gone", handle=self.handle
-            ) from None
-        if count < len(view):
-            raise ChunkCorrupt(
-                f"chunk {self.handle:016x}: the data file ends at {start + count}, "
-                f"expected {slot.length} bytes",
-                handle=self.handle,
-            )
-        check_blocks(self.handle, first, view, entries)
-        return view[offset - start : end - start]
-
-    def _entries(self, slot: Slot, first: int, last: int) -> list[int]:
-        """The stored checksums of blocks `first` to `last`, the tail's from the slot."""
-        stop = min(last + 1, slot.tail_index)
-        entries: list[int] = []
-        if first < stop:
-            with opened(self.disk, self._path("sums")) as sums:
-                table = sums.read((stop - first) * fmt.ENTRY_BYTES, fmt.entry_at_bytes(first))
-            entries.extend(fmt.decode_table(table))
-            if len(entries) < stop - first:
-                raise ChunkCorrupt(
-                    f"chunk {self.handle:016x}: the checksum file has no entry for block "
-                    f"{first + len(entries)}",
-                    handle=self.handle,
-                )
-        if last == slot.tail_index:
-            entries.append(slot.tail_crc)
-        return entries
+        return read_verified(self.disk, self._path, slot, offset, size, buffer)
 
     def open_files(self) -> tuple[DiskFile, DiskFile]:
         """Return the data and the checksum file, open for reading; the caller closes them."""
@@ -385,7 +257,8 @@ class Replica:
         for piece in pieces:
             images[position : position + len(piece)] = piece
             position += len(piece)
-        redo = fmt.Redo(self.handle, slot.sequence + 1, first_block, images)
+        following = self._following(slot.length, slot.tail_crc, slot.version)
+        redo = fmt.Redo(self.handle, following.sequence, first_block, images)
         path = self._path("redo")
         try:
             with opened(self.disk, path, create=True) as file:
@@ -485,32 +358,6 @@ class Replica:
         with opened(self.disk, self._path("data"), write=True) as data:
             with opened(self.disk, self._path("sums"), write=True) as sums:
                 yield data, sums
-
-
-def check_blocks(handle: int, first: int, view: memoryview, entries: Sequence[int]) -> None:
-    """Compare blocks from `first` on with their stored checksums; raise ChunkCorrupt."""
-    start = 0
-    # This runs for every block that anybody reads: nothing is looked up or called that need not.
-    for stored, mask in zip(entries, fmt.id_masks(handle, first, len(entries)), strict=True):
-        if crc32c(view[start : start + BLOCK_BYTES]) ^ mask != stored:
-            number = start // BLOCK_BYTES
-            found = fmt.block_crc(handle, first + number, view[start : start + BLOCK_BYTES])
-            raise ChunkCorrupt(
-                f"chunk {handle:016x}: block {first + number} has crc {found:#010x}, "
-                f"expected {stored:#010x}",
-                handle=handle,
-                block=first + number,
-            )
-        start += BLOCK_BYTES
-
-
-def _size_of(disk: Disk, path: str) -> int | None:
-    """The length of a file, None if there is none."""
-    try:
-        with opened(disk, path) as file:
-            return file.size()
-    except FileNotFoundError:
-        return None
 
 
 def _cut(pieces: Sequence[Bytes], start: int, stop: int) -> list[Bytes]:

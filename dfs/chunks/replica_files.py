@@ -31,12 +31,12 @@ def incoming_path_of(handle: int, suffix: str) -> str:
 
 
 def remove_files(disk: Disk, handle: int) -> None:
-    """Remove whatever files a chunk has on a disk."""
+    """Remove whatever files a chunk has on a disk.
+
+    Not synced: a replica that a power cut brings back is reported, and deleted again.
+    """
     for suffix in ("redo", "sums", "data"):
         disk.remove(path_of(handle, suffix))
-    directory = directory_of(handle)
-    if disk.exists(directory):
-        sync_directory(disk, directory)
 
 
 def make_directory(disk: Disk, path: str) -> None:

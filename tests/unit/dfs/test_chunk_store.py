@@ -318,3 +318,22 @@ def test_after_a_power_cut_rot_is_not_taken_for_a_write_that_was_cut_short() -> 
     assert again.get(1).length == 200_000
     with pytest.raises(ChunkCorrupt):
         again.read(again.get(1), 0, 200_000)
+
+
+def test_of_two_copies_on_two_disks_the_better_one_counts() -> None:
+    """A power cut may bring back the replica that a clone on another disk has replaced."""
+    one, two = MemoryDisk("one", capacity_bytes=1 << 41), MemoryDisk("two")
+    store_of(one).write(store_of(one).create(1, 1), 0, [b"old"])
+    newer = store_of(two)
+    newer.write(newer.create(1, 2), 0, [b"newer"])
+    newer.write(newer.create(2, 1), 0, [b"good"])
+    bad = store_of(one)
+    bad.write(bad.create(2, 1), 0, [b"good"])
+    one.flip_bit(path_of(2, "sums"), 100)
+    one.flip_bit(path_of(2, "sums"), 512 * 8 + 100)
+
+    both = store_of(one, two)
+
+    assert [tuple(report) for report in both.reports()] == [(1, 2, 5), (2, 1, 4)]
+    assert both.corrupt() == {}
+    assert not one.exists(path_of(1, "data")) and not one.exists(path_of(2, "data"))

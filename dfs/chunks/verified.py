@@ -1,0 +1,89 @@
+"""Reading a replica's bytes together with the proof that they are right (C2).
+
+Takes the two files of a replica and the slot that vouches for them; gives bytes whose every block
+agrees with its checksum, or raises ChunkCorrupt. Never changes anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from crc32c import crc32c
+
+from dfs.chunk import BLOCK_BYTES
+from dfs.chunks import chunk_format as fmt
+from dfs.chunks.chunk_format import Slot
+from dfs.chunks.disk import Disk
+from dfs.chunks.replica_files import opened
+from dfs.errors import ChunkCorrupt
+
+PathOf = Callable[[str], str]
+"""`data` or `sums` → the path of that file on the disk."""
+
+
+def read_verified(
+    disk: Disk, path_of: PathOf, slot: Slot, offset: int, size: int, buffer: bytearray | None
+) -> memoryview:
+    """Return the bytes of the range that exist; in `buffer` if that is large enough."""
+    end = min(offset + size, slot.length)
+    if offset >= end:
+        return memoryview(b"")
+    first = offset // BLOCK_BYTES
+    last = (end - 1) // BLOCK_BYTES
+    start = first * BLOCK_BYTES
+    stop = min((last + 1) * BLOCK_BYTES, slot.length)
+    if buffer is None or len(buffer) < stop - start:
+        buffer = bytearray(stop - start)
+    view = memoryview(buffer)[: stop - start]
+    try:
+        with opened(disk, path_of("data")) as data:
+            count = data.read_into(view, start)
+        entries = _entries(disk, path_of("sums"), slot, first, last)
+    except FileNotFoundError as error:
+        raise ChunkCorrupt(
+            f"chunk {slot.handle:016x}: {error.filename} is gone", handle=slot.handle
+        ) from None
+    if count < len(view):
+        raise ChunkCorrupt(
+            f"chunk {slot.handle:016x}: the data file ends at {start + count}, "
+            f"expected {slot.length} bytes",
+            handle=slot.handle,
+        )
+    check_blocks(slot.handle, first, view, entries)
+    return view[offset - start : end - start]
+
+
+def _entries(disk: Disk, path: str, slot: Slot, first: int, last: int) -> list[int]:
+    """The stored checksums of blocks `first` to `last`, the tail's from the slot."""
+    stop = min(last + 1, slot.tail_index)
+    entries: list[int] = []
+    if first < stop:
+        with opened(disk, path) as sums:
+            table = sums.read((stop - first) * fmt.ENTRY_BYTES, fmt.entry_at_bytes(first))
+        entries.extend(fmt.decode_table(table))
+        if len(entries) < stop - first:
+            raise ChunkCorrupt(
+                f"chunk {slot.handle:016x}: the checksum file has no entry for block "
+                f"{first + len(entries)}",
+                handle=slot.handle,
+            )
+    if last == slot.tail_index:
+        entries.append(slot.tail_crc)
+    return entries
+
+
+def check_blocks(handle: int, first: int, view: memoryview, entries: Sequence[int]) -> None:
+    """Compare blocks from `first` on with their stored checksums; raise ChunkCorrupt."""
+    start = 0
+    # This runs for every block that anybody reads: nothing is looked up or called that need not.
+    for stored, mask in zip(entries, fmt.id_masks(handle, first, len(entries)), strict=True):
+        if crc32c(view[start : start + BLOCK_BYTES]) ^ mask != stored:
+            number = start // BLOCK_BYTES
+            found = fmt.block_crc(handle, first + number, view[start : start + BLOCK_BYTES])
+            raise ChunkCorrupt(
+                f"chunk {handle:016x}: block {first + number} has crc {found:#010x}, "
+                f"expected {stored:#010x}",
+                handle=handle,
+                block=first + number,
+            )
+        start += BLOCK_BYTES
