@@ -14,6 +14,7 @@ import logging
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
 from cluster.config import MAPREDUCE_MASTER
@@ -31,6 +32,8 @@ from mapreduce.worker_desk import WorkerDesk
 
 log = logging.getLogger(__name__)
 
+THREADS: Final = 32
+"""For what blocks: the output directories of jobs that begin or end, and reports."""
 LATE_TICK_S: Final = 3.0
 """A tick that comes later than this was held up here: silence meanwhile is nobody's fault."""
 
@@ -58,6 +61,7 @@ class Master:
     async def start(self) -> None:
         """Recover what was acknowledged; then workers and clients may come."""
         dfs_files.serve(self._daemon.cluster)
+        self._daemon.loop.set_default_executor(ThreadPoolExecutor(THREADS, "dfs"))
         duties = self._duties
         found = duties.journal.recover()
         for problem in [*found.problems, *([found.torn] if found.torn else [])]:

@@ -19,6 +19,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
 import msgspec
@@ -78,6 +79,8 @@ MASTER_GONE_S: Final = 300.0
 CACHE_BYTES_MAX: Final = 10 * 10**9
 FREE_BYTES_MIN: Final = 256 << 20
 """A worker none of whose disks has so much free gets no more attempts, until one has twice that."""
+THREADS: Final = 32
+"""For what blocks: fetching shipped files, commits. Many may wait for the dfs at once."""
 SAID_BYTES_MAX: Final = 8 << 10
 """What one attempt's programs say is shown to whoever waits up to here; its log has the rest."""
 
@@ -124,6 +127,7 @@ class Worker:
             os.makedirs(room)
             self._zygote.remove_at_end(room)
         self._logs.prune(time.time())
+        self._loop.set_default_executor(ThreadPoolExecutor(THREADS, "dfs"))
         dfs_files.serve(self._daemon.cluster)
         self._pool.open()
         self._bulk.start(self._bulk_address)
@@ -332,9 +336,9 @@ class Worker:
                 job.localised = None  # the next attempt may be luckier
             message = f"{self._name} could not run it: {error}"
             report = AttemptEnded(self._name, attempt.attempt_id, failure=Failure(message))
-        await self._in_thread(shutil.rmtree, directory, True)
         del self._attempts[attempt.attempt_id]
         self._link.end(report)
+        await self._in_thread(shutil.rmtree, directory, True)
 
     def _disk(self) -> str:
         return max(self._disks, key=lambda disk: os.statvfs(disk).f_bavail)
