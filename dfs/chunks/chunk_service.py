@@ -320,7 +320,7 @@ class ChunkService:
                 pieces = [memoryview(data)]
             self.store.write(replica, mutation.offset, pieces, durable=mutation.durable)
         else:
-            with self.store.guarded(replica.disk):
+            with self.store.guarded(replica.disk, replica):
                 replica.pad(mutation.offset + mutation.length_bytes)
         with self._guard:
             self._changed[replica.handle] = None

@@ -149,6 +149,9 @@ class ChunkStore:
             uses = [DiskUse(name, 0, 0, 0, reason) for name, reason in self._failed.items()]
         for disk in disks:
             try:
+                if self._is_gone(disk):
+                    uses.append(DiskUse(disk.name, 0, 0, 0, self._failed[disk.name]))
+                    continue
                 total_bytes, free_bytes = self._space(disk)
             except OSError as error:
                 self.take_out(disk, str(error))
@@ -183,7 +186,7 @@ class ChunkStore:
     ) -> int:
         """`Replica.write`, within the space that may be used; returns the new length."""
         self.need_room(replica.disk, sum(len(piece) for piece in pieces))
-        with self.guarded(replica.disk):
+        with self.guarded(replica.disk, replica):
             return replica.write(offset, pieces, durable=durable)
 
     def read(
@@ -193,7 +196,8 @@ class ChunkStore:
         try:
             return replica.read(offset, size, buffer)
         except ChunkCorrupt as error:
-            self.distrust(replica, str(error))
+            if not self._is_gone(replica.disk):
+                self.distrust(replica, str(error))
             raise
         except OSError as error:
             self.distrust(replica, f"chunk {replica.handle:016x}: {error}")
@@ -272,6 +276,8 @@ class ChunkStore:
             disks = list(self._disks)
         for disk in disks:
             try:
+                if self._is_gone(disk):
+                    continue
                 free_bytes = self._space(disk)[1]
             except OSError as error:
                 self.take_out(disk, str(error))
@@ -296,17 +302,35 @@ class ChunkStore:
             )
 
     @contextlib.contextmanager
-    def guarded(self, disk: Disk) -> Iterator[None]:
-        """Turn what the operating system says about a disk into what a caller can act on."""
+    def guarded(self, disk: Disk, replica: Replica | None = None) -> Iterator[None]:
+        """Turn what the operating system says about a disk, or about a replica on it, into what a
+        caller can act on; what it says of them counts from then on."""
         try:
             yield
-        except (FileNotFoundError, DiskFailed):
+        except DiskFailed:
             raise
+        except ChunkCorrupt as error:
+            if replica is not None:
+                self.distrust(replica, str(error))
+            raise
+        except FileNotFoundError as error:
+            if self._is_gone(disk) or replica is None:
+                raise NoSuchChunk(f"disk {disk.name}: {error}") from error
+            reason = f"chunk {replica.handle:016x}: {error.filename} is gone"
+            self.distrust(replica, reason)
+            raise ChunkCorrupt(reason, handle=replica.handle) from error
         except OSError as error:
             if error.errno in _NO_SPACE:
                 raise DiskFull(f"{disk.name} is full: {error}") from error
             self.take_out(disk, str(error))
             raise NoSuchChunk(f"disk {disk.name} failed and is out: {error}") from error
+
+    def _is_gone(self, disk: Disk) -> bool:
+        """Take a disk out that is no longer mounted: its identity is not there any more."""
+        if disk.exists(IDENTITY):
+            return False
+        self.take_out(disk, f"{IDENTITY} is gone: is the disk mounted?")
+        return True
 
     def probe(self, disk: Disk) -> None:
         """Take a disk out unless it still takes and gives back a few bytes."""

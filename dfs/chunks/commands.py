@@ -138,7 +138,7 @@ class CommandRunner:
                 )
             self._order.given_up(command.handle)
             if replica.version != command.version:
-                with self._store.guarded(replica.disk):
+                with self._store.guarded(replica.disk, replica):
                     replica.set_version(command.version)
             return replica.version, replica.length
 
@@ -153,7 +153,7 @@ class CommandRunner:
     def _truncate(self, command: TruncateChunk) -> tuple[int, int]:
         with self._service.lock_of(command.handle):
             replica = self._store.get(command.handle, command.version)
-            with self._store.guarded(replica.disk):
+            with self._store.guarded(replica.disk, replica):
                 replica.truncate(command.length_bytes)
             return replica.version, replica.length
 

@@ -32,6 +32,9 @@ from dfs.chunks.replica_files import (
 from dfs.chunks.verified import read_verified
 from dfs.errors import ChunkCorrupt
 
+WRITE_OUT_BYTES = 16 << 20
+"""How much of a long write the disk is handed at a time before the sync: asking it is not free."""
+
 
 class Replica:
     """A chunk on a disk. `slot` is what is acknowledged of it; it is replaced, never changed."""
@@ -237,8 +240,9 @@ class Replica:
                 position += len(piece)
             following = self._following(length, tail_crc, slot.version)
             self._commit(data, sums, following, first_index, entries, durable)
-            if not durable:
-                data.begin_writing_out(offset, position - offset)
+            written_out = position - position % WRITE_OUT_BYTES
+            if not durable and written_out > offset:
+                data.begin_writing_out(written_out - WRITE_OUT_BYTES, WRITE_OUT_BYTES)
 
     def _overwrite(self, offset: int, pieces: Sequence[Bytes], size: int) -> None:
         if self._is_doubtful or not self._is_synced:

@@ -285,6 +285,35 @@ class _small_disks:
             subprocess.run(["umount", "-l", str(place)], check=True)
 
 
+def test_a_failed_disk_is_taken_out_and_the_rest_serve_on(tmp_path: Path) -> None:
+    """One of two disks of a server goes; its chunks are copied again, the server lives."""
+    place = tmp_path / "h1-disk0"
+    place.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs", str(place)], check=True)
+    mounted = True
+    try:
+        settings = {"chunk_size": "256KiB", "replication": "2"}
+        with LocalCluster(tmp_path, 3, dfs=settings, disks=2) as cluster:
+            client = cluster.client()
+            data = {f"/f{n}": random.Random(n).randbytes(300_000) for n in range(12)}
+            for path, content in data.items():
+                put(client, path, content)
+            wait_clean(client)
+            subprocess.run(["umount", "-l", str(place)], check=True)
+            mounted = False
+
+            for path, content in data.items():
+                assert read(client, path) == content
+            put(client, "/after", b"after")
+            wait_for(lambda: _all_verify(client) and is_clean(client), 30.0, "repair")
+            for path, content in data.items():
+                assert read(client, path) == content
+            assert cluster.health(CHUNKSERVER, "h1").ready
+    finally:
+        if mounted:
+            subprocess.run(["umount", "-l", str(place)], check=True)
+
+
 @pytest.mark.parametrize("suffix", ["data", "sums"])
 def test_gate_8_a_flipped_bit_is_never_read_and_its_replica_is_replaced(
     cluster: LocalCluster, suffix: str

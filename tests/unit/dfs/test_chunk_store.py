@@ -243,6 +243,7 @@ def test_an_overwrite_first_verifies_the_blocks_it_changes_in_part() -> None:
 
     with pytest.raises(ChunkCorrupt):
         store.write(replica, 0, [b"y" * 10])
+    assert list(store.corrupt()) == [1]
 
 
 def test_an_append_keeps_old_damage_visible() -> None:
@@ -337,3 +338,30 @@ def test_of_two_copies_on_two_disks_the_better_one_counts() -> None:
     assert [tuple(report) for report in both.reports()] == [(1, 2, 5), (2, 1, 4)]
     assert both.corrupt() == {}
     assert not one.exists(path_of(1, "data")) and not one.exists(path_of(2, "data"))
+
+
+def test_a_write_to_a_replica_whose_file_is_gone_is_corruption_not_a_crash(tmp_path: Path) -> None:
+    """Fault gate 9: somebody deleted a chunk file that is being appended to."""
+    store = store_of(RealDisk(str(tmp_path)))
+    replica = store.create(1, 1)
+    store.write(replica, 0, [b"x"])
+    (tmp_path / path_of(1, "data")).unlink()
+
+    with pytest.raises(ChunkCorrupt, match="is gone"):
+        store.write(replica, 1, [b"y"])
+
+    assert list(store.corrupt()) == [1]
+
+
+def test_a_disk_that_is_no_longer_mounted_is_taken_out(tmp_path: Path) -> None:
+    store = store_of(RealDisk(str(tmp_path / "one")), RealDisk(str(tmp_path / "two")))
+    replica = store.create(1, 1)
+    store.write(replica, 0, [b"x"])
+    os.rename(replica.disk.name, tmp_path / "unplugged")
+    os.mkdir(replica.disk.name)
+
+    with pytest.raises(NoSuchChunk):
+        store.write(replica, 1, [b"y"])
+
+    assert store.take_lost() == [1]
+    assert store.create(2, 1).disk is not replica.disk
