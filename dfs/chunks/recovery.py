@@ -42,7 +42,8 @@ def recover(disk: Disk, handle: int) -> Recovered:
             "chunk"
         )
     redo = _redo(disk, handle, slots[0])
-    if redo is not None:
+    # Without data there is nothing to redo: a deletion, or a creation, was undone by half.
+    if redo is not None and size is not None:
         return Recovered(slots[0], redo=redo)
     found = _in_force(disk, slots, fmt.other_place(header, slots[0]))
     length = found.slot.length

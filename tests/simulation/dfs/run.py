@@ -41,8 +41,10 @@ SECONDS = 110.0
 class Run:
     """One seed."""
 
-    def __init__(self, seed: int, *, servers: int = 5, clients: int = 3) -> None:
+    def __init__(self, seed: int, *, servers: int = 0, clients: int = 0) -> None:
         self.world = world = World(seed)
+        servers = servers or 3 + seed % 4
+        clients = clients or 2 + seed % 3
         for name in [MASTER, *(f"s{n}" for n in range(1, servers + 1))]:
             world.hosts[name] = Host(name)
         for number in range(1, clients + 1):
@@ -198,6 +200,8 @@ class Run:
         world = self.world
         for server in self.servers.values():
             server.die_at_step = server.fail_at_step = None
+            if any(use.failure for use in server.store.uses()):
+                server.crash(power_cut=True)  # somebody puts the disk that was taken out back in
         self._heal()
         end_s = world.now_s + 300.0
         while world.now_s < end_s:
