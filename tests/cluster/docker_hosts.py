@@ -43,6 +43,8 @@ class Engine:
         base = self.site.directory
         self._socket = base / "docker.sock"
         self._subnet = f"172.30.{self.site.number}.0/24"
+        self._bridge = f"mrs{self.site.number}br"
+        run("ip", "link", "del", self._bridge, check=False)  # of a run that was killed
         run("ip", "route", "replace", "unreachable", self._subnet, "metric", "9999")
         contained = ["--iptables=false", "--ip6tables=false", "--ip-forward=false"]
         contained += ["--ip-masq=false", "--userland-proxy=false", "--bridge=none"]
@@ -77,7 +79,10 @@ class Engine:
         pool = docker.types.IPAMPool(subnet=self._subnet)
         config = docker.types.IPAMConfig(pool_configs=[pool])
         name = f"mrs{self.site.number}"
-        return self.client.networks.create(name, driver="bridge", internal=True, ipam=config)
+        options = {"com.docker.network.bridge.name": self._bridge}
+        return self.client.networks.create(
+            name, driver="bridge", internal=True, ipam=config, options=options
+        )
 
     def close(self) -> None:
         """End the engine, its shims, its mounts and its control groups."""
@@ -88,28 +93,12 @@ class Engine:
             self._process.kill()
             self._process.wait()
         base = str(self.site.directory)
-        for pid in _pids_with(base):
-            os.kill(pid, signal.SIGKILL)
         mounts = [line.split()[1] for line in Path("/proc/mounts").read_text().splitlines()]
-        for mount in sorted((m for m in mounts if m.startswith(base)), reverse=True):
+        for mount in sorted((m for m in mounts if m.startswith(f"{base}/")), reverse=True):
             if not mount.endswith(".disk"):
                 run("umount", "-l", mount, check=False)
         run("ip", "route", "del", "unreachable", self._subnet, check=False)
         self.site.close()
-
-
-def _pids_with(text: str) -> list[int]:
-    """Return the shims that an engine left behind: their command line names its directory."""
-    found: list[int] = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit() and int(entry.name) != os.getpid():
-            try:
-                command = (entry / "cmdline").read_bytes().decode(errors="replace")
-            except OSError:
-                continue
-            if text in command and "shim" in command:
-                found.append(int(entry.name))
-    return found
 
 
 def _tree() -> bytes:

@@ -7,9 +7,11 @@ number left behind (its process was killed) is removed before anything is made.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import shutil
+import signal
 import subprocess
 import tempfile
 import time
@@ -45,7 +47,10 @@ class Site:
     def __init__(self, kind: str) -> None:
         self.kind = kind
         self.number = self._take_number()
-        self.directory = Path(tempfile.mkdtemp(prefix=f"mrs-{kind}-"))
+        prefix = f"mrs-{kind}-{self.number}-"
+        for stale in sorted(Path(tempfile.gettempdir()).glob(f"{prefix}*")):
+            remove_stale(stale)
+        self.directory = Path(tempfile.mkdtemp(prefix=prefix))
         self.key = self.directory / "id"
         run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", self.key)
         self._disks: list[Path] = []
@@ -89,6 +94,26 @@ class Site:
             self.remove_disk(disk)
         shutil.rmtree(self.directory)
         os.close(self._lock)
+
+
+def remove_stale(directory: Path) -> None:
+    """Remove what a killed run left in its directory: processes that name it and what they had
+    started, mounts below it, and the directory itself. Its lock is ours: nobody uses it."""
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit() or int(entry.name) == os.getpid():
+            continue
+        try:
+            named = str(directory) in (entry / "cmdline").read_bytes().decode(errors="replace")
+            children = (entry / "task" / entry.name / "children").read_text().split()
+        except OSError:
+            continue  # it ended just now
+        for pid in [*children, entry.name] if named else []:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int(pid), signal.SIGKILL)
+    mounts = [line.split()[1] for line in Path("/proc/mounts").read_text().splitlines()]
+    for mount in sorted((m for m in mounts if m.startswith(f"{directory}/")), reverse=True):
+        run("umount", "-l", mount, check=False)
+    shutil.rmtree(directory, ignore_errors=True)
 
 
 class TestHosts:

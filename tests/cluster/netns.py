@@ -118,8 +118,10 @@ class NetnsHosts(TestHosts):
             process = self._processes.pop(name)
             process.kill()
             process.wait()
-        self._sweep()
-        self.site.close()
+        try:
+            self._sweep()
+        finally:
+            self.site.close()
 
     def _sweep(self) -> None:
         """Remove whatever has this site's names, be it ours or a killed run's."""
