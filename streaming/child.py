@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 
 from cluster.errors import UserError
 from streaming.jobconf import JobConf
-from streaming.properties import deprecated_names, from_wire
+from streaming.properties import deprecated_names, from_wire, plain_defaults
 from streaming.shipping import Shipped
 
 # The kernel refuses a longer `NAME=value`, and the program with it.
@@ -163,7 +163,8 @@ def task_environment(
     # wants it can ask for it with -cmdenv.
     environment.pop("PYTHONUNBUFFERED", None)
     limit = conf.environment_value_length_max
-    for name, value in conf.items():
+    environment |= _plain_variables(limit)
+    for name, value in conf.own_items():
         _put(environment, name, value, limit)
     old_names = _old_names()
     for name, portable in task_properties.items():
@@ -174,6 +175,15 @@ def task_environment(
     environment["HADOOP_ROOT_LOGGER"] = ""
     environment.update(parse_cmdenv(cmdenv))
     environment["TMPDIR"] = tmpdir
+    return environment
+
+
+@functools.lru_cache(maxsize=4)
+def _plain_variables(limit: int) -> dict[str, str]:
+    """Return the variables that every job's tasks have: a thousand of them, made once."""
+    environment: dict[str, str] = {}
+    for name, value in plain_defaults().items():
+        _put(environment, name, value, limit)
     return environment
 
 

@@ -78,6 +78,17 @@ class Properties:
         for name, value in (default_properties() | self._given).items():
             yield name, self._expand(value) if "${" in value else value
 
+    def own_items(self) -> Iterator[tuple[str, str]]:
+        """Give, expanded, what is not the same in every job: the given, and what refers to them.
+
+        `plain_defaults` has the rest.
+        """
+        for name in referring_defaults():
+            if name not in self._given:
+                yield name, self._expand(default_properties()[name])
+        for name, value in self._given.items():
+            yield name, self._expand(value) if "${" in value else value
+
     def _raw(self, name: str) -> str | None:
         value = self._given.get(name)
         return default_properties().get(name) if value is None else value
@@ -114,6 +125,18 @@ def current_name(name: str) -> str:
     """Return the new name of a property, or the name itself."""
     name = name.strip()
     return deprecated_names().get(name, name)
+
+
+@functools.cache
+def plain_defaults() -> dict[str, str]:
+    """Return the defaults that refer to nothing else."""
+    return {name: value for name, value in default_properties().items() if "${" not in value}
+
+
+@functools.cache
+def referring_defaults() -> tuple[str, ...]:
+    """Return the names of the defaults that refer to other properties."""
+    return tuple(name for name, value in default_properties().items() if "${" in value)
 
 
 @functools.cache
