@@ -1,0 +1,230 @@
+"""Jobs on a warm cluster of three hosts on this machine: start-up, tasks a second, slots, CPU time.
+
+The peer is the local engine, or what the row says. Decisions a second are those of the scheduler
+alone, at the size of the MapReduce paper's cluster.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from mapreduce.scheduler.commands import Command
+from mapreduce.scheduler.events import Event
+from mapreduce.scheduler.scheduler import Scheduler
+from mapreduce.simulation import ClusterPlan, SimulatedCluster, Workload
+from tests.benchmarks.bench_local import MAPPER, REDUCER
+from tests.benchmarks.common import (
+    MRSTREAM,
+    Row,
+    Run,
+    interleaved,
+    records,
+    run,
+    script,
+    words,
+    workplace,
+)
+from tests.cluster.job_faults import ROLES
+from tests.cluster.local import LocalCluster
+
+INPUT_BYTES = 200_000_000
+TASKS = 1_000
+TASKS_PER_S_WANTED = 150
+SLOT_MS_WANTED = 20
+DECISIONS_PER_S_WANTED = 20_000
+BASE = [sys.executable, "-c", "import asyncio, msgspec"]
+# A map that notes when it began and ended: what lies between one's end and the next's
+# beginning on the same host is how long a slot was idle.
+CLOCKED = """#!/bin/sh
+began=$(date +%s.%N)
+cat > /dev/null
+sleep 0.2
+echo "$MRSTREAM_HOST $began $(date +%s.%N)" >> "$NOTES"
+"""
+
+
+def bench() -> Iterator[Row]:
+    """Give the rows of the table."""
+    yield _decisions()
+    with workplace() as place, tempfile.TemporaryDirectory() as home:
+        settings = {"chunk_size": "64MiB"}
+        with LocalCluster(Path(home), 3, roles=ROLES, dfs=settings) as cluster:
+            bench = _Bench(cluster, place)
+            yield bench.trivial_job()
+            yield bench.tasks_per_second()
+            yield bench.idle_slot()
+            yield from bench.word_count_and_sort()
+
+
+class _Bench:
+    """A cluster that is up, and a place for files."""
+
+    def __init__(self, cluster: LocalCluster, place: Path) -> None:
+        self._cluster = cluster
+        self._place = place
+        self._env = {**cluster.environment}
+        self._count = 0
+
+    def trivial_job(self) -> Row:
+        """One small file, one map, one reduce."""
+        small = self._place / "small"
+        small.write_text("a few words\n" * 80)
+        self._put(small)
+        job = self._job("-input", "/small", "-mapper", "cat", "-reducer", "cat")
+        job()
+        runs = interleaved({"job": job, "base": lambda: run(BASE, self._place)}, repeats=5)
+        return Row(
+            "a job over 1 KB, warm cluster: wall (peer: python -c 'import asyncio, msgspec')",
+            runs["job"].wall_s, runs["base"].wall_s, "s", "≤ 8",
+        )  # fmt: skip
+
+    def tasks_per_second(self) -> Row:
+        """Many maps of `-mapper cat`, a line each."""
+        many = self._place / "many"
+        many.write_text("".join(f"line {number}\n" for number in range(TASKS)))
+        self._put(many)
+        job = self._job(
+            "-inputformat", "org.apache.hadoop.mapred.lib.NLineInputFormat",
+            "-input", "/many", "-mapper", "cat", "-reducer", "cat",
+        )  # fmt: skip
+        return Row(
+            f"{TASKS} maps of `cat`: tasks a second (peer: the goal)",
+            TASKS / job().wall_s, TASKS_PER_S_WANTED, "/s", "≥ 1",
+        )  # fmt: skip
+
+    def idle_slot(self) -> Row:
+        """How long a slot stays empty between two maps of a job that has more than slots."""
+        notes = self._place / "notes"
+        program = script(self._place / "clocked.sh", CLOCKED)
+        few = self._place / "few"
+        few.write_text("".join(f"line {number}\n" for number in range(60)))
+        self._put(few)
+        self._job(
+            "-inputformat", "org.apache.hadoop.mapred.lib.NLineInputFormat",
+            "-D", "mapreduce.map.speculative=false", "-cmdenv", f"NOTES={notes}",
+            "-D", "mapreduce.job.reduce.slowstart.completedmaps=1.0",
+            "-input", "/few", "-mapper", str(program), "-reducer", "cat",
+        )()  # fmt: skip
+        return Row(
+            "a free slot is filled after: median, the program's own start included"
+            " (peer: the goal)",
+            1000 * _median_gap_s(notes.read_text()), SLOT_MS_WANTED, "ms", "≤ 1",
+        )  # fmt: skip
+
+    def word_count_and_sort(self) -> Iterator[Row]:
+        """CPU time of all processes, daemons included, against the local engine's."""
+        mapper = str(script(self._place / "m.py", MAPPER))
+        reducer = str(script(self._place / "r.py", REDUCER))
+        for what, make, programs in (
+            ("word count", words, (mapper, reducer)),
+            ("sort", records, ("cat", "cat")),
+        ):
+            source = self._place / what.replace(" ", "-")
+            make(source, INPUT_BYTES)
+            self._put(source)
+            options = ("-D", "mapreduce.job.reduces=2", "-mapper", programs[0])
+            options += ("-reducer", programs[1])
+            cluster_job = self._job("-input", f"/{source.name}", *options)
+            runs = interleaved(
+                {
+                    "cluster": self._with_daemons(cluster_job),
+                    "local": lambda source=source, options=options: self._local(source, options),  # type: ignore[misc]
+                }
+            )
+            for figure in ("cpu_s", "wall_s"):
+                goal = "≤ 1.3" if figure == "cpu_s" else ""
+                ours, peer = (getattr(runs[name], figure) for name in ("cluster", "local"))
+                yield Row(f"{what} of 200 MB in the dfs, {figure[:-2]}", ours, peer, "s", goal)
+
+    # --- running --------------------------------------------------------------------------
+
+    def _put(self, path: Path) -> None:
+        run([MRSTREAM, "dfs", "-put", str(path), f"/{path.name}"], self._place, self._env)
+
+    def _job(self, *options: str) -> Callable[[], Run]:
+        def job() -> Run:
+            self._count += 1
+            output = f"/out{self._count}"
+            return run([MRSTREAM, *options, "-output", output], self._place, self._env)
+
+        return job
+
+    def _local(self, source: Path, options: tuple[str, ...]) -> Run:
+        self._count += 1
+        output = self._place / f"local-out{self._count}"
+        words = ["-jt", "local", "-fs", "local", "-input", str(source), "-output", str(output)]
+        return run([MRSTREAM, *words, *options], self._place, self._env)
+
+    def _with_daemons(self, job: Callable[[], Run]) -> Callable[[], Run]:
+        def counted() -> Run:
+            before_s = self._daemons_cpu_s()
+            ran = job()
+            return Run(ran.wall_s, ran.cpu_s + self._daemons_cpu_s() - before_s)
+
+        return counted
+
+    def _daemons_cpu_s(self) -> float:
+        """CPU time of all daemons, their zygotes and what those have waited for."""
+        mark = str(self._cluster.directory / "hosts")
+        total = 0.0
+        for name in os.listdir("/proc"):
+            if name.isdigit():
+                total += _cpu_s(name, mark)
+        return total
+
+
+def _cpu_s(pid: str, mark: str) -> float:
+    try:
+        if mark.encode() not in Path(f"/proc/{pid}/cmdline").read_bytes():
+            return 0.0
+        figures = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return sum(int(figure) for figure in figures[11:15]) / os.sysconf("SC_CLK_TCK")
+
+
+def _median_gap_s(notes: str) -> float:
+    """The median time from a map's end to the next beginning on its host."""
+    by_host: dict[str, list[tuple[float, float]]] = {}
+    for line in notes.splitlines():
+        host, began, ended = line.split()
+        by_host.setdefault(host, []).append((float(began), float(ended)))
+    gaps: list[float] = []
+    for spans in by_host.values():
+        begins = sorted(began for began, _ in spans)
+        for ended in sorted(ended for _, ended in spans):
+            after = next((began for began in begins if began >= ended), None)
+            if after is not None:
+                begins.remove(after)
+                gaps.append(after - ended)
+    return statistics.median(gaps)
+
+
+class _Clocked(Scheduler):
+    """Measures the time inside the scheduler."""
+
+    taken_s = 0.0
+
+    def handle(self, event: Event, now_s: float) -> list[Command]:
+        began_s = time.process_time()
+        commands = super().handle(event, now_s)
+        self.taken_s += time.process_time() - began_s
+        return commands
+
+
+def _decisions() -> Row:
+    cluster = SimulatedCluster(ClusterPlan(hosts=1746), Workload(15_000, 4_000), seed=2)
+    cluster.scheduler = scheduler = _Clocked()
+    gc.collect()
+    cluster.run()
+    return Row(
+        "the master's decisions, 1,746 workers, M = 15,000, R = 4,000 (peer: the goal)",
+        cluster.events / scheduler.taken_s, DECISIONS_PER_S_WANTED, "/s", "≥ 1",
+    )  # fmt: skip
