@@ -1,0 +1,145 @@
+"""Every action of the monitor, done by its keys to a real three-host cluster."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from textual.pilot import Pilot
+from textual.widgets import Input, RichLog
+
+from dfs import writer
+from tests.cluster.local import CHUNKSERVER, MASTER, LocalCluster
+from tui.app import Monitor
+from tui.screens.attempt import AttemptScreen
+from tui.screens.confirm import Confirm
+from tui.screens.files import FilesScreen
+from tui.screens.job import JobScreen
+from tui.screens.report import ReportScreen
+from tui.source import ClusterSource
+from tui.widgets.table import RowTable
+
+ROLES = (MASTER, CHUNKSERVER, "mapreduce.master", "mapreduce.worker")
+ROOT = str(Path(__file__).parent.parent.parent)
+# Waits for ever: whoever watches decides when it ends.
+PATIENT = "bash -c 'echo here I am >&2; cat; exec sleep 600'"
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    with LocalCluster(tmp_path_factory.mktemp("actions"), 3, roles=ROLES) as started:
+        with writer.create(started.client(), "/in/words.txt") as file:
+            file.write(b"to be or not to be\n" * 100)
+        yield started
+
+
+@pytest.fixture
+def job(cluster: LocalCluster) -> Iterator[subprocess.Popen[bytes]]:
+    """A job that does not end by itself."""
+    code = "import sys; from streaming.cli import main; sys.exit(main())"
+    words = ["-input", "/in/words.txt", "-mapper", PATIENT, "-numReduceTasks", "0"]
+    started = subprocess.Popen(
+        [sys.executable, "-c", code, "-D", "mapreduce.job.name=patient", *words],
+        env={**cluster.environment, "PYTHONPATH": ROOT},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    yield started
+    started.terminate()
+    started.wait(60)
+
+
+async def until(pilot: Pilot[None], holds: Callable[[], bool]) -> None:
+    async with asyncio.timeout(60):
+        while not holds():
+            await pilot.pause(0.05)
+    await pilot.pause()
+
+
+async def answer(pilot: Pilot[None], key: str) -> None:
+    await until(pilot, lambda: isinstance(pilot.app.screen, Confirm))
+    await pilot.press(key)
+    await until(pilot, lambda: not isinstance(pilot.app.screen, Confirm))
+
+
+def job_state(monitor: Monitor) -> str:
+    rows = sorted(monitor.picture.jobs, key=lambda row: row.key)
+    return rows[-1].state if rows else ""
+
+
+async def test_an_attempt_is_followed_and_killed_and_the_job_ended(
+    cluster: LocalCluster, job: subprocess.Popen[bytes]
+) -> None:
+    monitor = Monitor(ClusterSource(cluster.cluster))
+    async with monitor.run_test(size=(140, 40)) as pilot:
+        await until(pilot, lambda: job_state(monitor) == "running")
+        await pilot.press("p")
+        await pilot.pause()
+        pilot.app.screen.query_one(Input).value = "high"
+        await pilot.press("enter")
+        await until(pilot, lambda: any(row.priority == "HIGH" for row in monitor.picture.jobs))
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(pilot.app.screen, JobScreen))
+        await pilot.press("enter")
+        table = pilot.app.screen.query_one("#attempt-table", RowTable)
+        await until(pilot, lambda: table.row_count == 1)
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(pilot.app.screen, AttemptScreen))
+        log = pilot.app.screen.query_one(RichLog)
+        await until(pilot, lambda: any("here I am" in line.text for line in log.lines))
+        await pilot.press("k")
+        await answer(pilot, "y")
+        await pilot.press("escape")
+        await until(pilot, lambda: table.row_count == 2)  # it runs again, at no cost
+        await pilot.press("e")
+        await until(pilot, lambda: isinstance(pilot.app.screen, ReportScreen))
+        await pilot.press("escape")
+        await pilot.press("1")
+        await pilot.pause()
+        await pilot.press("k")
+        await answer(pilot, "y")
+        await until(pilot, lambda: job_state(monitor) == "killed")
+
+    assert job.wait(60) == 1
+
+
+async def test_files_are_shown_copied_more_often_and_brought_back(cluster: LocalCluster) -> None:
+    client = cluster.client()
+    with writer.create(client, "/in/old.txt") as file:
+        file.write(b"old\n")
+    client.delete("/in/old.txt")
+    monitor = Monitor(ClusterSource(cluster.cluster))
+    async with monitor.run_test(size=(140, 40)) as pilot:
+        await until(pilot, lambda: bool(monitor.picture.storage.servers))
+        await pilot.press("3")
+        await until(pilot, lambda: isinstance(pilot.app.screen, FilesScreen))
+        page = pilot.app.screen
+        assert isinstance(page, FilesScreen)
+        await until(pilot, lambda: any(entry.path == "/in" for entry in page._entries))
+        page._go("/in")
+        await until(pilot, lambda: [entry.name for entry in page._entries] == ["words.txt"])
+        await pilot.press("down", "m")
+        await until(pilot, lambda: bool(page.query_one("#detail").display))
+        await pilot.press("v")
+        await until(pilot, lambda: isinstance(pilot.app.screen, ReportScreen))
+        await pilot.press("escape")
+        await pilot.press("r")
+        await pilot.pause()
+        pilot.app.screen.query_one(Input).value = "2"
+        await pilot.press("enter")
+        await answer(pilot, "y")
+        await until(pilot, lambda: client.stat("/in/words.txt").replication == 2)
+        await pilot.press("t")
+        await until(pilot, lambda: page.in_trash and len(page._entries) == 1)
+        await pilot.press("down", "u")
+        await answer(pilot, "y")
+
+        def is_back() -> bool:
+            return "/in/old.txt" in [status.path for status in client.list("/in")]
+
+        await until(pilot, is_back)
