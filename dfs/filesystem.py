@@ -102,7 +102,10 @@ class DfsFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec has no 
     # -- looking --------------------------------------------------------------------------
 
     def info(self, path: str, **kwargs: Any) -> dict[str, Any]:
-        return _info(self.client.stat(self._strip_protocol(path)))
+        return _info(self._status(path))
+
+    def _status(self, path: str) -> FileStatus:
+        return self.client.stat(self._strip_protocol(path))
 
     def exists(self, path: str, **kwargs: Any) -> bool:
         try:
@@ -147,14 +150,14 @@ class DfsFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec has no 
         return super().du(path, total=total, maxdepth=maxdepth, withdirs=withdirs, **kwargs)
 
     def created(self, path: str) -> datetime:
-        return datetime.fromtimestamp(self.client.stat(path).created_at_s, UTC)
+        return datetime.fromtimestamp(self._status(path).created_at_s, UTC)
 
     def modified(self, path: str) -> datetime:
-        return datetime.fromtimestamp(self.client.stat(path).modified_at_s, UTC)
+        return datetime.fromtimestamp(self._status(path).modified_at_s, UTC)
 
     def ukey(self, path: str) -> str:
         """Another after every change of the file's bytes: no two files ever share an id."""
-        status = self.client.stat(self._strip_protocol(path))
+        status = self._status(path)
         return f"{status.file_id:x}-{status.length_bytes:x}-{status.modified_at_s!r}"
 
     def checksum(self, path: str) -> int:

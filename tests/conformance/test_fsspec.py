@@ -237,6 +237,7 @@ def test_identity_and_times_of_a_file(dfs: DfsFileSystem, place: str) -> None:
     assert dfs.ukey(path) != key
     assert dfs.checksum(path) != crc
     assert dfs.modified(path) >= created
+    assert dfs.modified(f"dfs://{path}") == dfs.modified(path)
     assert created.tzinfo is not None
 
 
