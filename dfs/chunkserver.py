@@ -27,10 +27,11 @@ from cluster.config import CHUNKSERVER, CHUNKSERVER_BULK, DFS_MASTER
 from cluster.daemon import Daemon, run
 from cluster.errors import ClusterError, DiskFailed, Unavailable
 from cluster.handshake import Identity
+from cluster.logs import RpcLog
 from cluster.network import BulkServer, Channel, Handler, Peer
 from dfs.bulk_pool import BulkPool
 from dfs.chunk import ChunkHandle, ChunkReport, ChunkVersion, ServerId, pack_reports
-from dfs.chunks.chunk_service import ChunkService
+from dfs.chunks.chunk_service import ChunkService, Observe
 from dfs.chunks.chunk_store import ChunkStore, Reserve
 from dfs.chunks.commands import CommandRunner, Throttle
 from dfs.chunks.disk import RealDisk
@@ -94,8 +95,9 @@ class ChunkServer:
         *,
         clock: Clock,
         fail: Callable[[BaseException, str], NoReturn],
+        observe: Observe | None = None,
     ) -> None:
-        """`fail` ends the process at once."""
+        """`fail` ends the process at once; `observe` hears of every request for bytes."""
         self.handlers: Mapping[type[Any], Handler] = {}
         self._plan = plan
         self._identity = identity
@@ -119,6 +121,7 @@ class ChunkServer:
             self._pool,
             clock,
             self._disk_failed,
+            observe,
         )
         self._stopping = threading.Event()
         throttle = Throttle(0, self.is_busy, self._pause)
@@ -403,7 +406,10 @@ def build(daemon: Daemon) -> ChunkServer:
         reserve=Reserve(config.dfs.reserve_share, config.dfs.reserve_bytes),
         scrub_every_s=config.dfs.scrub_every_s,
     )
-    return ChunkServer(plan, daemon.identity, clock=daemon.clock, fail=daemon.fail)
+    rpc_log = RpcLog(os.path.join(daemon.directory, "logs", f"{ROLE}.bulk.rpc.log"))
+    return ChunkServer(
+        plan, daemon.identity, clock=daemon.clock, fail=daemon.fail, observe=rpc_log.observe
+    )
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -12,13 +12,14 @@ import logging
 import struct
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from crc32c import crc32c
 
 from cluster.addresses import join_address
 from cluster.clock import Clock
 from cluster.errors import ClusterError, DiskFailed, HostUnreachable, Unavailable
-from cluster.messages import union_of
+from cluster.messages import Request, union_of
 from cluster.network import BulkStream
 from dfs.bulk_pool import BulkPool
 from dfs.chunk import (
@@ -69,6 +70,26 @@ REQUESTS = union_of(
 )  # fmt: skip
 
 
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who sent a request over a bulk connection, for the diagnostic log (GFS §5.3)."""
+
+    role: str
+    host: str
+    address: str
+    request_id: tuple[int, int]
+
+    @staticmethod
+    def of(stream: BulkStream, number: int) -> Caller:
+        """The other side of a connection, at its so-manieth request."""
+        peer = stream.peer
+        return Caller(peer.role, peer.host, stream.address, (peer.client_id, number))
+
+
+Observe = Callable[[Caller, Request, float, ClusterError | None], None]
+"""Called after each answer with (caller, request, seconds it took, error or None)."""
+
+
 class ChunkService:
     """Serves one store. `serve` is run by a thread for each connection."""
 
@@ -81,6 +102,7 @@ class ChunkService:
         pool: BulkPool,
         clock: Clock,
         on_disk_failed: Callable[[DiskFailed], None],
+        observe: Observe | None = None,
     ) -> None:
         self._me = me
         self.store = store
@@ -89,6 +111,7 @@ class ChunkService:
         self._pool = pool
         self._clock = clock
         self._on_disk_failed = on_disk_failed
+        self._observe = observe
         self._guard = threading.Lock()
         self._locks: dict[int, threading.Lock] = {}
         self._changed: dict[int, None] = {}
@@ -115,31 +138,19 @@ class ChunkService:
     def serve(self, stream: BulkStream) -> None:
         """Answer requests until the other side closes."""
         buffer = bytearray(0)
+        number = 0
         while True:
             request = stream.receive(REQUESTS)
-            self.served_at_s = self._clock.now_s()
+            number += 1
+            began_s = self.served_at_s = self._clock.now_s()
             self._count(type(request).__name__, 1)
+            refusal: ClusterError | None = None
             try:
-                match request:
-                    case PushData():
-                        self._push(stream, request)
-                    case ReadChunk():
-                        buffer = buffer or bytearray(PIECE_BYTES + 2 * BLOCK_BYTES)
-                        self._read(stream, request, buffer)
-                    case OpenReplica():
-                        self._open(stream, request)
-                    case WriteChunk():
-                        self.write(request)
-                        stream.send(Done())
-                    case AppendRecord():
-                        stream.send(Number(self.append(request)))
-                    case ApplyMutation():
-                        self.apply(request)
-                        stream.send(Done())
-                    case ChunkLength():
-                        stream.send(Number(self._current(request.handle, request.version).length))
-                    case ChecksumChunk():
-                        stream.send(Checksums(self._checksums(request)))
+                if isinstance(request, ReadChunk):
+                    buffer = buffer or bytearray(PIECE_BYTES + 2 * BLOCK_BYTES)
+                    self._read(stream, request, buffer)
+                else:
+                    self._answer(stream, request)
             except DiskFailed as error:
                 # Nothing is acknowledged from here on, this request neither.
                 self._on_disk_failed(error)
@@ -147,7 +158,30 @@ class ChunkService:
             except HostUnreachable:
                 raise
             except ClusterError as error:
+                refusal = error
                 stream.send_error(error)
+            if self._observe is not None:
+                took_s = self._clock.now_s() - began_s
+                self._observe(Caller.of(stream, number), request, took_s, refusal)
+
+    def _answer(self, stream: BulkStream, request: Request) -> None:
+        match request:
+            case PushData():
+                self._push(stream, request)
+            case OpenReplica():
+                self._open(stream, request)
+            case WriteChunk():
+                self.write(request)
+                stream.send(Done())
+            case AppendRecord():
+                stream.send(Number(self.append(request)))
+            case ApplyMutation():
+                self.apply(request)
+                stream.send(Done())
+            case ChunkLength():
+                stream.send(Number(self._current(request.handle, request.version).length))
+            case ChecksumChunk():
+                stream.send(Checksums(self._checksums(request)))
 
     # -- reading --------------------------------------------------------------------------
 

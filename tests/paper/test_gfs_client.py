@@ -411,3 +411,25 @@ def test_a_port_scanner_does_not_disturb_a_chunkserver(
     assert read(client, path) == b"bytes"
     for connection in silent:
         connection.close()
+
+
+def test_every_request_for_bytes_is_in_the_diagnostic_log_without_its_payload(
+    cluster: LocalCluster, client: DfsClient, path: str
+) -> None:
+    """§5.3 (GFS-84): who asked what, how long it took, how it ended."""
+    put(client, path, b"payload" * 100)
+    client.place = Place()
+    read(client, path)
+    (chunk,) = chunks_of(client, path)
+
+    def logged() -> bool:
+        texts = [
+            (cluster.host_directory(host) / "logs" / f"{CHUNKSERVER}.bulk.rpc.log").read_text()
+            for host in cluster.hosts
+        ]
+        lines = [line for text in texts for line in text.splitlines()]
+        written = [one for one in lines if f"WriteChunk handle={chunk.handle} " in one]
+        asked = [one for one in lines if f"ReadChunk handle={chunk.handle} " in one]
+        return bool(written and asked) and not any("payload" in one for one in lines)
+
+    wait_for(logged, 10.0, "the log to have both")
