@@ -6,6 +6,7 @@
     verified      bytes together with the proof that they are right
     recovery      what a replica holds after a stop of any kind
     replica       one chunk on one disk: read and write
+    identity      whose disk it is
     chunk_store   all replicas of a server, over several disks
     push_buffer   pushed data waiting for its write request
     mutation      who orders a chunk's mutations, and in which order they are applied

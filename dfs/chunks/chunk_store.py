@@ -9,23 +9,21 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import json
 import logging
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from cluster.errors import DiskFailed, NewerFormat, Unavailable, WrongCluster
+from cluster.errors import DiskFailed, Unavailable
 from dfs.chunk import ChunkHandle, ChunkReport, ChunkVersion
 from dfs.chunks.disk import Disk
+from dfs.chunks.identity import IDENTITY, check_identity, write_identity
 from dfs.chunks.replica import Replica
 from dfs.chunks.replica_files import CHUNKS, INCOMING, remove_files
 from dfs.errors import ChunkCorrupt, DiskFull, NoSuchChunk, StaleReplica
 
 log = logging.getLogger(__name__)
 
-IDENTITY = "identity"
-STORE_FORMAT = 1
 _COPY_BYTES = 1 << 20
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 
@@ -74,7 +72,7 @@ class ChunkStore:
         usable = []
         for disk in disks:
             try:
-                is_new = _check_identity(disk, cluster, server)
+                is_new = check_identity(disk, cluster)
             except OSError as error:
                 self._failed[disk.name] = str(error)
                 log.error("disk_out disk=%s reason=%s", disk.name, error)
@@ -83,7 +81,7 @@ class ChunkStore:
         for disk, is_new in usable:
             try:
                 if is_new:
-                    _write_identity(disk, cluster, server)
+                    write_identity(disk, cluster, server)
                 self._load(disk)
             except OSError as error:
                 self.take_out(disk, str(error))
@@ -417,46 +415,3 @@ def _handle_in(name: str) -> int | None:
         return int(stem, 16)
     except ValueError:
         return None
-
-
-def _check_identity(disk: Disk, cluster: str, server: str) -> bool:
-    """Return whether the disk is new; raise if it belongs to someone else."""
-    disk.make_directories("")
-    if not disk.exists(IDENTITY):
-        return True
-    file = disk.open(IDENTITY)
-    try:
-        text = file.read(file.size(), 0)
-    finally:
-        file.close()
-    try:
-        identity = json.loads(text)
-        found = identity["format"], identity["cluster"]
-    except (ValueError, KeyError, TypeError) as error:
-        raise WrongCluster(f"{disk.name}/{IDENTITY} cannot be read: {error!r}") from None
-    if found[0] > STORE_FORMAT:
-        raise NewerFormat(
-            f"{disk.name} has chunks of format {found[0]}, this version knows {STORE_FORMAT}; "
-            "nothing was touched"
-        )
-    if found[1] != cluster:
-        raise WrongCluster(
-            f"{disk.name} belongs to cluster {found[1]}, this server to {cluster}; "
-            "nothing was touched"
-        )
-    return False
-
-
-def _write_identity(disk: Disk, cluster: str, server: str) -> None:
-    text = json.dumps({"format": STORE_FORMAT, "cluster": cluster, "server": server}) + "\n"
-    file = disk.open(IDENTITY + ".new", create=True)
-    try:
-        file.truncate(0)
-        file.write(text.encode(), 0)
-        file.sync()
-    finally:
-        file.close()
-    disk.make_directories(CHUNKS)
-    disk.make_directories(INCOMING)
-    disk.rename(IDENTITY + ".new", IDENTITY)
-    disk.sync_directory("")
