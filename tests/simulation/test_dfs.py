@@ -120,9 +120,8 @@ def test_a_live_master_killed_at_this_record_goes_on_as_if_nothing_had_been(cras
     """Fault gate 3 with clients and chunkservers at work, on a journal over a disk that forgets."""
     run = Run(1000)
     run.master.crash_at_record = crash_at
-    run.world.run(2.0)
-    if run.master.lives == 1 and run.master.crash_at_record is not None:
-        run._make_shared()
+    run.world.run(3.5)
+    run._make_shared()
     until_s = run.world.now_s + 15.0
     for client in run.clients:
         client.run(client.program(until_s))

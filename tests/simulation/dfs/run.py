@@ -92,15 +92,18 @@ class Run:
 
     def _make_shared(self) -> None:
         """A file that all append records to."""
-        answers: list[Any] = []
-        ask = p.CreateFile("/shared", "c0", "me")
-        self.master.request("c1", ask, (999, 1), answers.append)
-        self.world.run(self.world.now_s + 1.0)
-        (opened,) = answers
-        close = p.CloseFile(opened.status.file_id, opened.epoch, 0)
-        self.master.request("c1", close, (999, 2), answers.append)
-        self.world.run(self.world.now_s + 1.0)
+        opened = self._ask(p.CreateFile("/shared", "c0", "me"), 1)
+        self._ask(p.CloseFile(opened.status.file_id, opened.epoch, 0), 2)
         self.book.files[-1] = self.book.files[opened.status.file_id] = Truth(closed=False)
+
+    def _ask(self, request: Any, number: int) -> Any:
+        """Ask the master until it answers; it may die of the question."""
+        answers: list[Any] = []
+        while not answers:
+            if self.world.hosts[MASTER].is_up:
+                self.master.request("c1", request, (999, number), answers.append)
+            self.world.run(self.world.now_s + 1.0)
+        return answers[0]
 
     def _break_something(self) -> None:
         names = sorted(self.servers)
