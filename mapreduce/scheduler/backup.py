@@ -13,7 +13,7 @@ import math
 from heapq import nlargest
 from itertools import islice
 
-from mapreduce.scheduler import attempts, slots
+from mapreduce.scheduler import attempts, outputs, slots
 from mapreduce.scheduler.ids import TaskKind, WorkerId
 from mapreduce.scheduler.locality import locality_of
 from mapreduce.scheduler.phases import Job, Phase
@@ -25,6 +25,8 @@ from mapreduce.scheduler.workers import Worker
 BACKUPS_MIN = 4
 # An attempt is left alone until it has run for this share of the usual time.
 PATIENCE = 0.2
+# Two attempts of a task are both given the usual time, and this, before one is replaced.
+TWINS_S_MIN = 10.0
 # A backup is worth it if the time left is this many times what a fresh attempt would take:
 # the lower bound when there are few such attempts, the higher when there are many.
 GAIN_MIN = 1.1
@@ -60,7 +62,9 @@ def _back_up(state: State, job: Job, phase: Phase) -> None:
         task = attempt.task
         if task.running[0] is not attempt or task.granted is not None:
             continue
-        if any(state.now_s - job.began_at_s(a) < PATIENCE * fresh_s for a in task.running):
+        is_alone = len(task.running) == 1
+        patience_s = PATIENCE * fresh_s if is_alone else max(fresh_s, TWINS_S_MIN)
+        if any(state.now_s - job.began_at_s(a) < patience_s for a in task.running):
             continue
         left_s = min(job.pace_of(a).time_left_s(a, state.now_s) for a in task.running)
         if left_s > GAIN_MIN * fresh_s:
@@ -85,6 +89,8 @@ def _replace_slower_twin(state: State, job: Job, task: Task) -> None:
             task.running, key=lambda a: (job.pace_of(a).time_left_s(a, state.now_s), a.attempt_id)
         )
         slots.doom(state, job, slower, "another backup is likely to be sooner")
+        # It may have been the one that had fetched everything.
+        outputs.refresh_need(state, job, task)
         worker = state.workers.by_id[slower.worker_id]
         worker.slowness = max(worker.slowness, slower.pace)
 

@@ -54,6 +54,10 @@ def _check_job(state: State, job: Job) -> None:
     for task in reduces:
         if task.state is TaskState.IDLE:
             assert task.task_id.task_index in queued, f"{task.task_id} is idle and not queued"
+    for task in reduces:
+        has_all = any(attempt.is_shuffled for attempt in task.running)
+        needs = not task.is_over and not has_all
+        assert task.needs_segments == needs, f"S3: {task.task_id} needs segments: {needs}"
     assert job.reduces_in_need == sum(task.needs_segments for task in reduces)
     assert not (job.reduces_in_need and job.parked), f"S3: {job.job_id} parks maps in need"
     _check_segments(state, job)

@@ -221,3 +221,24 @@ def test_counts_of_kinds_stay_apart() -> None:
 
     assert view is not None
     assert (view.maps_committed, view.reduces_running, view.map_fraction) == (2, 1, 1.0)
+
+
+def test_a_replaced_attempt_that_had_fetched_everything_leaves_its_task_in_need() -> None:
+    """S3: maps lost after that are run again for the attempts that still fetch."""
+    bench = Bench()
+    bench.workers("a", "b", "c", slots=2)
+    bench.submit(6, 3)
+    bench.now_s = 0.2
+    bench.succeed_all(TaskKind.MAP)
+    slow = reduce_attempt(2)
+    bench.tell(ShuffleFinished(slow))
+    home = bench.where(slow)
+    bench.succeed(reduce_attempt(0), reduce_attempt(1))
+    for _ in range(30):  # silence: a backup is started, then the slower of the two is replaced
+        bench.wait(1.0)
+        bench.bury()
+    assert slow not in bench.running
+
+    lost = bench.tell(WorkerLost(WorkerId(home), "silent"))
+
+    assert any(attempt.startswith("m_") for attempt, _ in starts(lost))
