@@ -5,6 +5,7 @@ BIN    := $(VENV)/bin
 KERNEL := $(wildcard mapreduce/dataflow/*.c mapreduce/dataflow/*.h)
 PACKAGES := cluster dfs mapreduce streaming tui
 SEEDS  ?= 5000
+MINUTES ?= 30
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test check bench soak clean
@@ -14,7 +15,7 @@ help:
 	@echo "make test    the gate: everything, on real processes and real hosts (under 20 minutes)"
 	@echo "make check   format, lint, types, unit and house tests (quick; before every commit)"
 	@echo "make bench   the tables of docs/performance.md"
-	@echo "make soak    SEEDS=$(SEEDS) simulated histories, then the slow fault runs"
+	@echo "make soak    SEEDS=$(SEEDS) simulated histories, then MINUTES=$(MINUTES) of jobs while everything dies"
 
 setup: $(VENV)/.ready
 
@@ -37,7 +38,7 @@ test: setup
 	$(BIN)/mypy
 	tests/cluster/install.sh
 	$(BIN)/pytest -q --no-skips -n 2 tests/house tests/unit tests/paper tests/property tests/simulation tests/conformance
-	$(BIN)/pytest -q --no-skips tests/cluster
+	$(BIN)/pytest -q --no-skips -n 2 tests/cluster
 
 check: setup
 	$(BIN)/ruff format --check .
@@ -51,6 +52,8 @@ bench: setup
 
 soak: setup
 	$(BIN)/python tests/simulation --seeds $(SEEDS)
+	MRSTREAM_SEEDS=0:$(SEEDS) $(BIN)/pytest -q --timeout 0 tests/simulation/test_dfs.py
+	$(BIN)/python tests/cluster/job_soak.py --minutes $(MINUTES)
 
 clean:
 	rm -rf build dist *.egg-info $(VENV)
