@@ -65,11 +65,12 @@ def keys(*names: str) -> Callable[[Pilot[None]], Awaitable[None]]:
             await pilot.press(name)
             await pilot.pause()
         screen = pilot.app.screen
-        if isinstance(screen, JobScreen):
+        lost = isinstance(pilot.app, Monitor) and bool(pilot.app.picture.lost_reason)
+        if isinstance(screen, JobScreen) and not lost:
             await until(pilot, lambda: screen.picture.job is not None)
             await pilot.pause()
-        if isinstance(screen, FilesScreen):
-            await until(pilot, lambda: bool(screen._entries) or not screen.monitor.source.now_s())
+        if isinstance(screen, FilesScreen) and not lost:
+            await until(pilot, lambda: bool(screen._entries))
         await pilot.pause()
 
     return run
@@ -84,7 +85,7 @@ def test_the_jobs_page_looks_as_it_did(
 
 
 @pytest.mark.parametrize("size", SIZES, ids=str)
-@pytest.mark.parametrize("state", ["busy", "failing", "huge"])
+@pytest.mark.parametrize("state", ["busy", "failing", "huge", "lost"])
 def test_the_job_page_looks_as_it_did(snap_compare: Any, state: str, size: tuple[int, int]) -> None:
     source = STATES[state]()
     job = "job_1700000000_0005" if state == "failing" else JOB
@@ -105,7 +106,7 @@ def test_the_tabs_of_the_job_page_look_as_they_did(
 
 
 @pytest.mark.parametrize("size", SIZES, ids=str)
-@pytest.mark.parametrize("state", ["busy", "huge"])
+@pytest.mark.parametrize("state", STATES)
 def test_the_hosts_page_looks_as_it_did(
     snap_compare: Any, state: str, size: tuple[int, int]
 ) -> None:
@@ -113,14 +114,37 @@ def test_the_hosts_page_looks_as_it_did(
 
 
 @pytest.mark.parametrize("size", SIZES, ids=str)
-def test_the_files_page_looks_as_it_did(snap_compare: Any, size: tuple[int, int]) -> None:
+@pytest.mark.parametrize("state", ["busy", "lost"])
+def test_the_files_page_looks_as_it_did(
+    snap_compare: Any, state: str, size: tuple[int, int]
+) -> None:
     async def go(pilot: Pilot[None]) -> None:
         await keys("3")(pilot)
         await pilot.press("down", "down", "enter")
         screen = pilot.app.screen
-        await until(pilot, lambda: bool(screen.query_one("#detail").display))
+        if state != "lost":
+            await until(pilot, lambda: bool(screen.query_one("#detail").display))
 
-    assert snap_compare(Monitor(tui_states.busy()), terminal_size=size, run_before=go)
+    assert snap_compare(Monitor(STATES[state]()), terminal_size=size, run_before=go)
+
+
+@pytest.mark.parametrize("size", SIZES, ids=str)
+@pytest.mark.parametrize("state", ["busy", "failing"])
+def test_the_attempt_page_looks_as_it_did(
+    snap_compare: Any, state: str, size: tuple[int, int]
+) -> None:
+    job = "job_1700000000_0005" if state == "failing" else JOB
+    attempt = f"attempt_{job[4:]}_m_000003_0"
+
+    async def go(pilot: Pilot[None]) -> None:
+        await keys()(pilot)
+        pilot.app.push_screen(AttemptScreen(attempt))
+        await until(pilot, lambda: isinstance(pilot.app.screen, AttemptScreen))
+        log = pilot.app.screen.query_one(RichLog)
+        await until(pilot, lambda: state == "failing" or len(log.lines) == 3)
+        await pilot.pause(0.3)
+
+    assert snap_compare(Monitor(STATES[state](), job_id=job), terminal_size=size, run_before=go)
 
 
 def test_the_help_page_looks_as_it_did(snap_compare: Any) -> None:
