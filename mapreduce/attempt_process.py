@@ -7,6 +7,8 @@ all modules and tables that an attempt needs: a fork then has nothing left to lo
 
 from __future__ import annotations
 
+import os
+
 import msgspec
 
 from cluster.config import WORKER, Cluster
@@ -16,6 +18,7 @@ from mapreduce.job import JobSpec
 from mapreduce.scheduler.ids import JobId
 from mapreduce.shuffle import NewsShuffle
 from mapreduce.task_context import Attempt, AttemptOrder
+from mapreduce.task_log import OutputSample
 from streaming.child import task_environment
 from streaming.command import Program
 from streaming.jobconf import JobConf
@@ -43,6 +46,7 @@ class AttemptProcess:
 
         def prepare(attempt: Attempt) -> None:
             dfs_files.serve(self._cluster, spec.user)
+            attempt.tee = OutputSample(os.path.join(order.log_directory, "stdout"))
             if order.output_directory:
                 # Made even for a task without output: a commit that does not find it was fenced.
                 attempt.files.mkdirs(order.output_directory)

@@ -20,6 +20,7 @@ TAIL_BYTES = 64 << 10
 TAIL_LINES_MAX = 20
 ECHO_BYTES_MAX = 64 << 10
 WARNINGS_MAX = 100
+OUTPUT_SAMPLE_BYTES = 64 << 10
 
 
 class TaskLog:
@@ -114,6 +115,22 @@ class TaskLog:
         self._tell(Said(data[:room]))
         if self._echoed_bytes >= self._echo_bytes_max:
             self._tell(Said(f"\n[more of this program's stderr is in {self.path}]\n".encode()))
+
+
+class OutputSample:
+    """The first bytes of what a program writes on standard output, for people who watch it."""
+
+    def __init__(self, path: str, bytes_max: int = OUTPUT_SAMPLE_BYTES) -> None:
+        self._path = path
+        self._left_bytes = bytes_max
+
+    def __call__(self, data: memoryview) -> None:
+        """Take the next bytes; once the sample is full this costs nothing."""
+        if self._left_bytes > 0:
+            kept = data[: self._left_bytes]
+            self._left_bytes -= len(kept)
+            with open(self._path, "ab") as file:
+                file.write(kept)
 
 
 class Ear:

@@ -1,6 +1,7 @@
 """What a worker keeps of attempts for people: their logs, and the input of those that failed.
 
     DIR/logs/JOB/ATTEMPT/stderr    what its programs said
+    DIR/logs/JOB/ATTEMPT/stdout    the beginning of what its program wrote
     DIR/kept/JOB/ATTEMPT/…         its order, its failure and its input, to repeat it elsewhere
 
 Whatever is older than a week goes when the worker starts or a job ends. Reads at most a piece at a
@@ -19,7 +20,7 @@ from mapreduce.scheduler.ids import parse_attempt_id
 
 PIECE_BYTES: Final = 1 << 20
 KEPT_S_MAX: Final = 7 * 24 * 3600.0
-STREAMS: Final = ("stderr", "stdout", "syslog")
+STREAMS: Final = ("stderr", "stdout")
 
 
 class NoSuchLog(UserError):

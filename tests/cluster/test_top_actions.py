@@ -92,6 +92,8 @@ async def test_an_attempt_is_followed_and_killed_and_the_job_ended(
         await until(pilot, lambda: isinstance(pilot.app.screen, AttemptScreen))
         log = pilot.app.screen.query_one(RichLog)
         await until(pilot, lambda: any("here I am" in line.text for line in log.lines))
+        await pilot.press("o")
+        await until(pilot, lambda: any("to be or not" in line.text for line in log.lines))
         await pilot.press("k")
         await answer(pilot, "y")
         await pilot.press("escape")
