@@ -17,7 +17,7 @@ from mapreduce.duties import Duties
 from mapreduce.job_history import JobHistory
 from mapreduce.job_journal import JobAccepted, JobClosed, OpenJob, PriorityChanged
 from mapreduce.job_ledger import JobLedger, Result
-from mapreduce.job_output import clear_results
+from mapreduce.job_output import clear_leftovers
 from mapreduce.protocol import ForgetJob, JobEnd, KillJob, SetPriority, StopAttempt, SubmitJob
 from mapreduce.scheduler.commands import Command, FinishJob, JobOutcome, RecordCommit
 from mapreduce.scheduler.events import (
@@ -38,7 +38,7 @@ log = logging.getLogger(__name__)
 
 LIFE_ATTEMPTS: Final = 1000
 """Attempts of one life of the master are numbered from here times the life on."""
-CLEAR_RESULTS_EVERY_S: Final = 600.0
+CLEAR_EVERY_S: Final = 600.0
 
 
 class JobDesk:
@@ -50,7 +50,7 @@ class JobDesk:
         self._filesystem = filesystem
         self._submissions: dict[str, JobId] = {}
         self._jobs_count = 0
-        self._clear_at_s = duties.clock.now_s() + CLEAR_RESULTS_EVERY_S
+        self._clear_at_s = duties.clock.now_s() + CLEAR_EVERY_S
         self._started_ms = int(duties.clock.wall_s() * 1000)
         duties.on_finish = self._finish
         self.handlers: Mapping[type[Any], Handler] = {
@@ -206,18 +206,18 @@ class JobDesk:
         except KeyError:
             return None  # it was settled in a life before
 
-    def clear_results_if_due(self) -> None:
-        """From time to time, delete printed results whose client was killed."""
+    def clear_leftovers_if_due(self) -> None:
+        """From time to time, delete what jobs left behind."""
         now_s = self._duties.clock.now_s()
         if now_s >= self._clear_at_s:
-            self._clear_at_s = now_s + CLEAR_RESULTS_EVERY_S
-            self._duties.spawn(self._clear_results())
+            self._clear_at_s = now_s + CLEAR_EVERY_S
+            self._duties.spawn(self._clear_leftovers())
 
-    async def _clear_results(self) -> None:
+    async def _clear_leftovers(self) -> None:
         try:
-            await self._duties.in_thread(clear_results, self._duties.clock.wall_s())
+            await self._duties.in_thread(clear_leftovers, self._duties.clock.wall_s())
         except ClusterError as error:
-            log.info("results are not cleared: %s", error)
+            log.info("leftovers are not cleared: %s", error)
 
     def tell_counters(self) -> None:
         """Bring the counters that watchers see up to date."""

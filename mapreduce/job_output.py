@@ -17,6 +17,7 @@ from mapreduce.dataflow import dfs_files
 from mapreduce.dataflow.committer import Committer
 from mapreduce.dataflow.files import Files, files_for
 from mapreduce.job import JobSpec
+from mapreduce.shipping import clear_staged
 
 log = logging.getLogger(__name__)
 
@@ -81,9 +82,11 @@ def stop_trying() -> None:
     _stopping.set()
 
 
-def clear_results(now_s: float) -> None:
-    """Delete results that nobody came for within a day: their client was killed; blocks."""
+def clear_leftovers(now_s: float) -> None:
+    """Delete what nobody needs any more: old shipped files, and results whose client was killed
+    and that nobody came for within a day; blocks."""
     with dfs_files.new_client() as client:
+        clear_staged(client, now_s)
         try:
             entries = list(client.list(RESULTS))
         except NoSuchFile:

@@ -111,7 +111,7 @@ class Master:
         duties.event(Tick())
         duties.notices.tick(duties.clock.wall_s())
         self._job_desk.tell_counters()
-        self._job_desk.clear_results_if_due()
+        self._job_desk.clear_leftovers_if_due()
         duties.checkpoint_if_due()
         self._ticker = duties.loop.call_later(TICK_S, self._tick)
 

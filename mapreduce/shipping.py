@@ -14,6 +14,7 @@ import shutil
 import tarfile
 import tempfile
 import threading
+import time
 from collections.abc import Sequence
 from typing import Final
 
@@ -22,12 +23,14 @@ import msgspec
 from cluster.errors import UserError
 from dfs import writer
 from dfs.client import DfsClient
-from dfs.errors import FileExists, NoSuchFile
+from dfs.errors import NoSuchFile
 from dfs.reader import DfsReader
 from streaming.properties import from_wire, to_wire
 from streaming.shipping import Shipped, is_archive, local_path, unpack
 
 STAGED: Final = "/.mrstream/files"
+STAGED_KEPT_S: Final = 30 * 24 * 3600.0
+"""A staged file goes this long after it was stored; one of half that age is stored again."""
 _COPY_BYTES: Final = 1 << 20
 _TREE_NAME: Final = "directory.tar"
 
@@ -79,8 +82,10 @@ def _store(path: str, name: str, client: DfsClient) -> str:
     executable = "x" if os.access(path, os.X_OK) else "-"
     target = f"{STAGED}/{_digest(path)}{executable}/{to_wire(name)}"
     try:
-        client.stat(target)
+        age_s = time.time() - client.stat(target).modified_at_s
     except NoSuchFile:
+        age_s = STAGED_KEPT_S
+    if age_s > STAGED_KEPT_S / 2:
         _upload(path, target, client)
     return f"dfs://{target}"
 
@@ -91,10 +96,18 @@ def _upload(path: str, target: str, client: DfsClient) -> None:
     with open(path, "rb") as file, writer.create(client, partial, overwrite=True) as copy:
         while data := file.read(_COPY_BYTES):
             copy.write(data)
+    client.rename(partial, target, overwrite=True)  # the same bytes, whoever comes last
+
+
+def clear_staged(client: DfsClient, now_s: float) -> None:
+    """Delete files that no job has shipped for a long time."""
     try:
-        client.rename(partial, target)
-    except FileExists:
-        client.delete(partial, skip_trash=True)
+        stored = [status for status in client.find(STAGED) if not status.is_directory]
+    except NoSuchFile:
+        return
+    for status in stored:
+        if now_s - status.modified_at_s > STAGED_KEPT_S:
+            client.delete(os.path.dirname(status.path), recursive=True, skip_trash=True)
 
 
 def _digest(path: str) -> str:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import io
 import os
 import tarfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from dfs.client import DfsClient
-from mapreduce.shipping import STAGED, HostCache, stage
+from mapreduce.shipping import STAGED, HostCache, clear_staged, stage
 from streaming.shipping import Shipped, link_shipped
 from tests.cluster.local import LocalCluster
 
@@ -53,6 +54,24 @@ def client_has(client: DfsClient, path: str) -> bool:
     except FileNotFoundError:
         return False
     return True
+
+
+def test_a_file_that_no_job_ships_any_more_goes_after_a_month(
+    client: DfsClient, tmp_path: Path
+) -> None:
+    (tmp_path / "old.txt").write_text("once\n")
+    (tmp_path / "used.txt").write_text("often\n")
+    shipped = [Shipped(str(tmp_path / name), name) for name in ("old.txt", "used.txt")]
+    old, used = (item.source.removeprefix("dfs://") for item in stage(shipped, client))
+    long_ago_s = time.time() - 31 * 24 * 3600
+    client.set_times(old, modified_at_s=long_ago_s)
+    client.set_times(used, modified_at_s=long_ago_s)
+
+    stage(shipped[1:], client)
+    clear_staged(client, time.time())
+
+    assert not client_has(client, old)
+    assert client_has(client, used)
 
 
 def test_a_script_keeps_its_run_bit_and_is_linked_under_its_name(
