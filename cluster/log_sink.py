@@ -158,14 +158,29 @@ class LogSink:
                 at += len(batch.payloads)
 
     def _next_recent(self, at: int) -> AppendLog | None:
-        """Return the batch that follows, if it is still in memory; be in step if none does."""
+        """Return what follows, if it is still in memory; be in step if nothing does.
+
+        Many batches go as one: a copy that took them singly, each with a flush of its own, would
+        never overtake a master that is busy.
+        """
         with self._state:
             if at >= self._sent_to:
                 self.in_step = True
                 self._recent.clear()
                 self._recent_bytes = 0
                 return None
-            return next((b for b in self._recent if b.first_sequence == at + 1), None)
+            while self._recent and self._recent[0].first_sequence <= at:
+                self._recent_bytes -= sum(map(len, self._recent.popleft().payloads))
+            if not self._recent or self._recent[0].first_sequence != at + 1:
+                return None
+            joined: list[bytes] = []
+            size = 0
+            for batch in self._recent:
+                joined += batch.payloads
+                size += sum(map(len, batch.payloads))
+                if size >= BATCH_BYTES:
+                    break
+            return AppendLog(self._name, at + 1, joined)
 
     def _fits(self, point: LogPoint) -> bool:
         """Return whether the records after that point are all that the copy lacks."""

@@ -185,8 +185,7 @@ def test_under_load_a_copy_gets_in_step(tmp_path: Path, host: CopyHost, books: B
     stop = threading.Event()
 
     def write() -> None:
-        # About as fast as a master ever writes; a tight loop here would only fight for the GIL.
-        while not stop.wait(0.002):
+        while not stop.is_set():
             books.add(20)
 
     writer = threading.Thread(target=write)
