@@ -7,6 +7,7 @@ for the same splits.
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import threading
 import time
@@ -140,7 +141,10 @@ class JobRoom:
         """Have everything up, without faults, whatever a test before left."""
         for role in ROLES:
             for host in self.cluster.hosts_of(role):
-                if not self._is_up(role, host):
+                if self._is_up(role, host):
+                    # A test that failed may have left it stopped.
+                    self.cluster.signal(role, host, signal.SIGCONT)
+                else:
                     self.cluster.start(role, host)
 
     def _is_up(self, role: str, host: str) -> bool:
