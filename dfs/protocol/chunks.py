@@ -1,0 +1,146 @@
+"""Client → chunkserver, chunkserver → chunkserver."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from cluster.messages import Message, Request
+from dfs.chunk import ChunkHandle, ChunkVersion
+from dfs.protocol.shared import ServerAddress
+
+
+class Done(Message, frozen=True):
+    """On a bulk connection: it is done."""
+
+
+class Number(Message, frozen=True):
+    """On a bulk connection: an answer that is a number."""
+
+    value: int
+
+
+class PushData(Request, frozen=True):
+    """Bytes for a mutation to come, held in a bounded buffer under an id (GFS §3.1 step 3, §3.2).
+
+    `length_bytes` raw bytes follow. They are forwarded to `chain[0]`, with the rest as its chain,
+    as they arrive; the answer comes when all of the chain have them.
+    """
+
+    reply: ClassVar[Any] = Done
+    data_id: bytes
+    length_bytes: int
+    chain: tuple[ServerAddress, ...]
+    crc: int = 0
+    """CRC32C of all of them."""
+
+
+class WriteChunk(Request, frozen=True):
+    """To the primary: apply pushed data at an offset, here and at all `replicas` (steps 4–7)."""
+
+    reply: ClassVar[Any] = Done
+    handle: ChunkHandle
+    version: ChunkVersion
+    offset: int
+    length_bytes: int
+    data_id: bytes
+    replicas: tuple[ServerAddress, ...]
+    durable: bool = True
+    """Whether this write, and all of this version before it, is to be on all disks before the
+    answer. Without it the bytes are only in all servers' caches: the writer says `durable` with its
+    last write, and tells nobody that anything is written before that is answered."""
+
+
+class AppendRecord(Request, frozen=True):
+    """To the primary: append pushed data where you choose (GFS §3.3); the reply is the offset in
+    the chunk. ChunkFull: it did not fit, the chunk is padded, take the next."""
+
+    reply: ClassVar[Any] = Number
+    handle: ChunkHandle
+    version: ChunkVersion
+    length_bytes: int
+    data_id: bytes
+    replicas: tuple[ServerAddress, ...]
+    chunk_bytes: int
+
+
+class ApplyMutation(Request, frozen=True):
+    """Primary to secondary: mutation number `serial` of this version (GFS §3.1 step 5).
+
+    Applied strictly in serial order. An empty `data_id` pads with zeros up to the end. Refused with
+    StaleReplica where it would leave a gap, unless `gap_allowed`: a record append that failed here
+    alone leaves one (GFS §3.3).
+    """
+
+    reply: ClassVar[Any] = Done
+    handle: ChunkHandle
+    version: ChunkVersion
+    serial: int
+    offset: int
+    length_bytes: int
+    data_id: bytes
+    durable: bool = True
+    gap_allowed: bool = False
+
+
+class Piece(Message, frozen=True):
+    """Up to 1 MiB of what was asked for: `count` raw bytes follow, with this CRC32C.
+
+    `length_bytes` is the length of the whole replica. Another piece comes unless `last`; an error
+    may come in place of any piece.
+    """
+
+    count: int
+    crc: int
+    length_bytes: int
+    last: bool
+
+
+class ReadChunk(Request, frozen=True):
+    """Verified bytes of a replica whose version is at least this, in `Piece`s; fewer than
+    `length_bytes` where the replica ends."""
+
+    reply: ClassVar[Any] = Piece
+    handle: ChunkHandle
+    version: ChunkVersion
+    offset: int
+    length_bytes: int
+
+
+class ReplicaFiles(Message, frozen=True):
+    """Two descriptors follow: the data and the checksum file (docs/formats/chunk.md)."""
+
+    version: ChunkVersion
+    length_bytes: int
+    tail_crc: int
+
+
+class OpenReplica(Request, frozen=True):
+    """Over the Unix socket: the files of a replica whose version is at least this, for reading
+    them without us (the reader verifies; what fails it reads through us, who judge)."""
+
+    reply: ClassVar[Any] = ReplicaFiles
+    handle: ChunkHandle
+    version: ChunkVersion
+
+
+class ChunkLength(Request, frozen=True):
+    """How long is your replica?"""
+
+    reply: ClassVar[Any] = Number
+    handle: ChunkHandle
+    version: ChunkVersion
+
+
+class Checksums(Message, frozen=True):
+    """Checksums of blocks, packed `<I`."""
+
+    packed: bytes
+
+
+class ChecksumChunk(Request, frozen=True):
+    """CRC32C of each block of the first `length_bytes`, verified against the data, packed `<I`."""
+
+    reply: ClassVar[Any] = Checksums
+    handle: ChunkHandle
+    version: ChunkVersion
+    length_bytes: int

@@ -1,0 +1,93 @@
+"""What messages of the file system speak of."""
+
+from __future__ import annotations
+
+from cluster.messages import Message
+from dfs.chunk import ChunkHandle, ChunkVersion, Epoch, FileId, ServerId
+
+PROTOCOL_VERSION = 1
+
+
+class ServerAddress(Message, frozen=True):
+    """Where a chunkserver is reached: bulk bytes at `bulk_port`, short calls at `control_port`."""
+
+    server: ServerId
+    host: str
+    control_port: int
+    bulk_port: int
+    rack: str = ""
+    local_socket: str = ""
+    """Path of the Unix socket for short-circuit reads, on that host; empty where there is none."""
+
+
+class FileStatus(Message, frozen=True):
+    """One file or directory as `ls` shows it."""
+
+    path: str
+    is_directory: bool
+    length_bytes: int
+    replication: int
+    chunk_bytes: int
+    modified_at_s: float
+    accessed_at_s: float
+    owner: str
+    group: str
+    mode: int
+    file_id: FileId
+    chunk_count: int
+    is_open: bool = False
+    """Somebody may be writing it: the length is what has been confirmed so far."""
+    created_at_s: float = 0.0
+
+
+class LocatedChunk(Message, frozen=True):
+    """One chunk of a file: who holds a good replica (GFS §2.4)."""
+
+    index: int
+    handle: ChunkHandle
+    version: ChunkVersion
+    length_bytes: int
+    """Meaningless while `is_open`: then ask a replica (`ChunkLength`)."""
+    replicas: tuple[ServerAddress, ...]
+    is_open: bool = False
+    corrupt_replicas: int = 0
+
+
+class ChunkGrant(Message, frozen=True):
+    """The right to send mutations of one chunk to its primary at one version (GFS §3.1)."""
+
+    index: int
+    handle: ChunkHandle
+    version: ChunkVersion
+    primary: ServerId
+    replicas: tuple[ServerAddress, ...]
+    """All replicas, the primary among them: exactly those a mutation must reach."""
+    lease_s: float
+    chunk_bytes: int
+
+
+class OpenFile(Message, frozen=True):
+    """A file opened for writing."""
+
+    status: FileStatus
+    epoch: Epoch
+    grant: ChunkGrant | None = None
+    """For the chunk that the next byte goes to, when one was asked for and exists."""
+
+
+class Page(Message, frozen=True):
+    """A part of a listing; `next` is what to pass as `start_after` for more, empty at the end."""
+
+    entries: tuple[FileStatus, ...]
+    next: str = ""
+
+
+class DiskUse(Message, frozen=True):
+    """One disk of a chunkserver."""
+
+    path: str
+    capacity_bytes: int
+    free_bytes: int
+    """What new chunks may take: the reserve is not in it."""
+    used_bytes: int
+    failed: bool = False

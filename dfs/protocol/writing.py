@@ -1,0 +1,157 @@
+"""Client → master: writing."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from cluster.messages import Request
+from dfs.chunk import NO_EPOCH, NO_HANDLE, ChunkHandle, ChunkVersion, Epoch, FileId, ServerId
+from dfs.protocol.shared import ChunkGrant, FileStatus, OpenFile
+
+
+class CreateFile(Request, frozen=True):
+    """Make a new, empty file and open it for one writer."""
+
+    reply: ClassVar[Any] = OpenFile
+    mutates: ClassVar[bool] = True
+    path: str
+    client: str
+    """Names the writer (unique for each client process), for `KeepAlive` and for messages."""
+    user: str
+    group: str = ""
+    mode: int = 0o644
+    replication: int = 0
+    """0: what the policy of the directory says."""
+    chunk_bytes: int = 0
+    """0: the cluster's."""
+    overwrite: bool = False
+    parents: bool = True
+    first_chunk: bool = False
+    near: str = ""
+    """The client's host: its chunkserver, if it has one, gets the first replica."""
+
+
+class OpenAppend(Request, frozen=True):
+    """Open an existing file for one writer, which goes on at its end.
+
+    Fences an earlier writer that is silent; FileBusy while one is alive.
+    """
+
+    reply: ClassVar[Any] = OpenFile
+    mutates: ClassVar[bool] = True
+    path: str
+    client: str
+    user: str
+    near: str = ""
+
+
+class AllocateChunk(Request, frozen=True):
+    """A new chunk at the end of the file; the one before it is full, and thereby confirmed."""
+
+    reply: ClassVar[Any] = ChunkGrant
+    mutates: ClassVar[bool] = True
+    file_id: FileId
+    epoch: Epoch
+    index: int
+    near: str = ""
+    abandon: ChunkHandle = NO_HANDLE
+    """The chunk that the file has at `index` now, when no byte of it was acknowledged and its
+    servers failed: it is dropped and another one, on other servers, takes its place."""
+    failed: tuple[ServerId, ...] = ()
+    """Servers not to use."""
+
+
+class FindLease(Request, frozen=True):
+    """Who is primary of this chunk? (GFS §3.1 step 1.) Grants a lease if nobody is.
+
+    `epoch` is 0 for writers that share the file (overwrites, record append). `failed` names the
+    servers at which a mutation just failed at version `version`: the new grant leaves them out.
+    """
+
+    reply: ClassVar[Any] = ChunkGrant
+    mutates: ClassVar[bool] = True
+    path: str
+    index: int
+    file_id: FileId = FileId(0)
+    """Set by an exclusive writer, whose file may have been renamed meanwhile; else 0: by path."""
+    epoch: Epoch = NO_EPOCH
+    version: ChunkVersion = ChunkVersion(0)
+    failed: tuple[ServerId, ...] = ()
+    user: str = ""
+
+
+class AppendTarget(Request, frozen=True):
+    """The chunk that the next record append goes to (GFS §3.3): the last one, or a new one.
+
+    `full` is the handle that the primary just said is full. The file must exist.
+    """
+
+    reply: ClassVar[Any] = ChunkGrant
+    mutates: ClassVar[bool] = True
+    path: str
+    user: str
+    full: ChunkHandle = NO_HANDLE
+    version: ChunkVersion = ChunkVersion(0)
+    failed: tuple[ServerId, ...] = ()
+    near: str = ""
+
+
+class ConfirmLength(Request, frozen=True):
+    """Make the length so far durable and visible, and go on writing (a flush for readers)."""
+
+    reply: ClassVar[Any] = type(None)
+    mutates: ClassVar[bool] = True
+    file_id: FileId
+    epoch: Epoch
+    length_bytes: int
+
+
+class CloseFile(Request, frozen=True):
+    """All `length_bytes` are acknowledged by all replicas: make it durable and end the epoch."""
+
+    reply: ClassVar[Any] = FileStatus
+    mutates: ClassVar[bool] = True
+    file_id: FileId
+    epoch: Epoch
+    length_bytes: int
+
+
+class AbandonFile(Request, frozen=True):
+    """Give up a file that this epoch created: it disappears."""
+
+    reply: ClassVar[Any] = type(None)
+    mutates: ClassVar[bool] = True
+    file_id: FileId
+    epoch: Epoch
+
+
+class KeepAlive(Request, frozen=True):
+    """The writer lives and still has these files open; the reply names epochs that are fenced."""
+
+    reply: ClassVar[Any] = tuple[Epoch, ...]
+    diagnosed: ClassVar[bool] = False
+    client: str
+    epochs: tuple[Epoch, ...]
+
+
+class RecoverFile(Request, frozen=True):
+    """Close a file whose writer is gone: length = what all replicas agree on (fault gate 15).
+
+    FileBusy while the writer is alive, unless `force`. The reply comes when it is closed.
+    """
+
+    reply: ClassVar[Any] = FileStatus
+    mutates: ClassVar[bool] = True
+    path: str
+    user: str
+    force: bool = False
+
+
+class ReportReplica(Request, frozen=True):
+    """A client found these bytes bad; the master has the server check them (it is the judge)."""
+
+    reply: ClassVar[Any] = type(None)
+    handle: ChunkHandle
+    version: ChunkVersion
+    server: ServerId
+    reason: str
