@@ -7,6 +7,7 @@ which undoes what it had begun unless it was told to `keep`. One thread at a tim
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import select
@@ -29,15 +30,22 @@ PYTHONS: Final = (
     "/usr/local/bin/python3",
     "/opt/homebrew/bin/python3",
 )
+# Modules by name, as JSON, become modules there; the last one is the program.
 _BOOT: Final = """
-import os
+import json, os, sys, types
 size = b""
 while size[-1:] != b"\\n":
     size += os.read(0, 1)
-source = b""
-while len(source) < int(size):
-    source += os.read(0, int(size) - len(source))
-exec(compile(source, "agent", "exec"), {"__name__": "__main__"})
+sent = b""
+while len(sent) < int(size):
+    sent += os.read(0, int(size) - len(sent))
+for name, source in json.loads(sent).items():
+    module = sys.modules[name] = types.ModuleType(name)
+    package, _, own_name = name.rpartition(".")
+    if package:
+        setattr(sys.modules[package], own_name, module)
+    exec(compile(source, "<" + name + ">", "exec"), vars(module))
+module.main()
 """
 
 
@@ -65,15 +73,20 @@ class Transport(Protocol):
         ...
 
 
+@functools.cache
 def agent_source() -> bytes:
-    """Return the program to send to a host."""
-    with open(agent.__file__, "rb") as file:
-        return file.read()
+    """Return what `_BOOT` wants: the modules of `cluster.agent`, in their order."""
+    folder = os.path.dirname(agent.__file__)
+    sources = {"cluster": "", "cluster.agent": ""}
+    for name in agent.MODULES:
+        with open(os.path.join(folder, f"{name}.py"), encoding="utf-8") as file:
+            sources[f"cluster.agent.{name}"] = file.read()
+    return json.dumps(sources).encode()
 
 
 def bootstrap_command(pythons: tuple[str, ...]) -> str:
     """Return the command (for any login shell) that finds a Python that is new enough there and
-    lets it run the agent, whose source comes first on its input."""
+    lets it run the agent, whose modules come first on its input."""
     # No quotes but the outer ones, no newlines: also csh and fish pass it on unharmed.
     boot = f"exec(bytes.fromhex({_hex_digits(_BOOT.strip())}))"
     test = "import sys;print(sys.version.split()[0]);sys.exit(sys.version_info<(3,11))"

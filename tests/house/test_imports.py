@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -86,3 +87,22 @@ def test_a_brain_does_no_io_and_reads_no_clock(folder: str) -> None:
 
     assert modules(folder)
     assert wrong + opened == []
+
+
+def test_the_agent_is_whole_and_needs_nothing_that_a_bare_host_lacks() -> None:
+    """Its modules are sent in their order, and each may use only those before it."""
+    from cluster.agent import MODULES
+
+    before: set[str] = set()
+    wrong = []
+    for name in MODULES:
+        path = ROOT / "cluster" / "agent" / f"{name}.py"
+        for module, _ in imported(path):
+            if module.split(".")[0] in sys.stdlib_module_names:
+                continue
+            if module != "cluster.agent" and module not in before:
+                wrong.append(f"{path.name} imports {module}")
+        before.add(f"cluster.agent.{name}")
+
+    assert wrong == []
+    assert {path.stem for path in modules("cluster/agent")} == {"__init__", *MODULES}

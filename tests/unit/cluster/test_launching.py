@@ -141,6 +141,31 @@ def test_the_noise_of_a_login_shell_is_not_taken_for_an_answer(tmp_path: Path) -
     agent.close()
 
 
+def test_the_agent_needs_nothing_but_the_standard_library(tmp_path: Path) -> None:
+    """It runs on hosts where nothing is installed yet: here, in a Python without site-packages."""
+    bare = tmp_path / "python"
+    bare.write_text(f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')
+    bare.chmod(0o755)
+
+    agent = AgentSession.over("h1", LocalTransport(str(bare)))
+
+    assert agent.call("hello", directory=str(tmp_path), host="h", lock=True)["running"] == {}
+    agent.close()
+
+
+def test_a_directory_that_cannot_be_used_is_named_with_what_to_do(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    agent = AgentSession.over("h1", LocalTransport())
+
+    with pytest.raises(HostRefused, match=r"cannot write to .*/file/t/run \(Not a directory\): "):
+        agent.call("hello", directory=str(tmp_path / "file" / "t"), host="h1", lock=True)
+    with pytest.raises(HostRefused, match="choose another dir or disks"):
+        agent.call("check", address="127.0.0.1", ports=[], disks=[str(tmp_path / "file" / "d")])
+    with pytest.raises(HostRefused, match=r"^/.*/file: Not a directory$"):
+        agent.call("names", path=str(tmp_path / "file"))
+    agent.close()
+
+
 def test_a_python_that_is_not_there_is_named() -> None:
     ended = subprocess.run(
         ["sh", "-c", bootstrap_command(("/no/such/python",))], capture_output=True, text=True
@@ -197,7 +222,7 @@ def test_the_wheel_of_the_running_version_is_the_same_each_time_and_whole() -> N
     with zipfile.ZipFile(BytesIO(first.content)) as archive:
         names = archive.namelist()
         assert archive.testzip() is None
-    assert "cluster/agent.py" in names and "dfs/master.py" in names
+    assert "cluster/agent/serving.py" in names and "dfs/master.py" in names
     assert any(name.endswith(".dist-info/RECORD") for name in names)
     assert not any("__pycache__" in name for name in names)
 

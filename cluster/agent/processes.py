@@ -1,0 +1,116 @@
+"""The processes of a place (a cluster's directory on a host), read off /proc.
+
+A daemon is known by its command line; what it started and left behind, however far removed, by the
+marks in its environment. Nothing here relies on a file that says who runs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import time
+
+from cluster.agent.software import POLL_S
+
+PLACE_MARK = "MRSTREAM_PLACE"
+ROLE_MARK = "MRSTREAM_ROLE"
+KILLED_S_MAX = 5.0
+
+
+class Processes:
+    """Finds, watches and ends the processes of one place."""
+
+    def __init__(self, directory: str) -> None:
+        self._directory = directory
+        self._children: dict[int, subprocess.Popen[bytes]] = {}
+
+    def marks(self, role: str) -> dict[str, str]:
+        """Return what the environment of a role's processes must hold for us to find them."""
+        return {PLACE_MARK: self._directory, ROLE_MARK: role}
+
+    def adopt(self, child: subprocess.Popen[bytes]) -> None:
+        """Count a child of ours as dead once it has ended, not only once it was waited for."""
+        self._children[child.pid] = child
+
+    def is_role(self, pid: int, role: str | None) -> bool:
+        """Say whether a process is that role's daemon of this place (None: any role's)."""
+        argv = command_line(pid).split("\0")
+        if "-m" not in argv or "--dir" not in argv or not self.lives(pid):
+            return False
+        at_role, at_dir = argv.index("-m") + 1, argv.index("--dir") + 1
+        if max(at_role, at_dir) >= len(argv) or argv[at_dir] != self._directory:
+            return False
+        return role is None or argv[at_role] == role
+
+    def of_role(self, role: str | None) -> list[int]:
+        """Return the daemons of a role (None: of all roles)."""
+        return [pid for pid in _all_pids() if self.is_role(pid, role)]
+
+    def marked(self, role: str | None) -> list[int]:
+        """Return the processes that inherited the marks of a daemon of this place."""
+        place = f"\0{PLACE_MARK}={self._directory}\0".encode()
+        mark = b"\0" if role is None else f"\0{ROLE_MARK}={role}\0".encode()
+        found: list[int] = []
+        for pid in _all_pids():
+            try:
+                with open(f"/proc/{pid}/environ", "rb") as file:
+                    environment = b"\0" + file.read() + b"\0"
+            except OSError:
+                continue  # gone, or another user's
+            if place in environment and mark in environment and pid != os.getpid():
+                found.append(pid)
+        return found
+
+    def alive(self) -> list[tuple[int, str]]:
+        """Return every process that belongs to this place, in whatever way, with its command."""
+        pids = sorted({*self.marked(None), *self.of_role(None)})
+        return [(pid, command_line(pid).replace("\0", " ")) for pid in pids if self.lives(pid)]
+
+    def lives(self, pid: int) -> bool:
+        """Say whether a process exists and has not ended."""
+        child = self._children.get(pid)
+        if child is not None:
+            return child.poll() is None
+        try:
+            with open(f"/proc/{pid}/stat", "rb") as file:
+                return file.read().rpartition(b")")[2].split()[0] != b"Z"
+        except (OSError, IndexError):
+            return False
+
+    def end(self, role: str, grace_s: float) -> list[int]:
+        """End a role politely first, by force after the limit, and then whatever it started and
+        left behind; return who needed force."""
+        pids = self.of_role(role)
+        for pid in pids:
+            _signal(pid, signal.SIGTERM)
+        self._wait_gone(pids, grace_s)
+        left = [pid for pid in {*pids, *self.marked(role)} if self.lives(pid)]
+        for pid in left:
+            _signal(pid, signal.SIGKILL)
+        self._wait_gone(left, KILLED_S_MAX)
+        return left
+
+    def _wait_gone(self, pids: list[int], limit_s: float) -> None:
+        deadline_s = time.monotonic() + limit_s
+        while any(self.lives(pid) for pid in pids) and time.monotonic() < deadline_s:
+            time.sleep(POLL_S)
+
+
+def command_line(pid: int) -> str:
+    """Return the words of a process with NULs between them, nothing if it has ended."""
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            return file.read().decode(errors="replace").rstrip("\0")
+    except OSError:
+        return ""
+
+
+def _all_pids() -> list[int]:
+    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
+
+
+def _signal(pid: int, number: int) -> None:
+    with contextlib.suppress(ProcessLookupError):  # it was quicker
+        os.kill(pid, number)
