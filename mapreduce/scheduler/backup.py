@@ -18,7 +18,7 @@ from mapreduce.scheduler.ids import TaskKind, WorkerId
 from mapreduce.scheduler.locality import locality_of
 from mapreduce.scheduler.phases import Job, Phase
 from mapreduce.scheduler.state import State
-from mapreduce.scheduler.task import RUNNING_ATTEMPTS_MAX, Task
+from mapreduce.scheduler.task import RUNNING_ATTEMPTS_MAX, Attempt, Task
 from mapreduce.scheduler.workers import Worker
 
 # However small a job is, it may start this many backups of a kind.
@@ -66,7 +66,7 @@ def _back_up(state: State, job: Job, phase: Phase) -> None:
         patience_s = PATIENCE * fresh_s if is_alone else max(fresh_s, TWINS_S_MIN)
         if any(state.now_s - job.began_at_s(a) < patience_s for a in task.running):
             continue
-        left_s = min(job.pace_of(a).time_left_s(a, state.now_s) for a in task.running)
+        left_s = min(_time_left_s(state, job, a) for a in task.running)
         if left_s > GAIN_MIN * fresh_s:
             stragglers.append((left_s, -position, task))
     if len(stragglers) > allowed // 2:
@@ -82,12 +82,14 @@ def _back_up(state: State, job: Job, phase: Phase) -> None:
             attempts.start(state, job, task, worker, locality, is_backup=True)
 
 
+def _time_left_s(state: State, job: Job, attempt: Attempt) -> float:
+    return job.pace_of(attempt).time_left_s(attempt, job.began_at_s(attempt), state.now_s)
+
+
 def _replace_slower_twin(state: State, job: Job, task: Task) -> None:
     """Make room for a third attempt when both that run are slow: S4 allows two."""
     if len(task.running) == RUNNING_ATTEMPTS_MAX:
-        slower = max(
-            task.running, key=lambda a: (job.pace_of(a).time_left_s(a, state.now_s), a.attempt_id)
-        )
+        slower = max(task.running, key=lambda a: (_time_left_s(state, job, a), a.attempt_id))
         slots.doom(state, job, slower, "another backup is likely to be sooner")
         # It may have been the one that had fetched everything.
         outputs.refresh_need(state, job, task)

@@ -54,8 +54,11 @@ class Pace:
         attempt.progress = progress
         attempt.heard_at_s = now_s
 
-    def time_left_s(self, attempt: Attempt, now_s: float) -> float:
+    def time_left_s(self, attempt: Attempt, began_at_s: float, now_s: float) -> float:
         """Estimate how long an attempt will still take if it goes on as it did of late."""
+        if attempt.progress >= 1.0:
+            # Its program has read everything and works on: all that we know is how long for.
+            return max(0.0, now_s - began_at_s - self.mean_s)
         ahead_s = max(0.0, self.mean_s - self.usual_s(attempt.progress))
         silent_s = now_s - attempt.heard_at_s
         left_s = attempt.pace * ahead_s - silent_s

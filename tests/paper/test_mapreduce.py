@@ -236,6 +236,26 @@ def test_the_last_running_tasks_get_backups_and_the_first_to_finish_counts() -> 
     assert bench.scheduler.totals(JOB).backups_that_won == 1
 
 
+def test_a_program_that_has_read_everything_and_works_on_gets_a_backup_too() -> None:
+    """§3.6 (MR-24): its progress by input says nothing any more, only its time does."""
+    bench = Bench()
+    bench.workers("a", "b", "c", "d")
+    bench.submit(4, 0)
+    slow = map_attempt(3)
+    for number in range(4):
+        bench.tell(AttemptProgress(map_attempt(number), 1.0))
+    bench.now_s += 10.0
+    bench.succeed(map_attempt(0), map_attempt(1), map_attempt(2))
+
+    started = []
+    for _ in range(15):
+        bench.now_s += 1.0
+        started += starts(bench.tell(AttemptProgress(slow, 1.0)))
+        started += starts(bench.wait(0.0))
+
+    assert [attempt for attempt, _ in started] == ["m_000003_1"]
+
+
 def test_backups_can_be_switched_off() -> None:
     """§5.4 (MR-24)."""
     bench = Bench()
