@@ -113,6 +113,17 @@ def decoder_of(kind: Any) -> msgspec.msgpack.Decoder[Any]:
     return decoder
 
 
+def make_decoders() -> None:
+    """Make the decoders of all messages that are loaded: a fork of this process then has them."""
+    waiting: list[type[Message]] = [Message]
+    while waiting:
+        kind = waiting.pop()
+        waiting += kind.__subclasses__()
+        decoder_of(kind)
+        if issubclass(kind, Request):
+            decoder_of(kind.reply)
+
+
 def unpack(data: bytes | memoryview, kind: Any) -> Any:
     """Return the value of that type, or raise `msgspec.DecodeError` when the bytes are not one."""
     return decoder_of(kind).decode(data)

@@ -12,8 +12,10 @@ import os
 import msgspec
 
 from cluster.config import WORKER, Cluster
+from cluster.messages import make_decoders
 from mapreduce import attempt, job
 from mapreduce.dataflow import dfs_files
+from mapreduce.dataflow.spawn import keep_descriptors_from_programs
 from mapreduce.job import JobSpec
 from mapreduce.scheduler.ids import JobId
 from mapreduce.shuffle import NewsShuffle
@@ -64,4 +66,6 @@ def _warm_up() -> None:
     work = msgspec.msgpack.encode(WorkOrder(job.encode(spec), order))
     job.decode(msgspec.msgpack.decode(work, type=WorkOrder).spec)
     task_environment(JobConf(), {}, (), {}, "")
+    keep_descriptors_from_programs()
+    make_decoders()
     "localhost".encode("idna")  # what connecting to a named host loads

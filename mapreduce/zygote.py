@@ -177,7 +177,9 @@ class _Nursery:
 
     def _serve(self) -> bool:
         try:
-            data, descriptors, _, _ = socket.recv_fds(self._control, _DATAGRAM_BYTES_MAX, 2)
+            data, descriptors, _, _ = socket.recv_fds(
+                self._control, _DATAGRAM_BYTES_MAX, 2, socket.MSG_CMSG_CLOEXEC
+            )
         except ConnectionResetError:
             return False
         if not data:

@@ -162,12 +162,17 @@ def user_name() -> str:
     for variable in ("LOGNAME", "USER"):
         if name := os.environ.get(variable):
             return name
+    return _login_name(os.getuid())
+
+
+@functools.cache
+def _login_name(uid: int) -> str:
     import pwd  # rarely needed; start-up is lean
 
     try:
-        return pwd.getpwuid(os.getuid()).pw_name
+        return pwd.getpwuid(uid).pw_name
     except KeyError:
-        return str(os.getuid())
+        return str(uid)
 
 
 _SYSTEM: dict[str, Callable[[], str]] = {

@@ -9,13 +9,11 @@ memory stays bounded whatever the program does. Never looks into the bytes.
 from __future__ import annotations
 
 import contextlib
-import errno
 import fcntl
 import os
 import select
 import signal
 import struct
-import subprocess
 import termios
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -23,7 +21,7 @@ from typing import Protocol
 
 import msgspec
 
-from mapreduce.errors import CommandFailed
+from mapreduce.dataflow.spawn import spawn
 from mapreduce.zygote import children_of
 
 # What is read at once stays in the processor's cache until it has been looked at.
@@ -115,13 +113,16 @@ class RunningCommand:
         self._final_flow: Flow | None = None
         self._left_bytes = 0
         self._is_broken = False
-        self._process = _start(argv, directory, environment)
-        assert self._process.stdin and self._process.stdout and self._process.stderr
-        self._stdin = self._process.stdin
-        self._stdout = self._process.stdout
-        self._stderr = self._process.stderr
-        _resize_pipe(self._stdin.fileno(), STDIN_PIPE_BYTES)
-        _resize_pipe(self._stdout.fileno(), OUTPUT_BYTES)
+        self._status: int | None = None
+        program = spawn(argv, directory, environment)
+        self.pid = program.pid
+        """The program's process id, which is also its process group's."""
+        _running[self.pid] = None
+        self._stdin = program.stdin
+        self._stdout = program.stdout
+        self._stderr = program.stderr
+        _resize_pipe(self._stdin, STDIN_PIPE_BYTES)
+        _resize_pipe(self._stdout, OUTPUT_BYTES)
         watch.guard(self)
         self._feeder = threading.Thread(target=self._feed, args=(feed,), daemon=True)
         self._listener = threading.Thread(target=self._listen, daemon=True)
@@ -129,18 +130,13 @@ class RunningCommand:
         self._listener.start()
 
     @property
-    def pid(self) -> int:
-        """The program's process id, which is also its process group's."""
-        return self._process.pid
-
-    @property
     def flow(self) -> Flow:
         """How far the input got, as of now."""
         if self._final_flow is not None:
             return self._final_flow
         in_pipe = min(self._given_bytes, STDIN_PIPE_BYTES)  # if nobody can tell any more
-        with contextlib.suppress(OSError, ValueError):
-            in_pipe = _bytes_in_pipe(self._peek if self._peek >= 0 else self._stdin.fileno())
+        with contextlib.suppress(OSError):
+            in_pipe = _bytes_in_pipe(self._peek if self._peek >= 0 else self._stdin)
         return Flow(
             self._given_bytes, self._given_bytes - in_pipe, self._left_bytes, self._is_broken
         )
@@ -150,7 +146,7 @@ class RunningCommand:
 
         A blob is valid until the next one is asked for: they share one buffer.
         """
-        stdout = self._stdout.fileno()
+        stdout = self._stdout
         if self._join_delay_s > 0:
             yield from self._output_until_exit(stdout)
             return
@@ -162,7 +158,7 @@ class RunningCommand:
 
     def finish(self) -> int:
         """Wait for the end; gives the exit code as a shell shows it (128 + n for signal n)."""
-        status = self._process.wait()
+        status = self._wait()
         self._end_leftovers()
         self._watch.release(self)
         if self._failure is not None:
@@ -172,7 +168,7 @@ class RunningCommand:
     def abandon(self) -> None:
         """Kill the program and forget what it says."""
         self.kill()
-        self._process.wait()
+        self._wait()
         self._end_leftovers()
         with contextlib.suppress(Exception):  # why it is abandoned is known already
             self._watch.release(self)
@@ -181,6 +177,13 @@ class RunningCommand:
         """Kill the program and its process group; `finish` still tells how it ended."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, signal.SIGKILL)
+
+    def _wait(self) -> int:
+        """Wait for the program's end, if nobody has; gives the exit status, or minus the signal."""
+        if self._status is None:
+            _, status = os.waitpid(self.pid, 0)
+            self._status = os.waitstatus_to_exitcode(status)
+        return self._status
 
     # ---- the three flows -------------------------------------------------------------------
 
@@ -198,11 +201,10 @@ class RunningCommand:
 
     def _give(self, blob: Blob) -> bool:
         """Write a blob; says whether the program still reads."""
-        stdin = self._stdin.fileno()
         view = memoryview(blob)
         try:
             while view:
-                written = os.write(stdin, view[:WRITE_BYTES])
+                written = os.write(self._stdin, view[:WRITE_BYTES])
                 self._given_bytes += written
                 self._watch.touch()
                 view = view[written:]
@@ -223,15 +225,14 @@ class RunningCommand:
     def _close_stdin(self) -> None:
         """Give the end of the input; a reading end of ours can still tell what was not read."""
         with contextlib.suppress(OSError):
-            path = f"/proc/self/fd/{self._stdin.fileno()}"
+            path = f"/proc/self/fd/{self._stdin}"
             self._peek = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        with contextlib.suppress(BrokenPipeError):
-            self._stdin.close()
+        stdin, self._stdin = self._stdin, -1
+        os.close(stdin)
 
     def _listen(self) -> None:
-        stderr = self._stderr.fileno()
         try:
-            while data := os.read(stderr, 64 << 10):
+            while data := os.read(self._stderr, 64 << 10):
                 self._watch.touch()
                 self._stderr_sink.feed(data)
             self._stderr_sink.close()
@@ -277,12 +278,10 @@ class RunningCommand:
                 kill_adopted()
                 thread.join()
         self._final_flow = self.flow
-        for pipe in (self._stdin, self._stdout, self._stderr):
-            with contextlib.suppress(BrokenPipeError):
-                pipe.close()
-        if self._peek >= 0:
-            os.close(self._peek)
-            self._peek = -1
+        for pipe in (self._stdin, self._stdout, self._stderr, self._peek):
+            if pipe >= 0:
+                os.close(pipe)
+        self._stdin = self._stdout = self._stderr = self._peek = -1
         _running.pop(self.pid, None)
 
 
@@ -298,38 +297,6 @@ def kill_adopted() -> None:
             os.kill(pid, signal.SIGKILL)
         with contextlib.suppress(ChildProcessError):
             os.waitpid(pid, 0)
-
-
-def _start(
-    argv: Sequence[str], directory: str, environment: Mapping[str, str]
-) -> subprocess.Popen[bytes]:
-    def popen(words: Sequence[str]) -> subprocess.Popen[bytes]:
-        return subprocess.Popen(
-            words,
-            bufsize=0,
-            cwd=directory,
-            env=environment,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            process_group=0,
-        )
-
-    try:
-        try:
-            process = popen(argv)
-        except OSError as error:
-            if error.errno != errno.ENOEXEC:
-                raise
-            process = popen(["/bin/sh", *argv])  # a text file without `#!` (spec 7.2)
-    except OSError as error:
-        raise CommandFailed(
-            f'Cannot run program "{argv[0]}": error={error.errno}, {os.strerror(error.errno or 0)}',
-            exit_code=127 if error.errno == errno.ENOENT else 126,
-            argv=list(argv),
-        ) from None
-    _running[process.pid] = None
-    return process
 
 
 def _resize_pipe(descriptor: int, size_bytes: int) -> None:
