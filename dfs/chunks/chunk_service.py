@@ -18,7 +18,7 @@ from crc32c import crc32c
 
 from cluster.addresses import join_address
 from cluster.clock import Clock
-from cluster.errors import ClusterError, DiskFailed, HostUnreachable, Unavailable
+from cluster.errors import ClusterError, DiskFailed, HostUnreachable, Overloaded, Unavailable
 from cluster.messages import Request, union_of
 from cluster.network import BulkStream
 from dfs.bulk_pool import BulkPool
@@ -30,7 +30,7 @@ from dfs.chunk import (
     ChunkVersion,
     ServerId,
 )
-from dfs.chunks.chunk_store import ChunkStore
+from dfs.chunks.chunk_store import NOT_THE_DISKS, ChunkStore
 from dfs.chunks.forward import FORWARD_BYTES, Forward
 from dfs.chunks.mutation import MutationOrder
 from dfs.chunks.push_buffer import PushBuffer
@@ -220,6 +220,8 @@ class ChunkService:
         try:
             data, sums = replica.open_files()
         except OSError as error:
+            if error.errno in NOT_THE_DISKS:
+                raise Overloaded(f"chunk {request.handle:016x}: {error}") from error
             self.store.distrust(replica, f"chunk {request.handle:016x}: {error}")
             raise ChunkCorrupt(f"chunk {request.handle:016x}: {error}") from error
         try:

@@ -14,7 +14,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from cluster.errors import DiskFailed, Unavailable
+from cluster.errors import DiskFailed, Overloaded, Unavailable
 from dfs.chunk import ChunkHandle, ChunkReport, ChunkVersion
 from dfs.chunks.disk import Disk
 from dfs.chunks.identity import IDENTITY, check_identity, write_identity
@@ -26,6 +26,8 @@ log = logging.getLogger(__name__)
 
 _COPY_BYTES = 1 << 20
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
+NOT_THE_DISKS = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+"""What the process or the machine has too little of; the disk is as good as before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,6 +200,8 @@ class ChunkStore:
                 self.distrust(replica, str(error))
             raise
         except OSError as error:
+            if error.errno in NOT_THE_DISKS:
+                raise Overloaded(f"chunk {replica.handle:016x}: {error}") from error
             self.distrust(replica, f"chunk {replica.handle:016x}: {error}")
             self.probe(replica.disk)
             raise ChunkCorrupt(
@@ -320,6 +324,8 @@ class ChunkStore:
         except OSError as error:
             if error.errno in _NO_SPACE:
                 raise DiskFull(f"{disk.name} is full: {error}") from error
+            if error.errno in NOT_THE_DISKS:
+                raise Overloaded(f"disk {disk.name}: {error}") from error
             self.take_out(disk, str(error))
             raise NoSuchChunk(f"disk {disk.name} failed and is out: {error}") from error
 

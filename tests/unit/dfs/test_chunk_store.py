@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from cluster.errors import DiskFailed, NewerFormat, WrongCluster
+from cluster.errors import DiskFailed, NewerFormat, Overloaded, WrongCluster
 from dfs.chunk import BLOCK_BYTES
 from dfs.chunks.chunk_store import ChunkStore, Reserve
-from dfs.chunks.disk import RealDisk
+from dfs.chunks.disk import RealDisk, RealFile
 from dfs.chunks.memory_disk import MemoryDisk
 from dfs.chunks.replica import path_of
 from dfs.errors import ChunkCorrupt, DiskFull, NoSuchChunk, StaleReplica
@@ -365,3 +365,30 @@ def test_a_disk_that_is_no_longer_mounted_is_taken_out(tmp_path: Path) -> None:
 
     assert store.take_lost() == [1]
     assert store.create(2, 1).disk is not replica.disk
+
+
+@pytest.mark.parametrize("kind", [errno.EMFILE, errno.ENFILE, errno.ENOMEM])
+def test_a_machine_short_of_descriptors_or_memory_costs_no_disk_and_no_replica(
+    kind: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What passes is refused for the moment; taking the disk out would lose every replica on it."""
+
+    def refuse(disk: RealDisk, path: str, **_: bool) -> RealFile:
+        raise OSError(kind, os.strerror(kind))
+
+    store = store_of(RealDisk(str(tmp_path)))
+    replica = store.create(1, 1)
+    store.write(replica, 0, [b"kept"])
+    with monkeypatch.context() as short:
+        short.setattr(RealDisk, "open", refuse)
+        for attempt in (
+            lambda: store.create(2, 1),
+            lambda: store.write(replica, 4, [b"more"]),
+            lambda: store.read(replica, 0, 4),
+        ):
+            with pytest.raises(Overloaded):
+                attempt()
+
+    assert [tuple(report) for report in store.reports()] == [(1, 1, 4)]
+    assert bytes(store.read(replica, 0, 4)) == b"kept"
+    assert not any(use.failure for use in store.uses())
