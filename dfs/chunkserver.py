@@ -50,7 +50,6 @@ from dfs.protocol import (
     Heartbeat,
     HeartbeatReply,
     Register,
-    RegisterAgain,
     ReportChunks,
     ServerAddress,
     ServerSettings,
@@ -253,13 +252,14 @@ class ChunkServer:
     async def _register(self, channel: Channel) -> None:
         sent_at_s = self._clock.now_s()
         disks = await self._looked(self._disk_uses)
+        registration = self._numbered(sent_at_s)
         request = Register(
             self._address(),
             self._incarnation,
             self._identity.cluster_id,
             disks,
             self.order.held(sent_at_s),
-            number=self._numbered(sent_at_s),
+            number=registration,
         )
         self._settings = await channel.call(request, timeout_s=30.0)
         for handle in self._settings.void:
@@ -274,7 +274,12 @@ class ChunkServer:
             is_last = number == len(parts) - 1
             await channel.call(
                 ReportChunks(
-                    self._plan.server, self._incarnation, number, pack_reports(part), is_last
+                    self._plan.server,
+                    self._incarnation,
+                    number,
+                    pack_reports(part),
+                    is_last,
+                    registration,
                 ),
                 timeout_s=30.0,
             )
@@ -355,17 +360,10 @@ class ChunkServer:
     def _pushed(self, command: Command) -> None:
         """Take a command that the master pushed."""
         read_at_s = self._clock.now_s()
-        if isinstance(command, RegisterAgain):
-            asyncio.ensure_future(self._again()).add_done_callback(self._end_on_bug)
-            return
         if isinstance(command, CreateChunk | GrantLease):
             # However late it comes, the lease began when the master decided, or before.
             read_at_s = self._sent_at_s.get(command.since, float("-inf"))
         self._commands.put(command, read_at_s)
-
-    async def _again(self) -> None:
-        if self._channel is not None:
-            await self._register(self._channel)
 
     async def _tell(self, outcome: Outcome) -> None:
         """Answer a command, if the master is there to hear it."""

@@ -55,6 +55,10 @@ class Locations:
         """Ask again next time."""
         self._chunks.pop(index, None)
 
+    def clear(self) -> None:
+        """Ask again about all of it."""
+        self._chunks.clear()
+
     def _fetch(self, index: int) -> None:
         located = self._client.locate(self._path, index, LOCATE_COUNT)
         if located.status.is_directory:
@@ -97,7 +101,13 @@ class DfsReader(io.RawIOBase):
         status = self._locations.status
         if not status.is_open:
             return status.length_bytes
-        return self._open_length()
+        for attempt in self._client.retry.attempts():
+            try:
+                return self._open_length()
+            except Unavailable as error:
+                self._locations.clear()
+                attempt.failed(error)
+        raise AssertionError("attempts do not end")
 
     def readable(self) -> bool:
         return True
@@ -266,9 +276,19 @@ class DfsReader(io.RawIOBase):
             except (Unavailable, Corrupt) as error:
                 last_error = error
                 self._distrust(chunk, server, error)
-        raise NoReplica(
-            f"{self.path}: none of the {len(chunk.replicas)} replicas of chunk {chunk.index} "
-            f"({chunk.handle:016x}) could be read" + (f"; last: {last_error}" if last_error else "")
+        raise self._no_replica(chunk, last_error)
+
+    def _no_replica(self, chunk: LocatedChunk, last_error: Exception | None) -> NoReplica:
+        name = f"{self.path}: chunk {chunk.index} ({chunk.handle:016x})"
+        if not chunk.replicas:
+            where = (
+                f"it may be on a chunkserver that is down: {', '.join(chunk.silent)}"
+                if chunk.silent
+                else f"all chunkservers are up; corrupt replicas: {chunk.corrupt_replicas}"
+            )
+            return NoReplica(f"{name} has no good replica that can be reached; {where}")
+        return NoReplica(
+            f"{name}: none of its {len(chunk.replicas)} replicas could be read; last: {last_error}"
         )
 
     def _open_at(
@@ -315,6 +335,8 @@ class DfsReader(io.RawIOBase):
         if not chunk.is_open:
             return chunk.length_bytes
         last_error: Unavailable | Corrupt | None = None
+        if not chunk.replicas:
+            raise self._no_replica(chunk, None)
         for server in nearest_first(self._client.place, chunk.replicas, self._client.chance):
             request = ChunkLength(chunk.handle, chunk.version)
             try:

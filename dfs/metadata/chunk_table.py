@@ -234,9 +234,18 @@ class ChunkTable:
         """The replicas that may not be read."""
         return self._odd.get(handle, {})
 
+    def all_odd(self) -> Iterable[tuple[ChunkHandle, dict[ServerIndex, OddReplica]]]:
+        """Every chunk with replicas that may not be read."""
+        return self._odd.items()
+
     def held_by(self, server: ServerIndex) -> Iterator[ChunkHandle]:
         """Every chunk of which the server holds a replica, good or odd."""
         return iter(self._held.get(server, ()))
+
+    def all_held_by(self, server: ServerIndex) -> HandleSet:
+        """The same as they are now, to be changed by the caller."""
+        held = self._held.get(server)
+        return HandleSet() if held is None else held.copy()
 
     def held_count(self, server: ServerIndex) -> int:
         return len(self._held.get(server, ()))

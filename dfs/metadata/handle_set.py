@@ -20,6 +20,11 @@ class HandleSet:
     def __init__(self) -> None:
         self._masks: dict[int, int] = {}
 
+    def copy(self) -> HandleSet:
+        twin = HandleSet()
+        twin._masks = self._masks.copy()
+        return twin
+
     def add(self, handle: ChunkHandle) -> None:
         masks, number = self._masks, handle >> MASK_BITS
         masks[number] = masks.get(number, 0) | 1 << (handle & 1023)

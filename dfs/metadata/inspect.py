@@ -67,14 +67,16 @@ class Inspect:
         is_last = index == self._nodes.chunk_count[row] - 1
         is_open = is_last and chunks.is_unsealed(handle)
         odd = chunks.odd(handle)
+        replicas = self._t.servers.addresses(chunks.good(handle))
         return LocatedChunk(
             index,
             handle,
             chunks.granted(handle),
             self._chunk_length(row, index, is_open, handle),
-            self._t.servers.addresses(chunks.good(handle)),
+            replicas,
             is_open,
             sum(1 for replica in odd.values() if replica.state == "corrupt") if odd else 0,
+            () if replicas else self._t.servers.silent(),
         )
 
     def _chunk_length(self, row: int, index: int, is_open: bool, handle: ChunkHandle) -> int:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from dfs.chunk import ChunkHandle, ChunkVersion, ServerId, unpack_reports
 from dfs.errors import BadRequest, NoSuchFile, NotRegistered
 from dfs.metadata import operations as op
+from dfs.metadata.chunk_table import ServerIndex
 from dfs.metadata.events import Called, ServerGone
 from dfs.metadata.grants import Grants
 from dfs.metadata.handle_set import HandleSet
@@ -46,6 +47,8 @@ class Membership:
         self._grants = grants
         self._repair = repair
         self._safe_mode_over = False
+        self._doubted: dict[tuple[ChunkHandle, ServerIndex], int] = {}
+        """Replicas that were said to be short, and the number of the message that said so."""
         self.open_lengths: dict[ChunkHandle, int] = {}
         """How long unsealed chunks were when last heard of: a hint for `ls`."""
 
@@ -83,14 +86,17 @@ class Membership:
         if ask.incarnation == server.incarnation and 0 < ask.number <= server.number:
             raise NotRegistered(f"{server.id}: registration {ask.number} was overtaken")
         server.number = ask.number
+        server.is_restarted = ask.incarnation != server.incarnation
         t.outbox.server_left(server.index)  # answers to what was asked before will not come
+        self._underways.unhear(server.index)
         if server.rack != address.rack:
             self._repair.server_changed(server.index)
         server.address, server.incarnation = address, ask.incarnation
         server.is_up = server.is_connected = True
-        server.has_reported, server.parts_seen, server.seen = False, 0, HandleSet()
         server.heard_at_s, server.disks = t.outbox.now_s, ask.disks
         t.chunks.unsure_of(server.index)
+        server.has_reported, server.parts_seen = False, 0
+        server.unseen = t.chunks.all_held_by(server.index)
         void = self._take_leases(server, ask.leases)
         s = t.settings
         reply = ServerSettings(
@@ -118,6 +124,8 @@ class Membership:
     def report_chunks(self, called: Called, ask: ReportChunks) -> None:
         t = self._t
         server = self._registered(ask.server, ask.incarnation)
+        if ask.number not in (server.number, -1):
+            raise NotRegistered(f"{server.id}: registration {ask.number} was overtaken")
         server.heard_at_s = t.outbox.now_s
         if ask.part > server.parts_seen:
             raise NotRegistered(
@@ -131,10 +139,10 @@ class Membership:
         t.outbox.reply(called.call, None)
 
     def _take_part(self, server: Server, chunks: bytes) -> None:
-        seen = server.seen
+        unseen = server.unseen
         try:
             for handle, version, length_bytes in unpack_reports(chunks):
-                seen.add(handle)
+                unseen.discard(handle)
                 self._take(server, handle, version, length_bytes)
         except ValueError as error:
             raise BadRequest(f"{server.id}: {error}") from None
@@ -143,18 +151,41 @@ class Membership:
         self, server: Server, handle: ChunkHandle, version: ChunkVersion, length_bytes: int
     ) -> None:
         t = self._t
-        # While a version is being changed only the answers to that count.
-        if handle in t.chunks and self._underways.of(handle) is None:
+        if handle not in t.chunks:
+            return
+        work = self._underways.of(handle)
+        if work is not None:
+            # While a version is being changed only the answers to that count.
+            work.heard[server.index] = (version, length_bytes)
+        elif not self._may_be_old_news(server, handle, length_bytes):
             t.chunks.report(handle, server.index, version, length_bytes)
 
+    def _may_be_old_news(self, server: Server, handle: ChunkHandle, length_bytes: int) -> bool:
+        """Was this length looked up before the writer, who is heard on another connection, closed
+        the file? What a running server holds does not shrink, so that a good replica is short only
+        if the server says so again, in a message that it made after this one was answered."""
+        chunks = self._t.chunks
+        is_short = not chunks.is_unsealed(handle) and length_bytes < chunks.length(handle)
+        if not is_short and not self._doubted:
+            return False
+        said = self._doubted.pop((handle, server.index), None)
+        if not is_short or server.is_restarted or server.index not in chunks.good(handle):
+            return False
+        if said is not None and said < server.number:
+            return False
+        self._doubted[handle, server.index] = server.number
+        return True
+
     def _finish_report(self, server: Server) -> None:
-        """Whatever it did not name it does not have (GFS §2.6.2)."""
+        """What it held when it registered and did not name now it does not have (GFS §2.6.2); what
+        was made there since, the report may not know of."""
         t = self._t
-        for handle in list(t.chunks.held_by(server.index)):
-            if handle not in server.seen and self._underways.of(handle) is None:
+        for handle in server.unseen:
+            if t.chunks.holds(server.index, handle) and self._underways.of(handle) is None:
                 t.chunks.lose(handle, server.index)
                 t.story.tell(f"{server.id} does not have it (any more)", handle=handle)
-        server.has_reported, server.seen = True, HandleSet()
+        server.has_reported, server.unseen = True, HandleSet()
+        server.is_restarted = False
         self._grants.look_at_waiting()
 
     def _registered(self, name: ServerId, incarnation: int) -> Server:
@@ -177,6 +208,8 @@ class Membership:
             if handle in t.chunks:
                 t.chunks.lose(handle, server.index)
                 t.story.tell(f"{server.id} lost its replica", handle=handle)
+                if (work := self._underways.of(handle)) is not None:
+                    work.heard.pop(server.index, None)
         for handle, version in ask.corrupt:
             self._corrupt(server, handle, version)
         rubbish = [entry for entry in ask.corrupt if self._repair.is_unknown(entry[0])]
@@ -266,6 +299,9 @@ class Membership:
         t = self._t
         server.is_up = server.is_connected = server.has_reported = False
         t.outbox.server_left(server.index)
+        self._underways.unhear(server.index)
+        for key in [key for key in self._doubted if key[1] == server.index]:
+            del self._doubted[key]
         t.leases.end_all_of(server.index)
         for handle in t.chunks.lose_server(server.index):
             t.story.tell(f"{server.id} is dead", handle=handle)

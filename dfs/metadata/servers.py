@@ -42,8 +42,10 @@ class Server:
     number: int = 0
     """Of the last registration or heartbeat that was taken in."""
     parts_seen: int = 0
-    seen: HandleSet = field(default_factory=HandleSet)
-    """Handles named so far by the report under way."""
+    unseen: HandleSet = field(default_factory=HandleSet)
+    """Held when it registered, and not named so far by the report under way."""
+    is_restarted: bool = False
+    """The report under way is the first of its incarnation."""
     _recent: float = 0.0
     _recent_at_s: float = 0.0
 
@@ -135,6 +137,10 @@ class ServerTable:
 
     def up(self) -> list[Server]:
         return [server for server in self._by_id.values() if server.is_up]
+
+    def silent(self) -> tuple[ServerId, ...]:
+        """Those that are down or have yet to report: what they hold is not known."""
+        return tuple(s.id for s in self._by_id.values() if not (s.is_up and s.has_reported))
 
     def addresses(self, indexes: list[ServerIndex]) -> tuple[ServerAddress, ...]:
         """Where clients reach those of these that are up."""

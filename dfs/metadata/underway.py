@@ -53,6 +53,8 @@ class Underway:
     ready: list[ServerIndex] = field(default_factory=list)
     attempt: int = 1
     waits_for_lease: bool = False
+    heard: dict[ServerIndex, tuple[ChunkVersion, int]] = field(default_factory=dict)
+    """Version and length that servers reported meanwhile."""
 
 
 class Underways:
@@ -137,12 +139,23 @@ class Underways:
             handle=handle,
         )
 
+    def unhear(self, server: ServerIndex) -> None:
+        """The server is gone, or will report anew."""
+        for work in self._by_handle.values():
+            work.heard.pop(server, None)
+
     def forget(self, work: Underway) -> None:
         """It is over, but those who wait for it are not told yet."""
         if self._by_handle.get(work.handle) is work:
             del self._by_handle[work.handle]
         if self._creating.get(work.file_id) is work:
             del self._creating[work.file_id]
+        chunks = self._t.chunks
+        for server, (version, length_bytes) in work.heard.items():
+            # Of those whose answers counted nothing is left to learn.
+            if work.handle in chunks and not chunks.holds(server, work.handle):
+                chunks.report(work.handle, server, version, length_bytes)
+        work.heard.clear()
 
     def finish(self, work: Underway, ok: bool, error: ClusterError | None = None) -> None:
         """It is over: those who wait for it are handled again, or refused with the error."""

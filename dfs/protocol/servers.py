@@ -55,7 +55,8 @@ class Register(Request, frozen=True):
 class ReportChunks(Request, frozen=True):
     """A part of everything that the server holds (`dfs.chunk.pack_reports`), in handle order.
 
-    Parts count from 0; after the one with `last` whatever was not named is not there (GFS §2.6.2).
+    Parts count from 0; after the one with `last` whatever was held before the registration and was
+    not named is not there (GFS §2.6.2).
     """
 
     reply: ClassVar[Any] = type(None)
@@ -64,6 +65,8 @@ class ReportChunks(Request, frozen=True):
     part: int
     chunks: bytes
     last: bool
+    number: int = -1
+    """Of the registration that it belongs to; -1: not said."""
 
 
 class HeartbeatReply(Message, frozen=True):
@@ -212,11 +215,7 @@ class VerifyChunk(Command, frozen=True):
     version: ChunkVersion
 
 
-class RegisterAgain(Command, frozen=True):
-    """I do not know you (any more): `Register`, then report everything."""
-
-
 COMMANDS: tuple[type[Command], ...] = (
     CreateChunk, SetVersion, GrantLease, TruncateChunk, CopyChunk, CloneChunk, DeleteChunk,
-    VerifyChunk, RegisterAgain,
+    VerifyChunk,
 )  # fmt: skip

@@ -51,6 +51,8 @@ class LocatedChunk(Message, frozen=True):
     replicas: tuple[ServerAddress, ...]
     is_open: bool = False
     corrupt_replicas: int = 0
+    silent: tuple[ServerId, ...] = ()
+    """Where there is no good replica: the servers that are down or have yet to report."""
 
 
 class ChunkGrant(Message, frozen=True):

@@ -243,7 +243,7 @@ def test_all_replicas_gone_is_a_clear_error(
         file.write_bytes(content)
     impatient = cluster.client(retry_s=1.0)
 
-    with pytest.raises(NoReplica, match="replicas of chunk 0"):
+    with pytest.raises(NoReplica, match=r"chunk 0 .*replica"):
         read(impatient, path)
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from cluster.errors import ClusterError, Unavailable, UserError
 from dfs import protocol as p
-from dfs.chunk import ServerId
+from dfs.chunk import ChunkHandle, Epoch, FileId, ServerId
 from dfs.errors import ChunkFull, ReplicaFailed, WriterFenced
 from tests.simulation.dfs.master import NAME as MASTER
 from tests.simulation.dfs.master import SimMaster
@@ -243,8 +243,8 @@ class SimClient:
                 raise GaveUp(f"write: {answer[0]}")
             todo = pieces
             yield self._pause(self.chance.uniform(0.05, 0.5))
-            file_id = opened.status.file_id if opened is not None else p.FileId(0)
-            epoch = opened.epoch if opened is not None else p.Epoch(0)
+            file_id = opened.status.file_id if opened is not None else FileId(0)
+            epoch = opened.epoch if opened is not None else Epoch(0)
             grant = yield from self.call(
                 p.FindLease(path, grant.index, file_id, epoch, grant.version, answer[1])
             )
@@ -324,7 +324,7 @@ class SimClient:
                 return
             if self.world.now_s > until_s:
                 raise GaveUp("append")
-            full = grant.handle if isinstance(answer[0], ChunkFull) else p.ChunkHandle(0)
+            full = grant.handle if isinstance(answer[0], ChunkFull) else ChunkHandle(0)
             yield self._pause(self.chance.uniform(0.05, 0.3))
             grant = yield from self.call(p.AppendTarget(path, "me", full, grant.version, answer[1]))
 

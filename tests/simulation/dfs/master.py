@@ -16,6 +16,7 @@ from cluster.journal import Journal
 from cluster.messages import Request
 from cluster.replies import PendingReply, ReplyCache
 from dfs import protocol as p
+from dfs.chunk import ServerId
 from dfs.duties import Duties
 from dfs.metadata.events import Called, Command, Log, Refuse, Reply, Send, ServerGone, Tick
 from dfs.metadata.image import pack_image
@@ -187,7 +188,7 @@ class SimMaster:
         """The connection of a chunkserver ended."""
         if self._connected.get(name) == incarnation:
             del self._connected[name]
-            self._event(ServerGone(p.ServerId(name), incarnation))
+            self._event(ServerGone(ServerId(name), incarnation))
 
     def _tick(self) -> None:
         self.world.at_host(NAME, TICK_S, self._tick)

@@ -14,6 +14,7 @@ import sys
 from typing import Any
 
 from dfs import protocol as p
+from dfs.chunk import ChunkHandle, FileId
 from dfs.errors import ChunkCorrupt
 from dfs.metadata.metadata import Metadata
 from dfs.metadata.settings import Settings
@@ -34,6 +35,7 @@ SETTINGS = Settings(
     safe_mode_s_max=8.0,
 )
 CALM_S = 15.0
+FOUND_S_MAX = 6.0
 SECONDS = 110.0
 """Simulated time in which things break."""
 
@@ -63,12 +65,58 @@ class Run:
             for number in range(1, clients + 1)
         ]
         self.chance = random.Random(f"{seed}-nemesis")
+        self._hidden_since_s: dict[int, float] = {}
         world.after_each = self._after_each
 
     def _after_each(self) -> None:
-        if self.world.events % 1000 == 0 and self.world.hosts[MASTER].is_up:
-            self.master.brain.check_invariants(everything=True)
+        if self.world.hosts[MASTER].is_up:
+            if self.world.events % 1000 == 0:
+                self.master.brain.check_invariants(everything=True)
+            self._check_called_short()
+            if self.world.events % 20 == 0:
+                self._check_found()
         assert not self.book.wrong, self.book.wrong
+
+    # --- checks while it runs
+
+    def _check_called_short(self) -> None:
+        """No replica is called short that has every byte of its file."""
+        tables = self.master.brain.tables
+        for handle, replicas in tables.chunks.all_odd():
+            for index, replica in replicas.items():
+                if replica.state == "short" and self._is_whole_at(index, handle):
+                    name = tables.servers.at(index).id
+                    raise AssertionError(f"{handle:x} is whole on {name} and called short")
+
+    def _check_found(self) -> None:
+        """A chunk of which a server in touch with the master has a whole replica can be read, but
+        for the time that a few heartbeats take."""
+        tables = self.master.brain.tables
+        hidden = [
+            handle for handle in tables.chunks
+            if not tables.chunks.good(handle) and not tables.chunks.is_unsealed(handle)
+            and any(self._is_whole_at(s.index, handle) for s in tables.servers.all())
+        ]  # fmt: skip
+        since_s = self._hidden_since_s
+        self._hidden_since_s = {h: since_s.get(h, self.world.now_s) for h in hidden}
+        for handle, at_s in self._hidden_since_s.items():
+            waited_s = self.world.now_s - at_s
+            assert waited_s < FOUND_S_MAX, f"{handle:x} is there and has not been found"
+
+    def _is_whole_at(self, index: int, handle: ChunkHandle) -> bool:
+        """Has a server that is up, by its own word and the master's, all of a sealed chunk?"""
+        tables = self.master.brain.tables
+        known = tables.servers.at(index)
+        host = self.world.hosts[known.id]
+        if not (host.is_up and known.is_up and known.has_reported):
+            return False
+        server = self.servers[known.id]
+        if server.incarnation != known.incarnation or handle not in server.store.handles():
+            return False
+        replica = server.store.get(handle)
+        return replica.version >= tables.chunks.version(
+            handle
+        ) and replica.length >= tables.chunks.length(handle)
 
     # --- faults
 
@@ -234,7 +282,7 @@ class Run:
             and all(self._is_tidy(handle) for handle in brain.tables.chunks)
         )
 
-    def _is_tidy(self, handle: p.ChunkHandle) -> bool:
+    def _is_tidy(self, handle: ChunkHandle) -> bool:
         chunks = self.master.brain.tables.chunks
         return len(chunks.good(handle)) == chunks.goal(handle) and not chunks.odd(handle)
 
@@ -294,7 +342,7 @@ class Run:
         nodes = self.master.brain.space.nodes
         found = 0
         for file_id, truth in sorted(self.book.files.items()):
-            row = nodes.row_of(p.FileId(file_id)) if file_id >= 0 else None
+            row = nodes.row_of(FileId(file_id)) if file_id >= 0 else None
             if row is None:
                 continue
             found += 1
@@ -327,12 +375,12 @@ class Run:
         copies: dict[str, bytearray] = {"first": bytearray(), "last": bytearray()}
         for index, handle in enumerate(nodes.chunks(row)):
             want = min(size, nodes.length[row] - index * size)
-            good = tables.chunks.good(p.ChunkHandle(handle))
-            assert len(good) == tables.chunks.goal(p.ChunkHandle(handle))
+            good = tables.chunks.good(ChunkHandle(handle))
+            assert len(good) == tables.chunks.goal(ChunkHandle(handle))
             contents = []
             for server_index in good:
                 server = self.servers[tables.servers.at(server_index).id]
-                replica = server.store.get(handle, tables.chunks.version(p.ChunkHandle(handle)))
+                replica = server.store.get(handle, tables.chunks.version(ChunkHandle(handle)))
                 contents.append(bytes(server.store.read(replica, 0, want)))
             if is_defined:
                 assert len(set(contents)) == 1, f"replicas of {handle:x} differ"

@@ -145,26 +145,26 @@ class SimServer:
         self._is_registered = False
         sent_at_s = self.clock.now_s()
         address = self.address
+        number = self._numbered(sent_at_s)
         request = p.Register(
             address, self.incarnation, "cluster", self._disks(), self.order.held(sent_at_s),
-            number=self._numbered(sent_at_s),
+            number=number,
         )  # fmt: skip
-        self._call(request, lambda value: self._registered(value, sent_at_s), self._again)
+        self._call(request, lambda value: self._registered(value, number), self._again)
 
     def _again(self) -> None:
         self.world.at_host(self.name, RECONNECT_S, self._talk)
 
-    def _registered(self, value: Any, sent_at_s: float) -> None:
+    def _registered(self, value: Any, number: int) -> None:
         if isinstance(value, ClusterError):
             self._again()
             return
         self.settings = value
         for handle in value.void:
             self.order.lease_over(handle)
-        self.order.contact(sent_at_s, value.contact_s)
-        request = p.ReportChunks(
-            ServerId(self.name), self.incarnation, 0, pack_reports(self.store.reports()), True
-        )
+        self.order.contact(self._sent_at_s[number], value.contact_s)
+        reports = pack_reports(self.store.reports())
+        request = p.ReportChunks(ServerId(self.name), self.incarnation, 0, reports, True, number)
         self._call(request, self._reported, self._again)
 
     def _reported(self, value: Any) -> None:
