@@ -65,7 +65,7 @@ def _warm_up() -> None:
     spec = JobSpec(JobId(""), {}, Program(), None, None, 0, (), None)
     work = msgspec.msgpack.encode(WorkOrder(job.encode(spec), order))
     job.decode(msgspec.msgpack.decode(work, type=WorkOrder).spec)
-    task_environment(JobConf(), {}, (), {}, "")
+    task_environment(JobConf(), {}, {}, "")
     keep_descriptors_from_programs()
     make_decoders()
     "localhost".encode("idna")  # what connecting to a named host loads

@@ -124,7 +124,7 @@ class ClusterJob:
         self._file_count = plan.file_count
         chosen = chosen_maps(spec.tasks, len(plan.splits))
         self._spec = msgspec.structs.replace(
-            spec,
+            job.submitted(spec, self._files, file_count=plan.file_count, maps=len(chosen)),
             output=self._output,
             inputs=tuple(self._files.qualify(path) for path in spec.inputs),
             splits=tuple(plan.splits[index] for index in chosen),

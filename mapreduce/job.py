@@ -6,15 +6,18 @@ Takes a parsed command line; gives a `JobSpec`. Never opens an input.
 from __future__ import annotations
 
 import os
+import time
 
 import msgspec
 
+from mapreduce.dataflow.files import Files
 from mapreduce.dataflow.split_plan import Split
 from mapreduce.scheduler.ids import JobId
 from streaming.command import Program, StreamingCommand
 from streaming.jobconf import JobConf
 from streaming.properties import user_name
 from streaming.shipping import Shipped
+from streaming.submission import job_properties
 
 
 class JobSpec(msgspec.Struct, frozen=True):
@@ -30,7 +33,6 @@ class JobSpec(msgspec.Struct, frozen=True):
     output: str | None
     """Where results go; None: to standard output."""
     shipped: tuple[Shipped, ...] = ()
-    cmdenv: tuple[str, ...] = ()
     splits: tuple[Split, ...] = ()
     working_directory: str = "/"
     user: str = ""
@@ -54,11 +56,26 @@ def spec_from(command: StreamingCommand) -> JobSpec:
         inputs=command.inputs,
         output=command.output,
         shipped=command.shipped,
-        cmdenv=command.cmdenv,
         working_directory=os.getcwd(),
         user=user_name(),
         tasks=command.tasks or "",
     )
+
+
+def submitted(spec: JobSpec, files: Files, *, file_count: int, maps: int) -> JobSpec:
+    """Give the job with what its submission adds to its properties, for programs to see."""
+    properties = job_properties(
+        spec.properties,
+        job_name=f"streamjob{time.time_ns()}",
+        user=spec.user,
+        host=os.uname().nodename,
+        working_directory=files.qualify("."),
+        inputs=[files.qualify(path) for path in spec.inputs],
+        output="" if spec.output is None else files.qualify(spec.output),
+        files=file_count,
+        maps=maps,
+    )
+    return msgspec.structs.replace(spec, properties=properties)
 
 
 def encode(spec: JobSpec) -> bytes:

@@ -20,7 +20,7 @@ from mapreduce.dataflow.files import Files, files_for
 from mapreduce.dataflow.split_plan import Split, plan_splits
 from mapreduce.errors import JobFailed, LaunchFailed
 from mapreduce.history import JobRecord
-from mapreduce.job import JobSpec
+from mapreduce.job import JobSpec, submitted
 from mapreduce.local_output import DirectoryOutput, Output, StandardOutput
 from mapreduce.local_progress import Tally
 from mapreduce.local_talk import LocalTalk
@@ -93,7 +93,9 @@ class LocalJob:
             plan.splits[index] for index in chosen_maps(spec.tasks, len(plan.splits))
         ]
         self._file_count = plan.file_count
-        self._spec = spec
+        self._spec = submitted(
+            spec, self._files, file_count=plan.file_count, maps=len(self._splits)
+        )
         self._scheduler = Scheduler()
         self._settings = _settings(self._conf)
         self._running: dict[int, _Running] = {}

@@ -20,13 +20,14 @@ from mapreduce.dataflow.files import Files, files_for, join, local_path, scheme_
 from mapreduce.dataflow.pump import Blob, RunningCommand, StderrSink
 from mapreduce.dataflow.split_plan import Split
 from mapreduce.job import JobSpec
-from mapreduce.scheduler.ids import TaskKind, parse_attempt_id
+from mapreduce.scheduler.ids import LOCAL_JOB, TaskKind, parse_attempt_id
 from mapreduce.task_log import ECHO_BYTES_MAX, TaskLog
 from mapreduce.watch import AttemptWatch
 from streaming.child import find_program, parse_command, resolve_words, task_environment
 from streaming.command import Program
-from streaming.jobconf import JobConf, setting_name, task_properties
+from streaming.jobconf import JobConf, setting_name
 from streaming.shipping import link_shipped
+from streaming.submission import task_properties
 
 
 class AttemptOrder(msgspec.Struct, frozen=True):
@@ -233,7 +234,7 @@ class Attempt:
             os.makedirs(tmp, exist_ok=True)
             link_shipped(self._cwd, self.spec.shipped, self.order.cache, self._fetch)
             self._environment = task_environment(
-                self.conf, os.environ, self.spec.cmdenv, self._task_properties(), tmp
+                self.conf, os.environ, self._task_properties(), tmp
             )
         return self._cwd, self._environment
 
@@ -257,6 +258,7 @@ class Attempt:
             output_dir=local_path(output) if output.startswith("file:") else output,
             local_dir=order.directory,
             user=self.spec.user,
+            is_local=attempt.task_id.job_id.startswith(LOCAL_JOB),
             input_file=piece.url if piece else None,
             input_start=piece.start if piece else 0,
             input_length=piece.length if piece else 0,

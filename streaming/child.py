@@ -149,7 +149,6 @@ def _interpreter(program: str, path: str) -> list[str]:
 def task_environment(
     conf: JobConf,
     base: Mapping[str, str],
-    cmdenv: Sequence[str],
     task_properties: Mapping[str, str],
     tmpdir: str,
 ) -> dict[str, str]:
@@ -172,8 +171,7 @@ def task_environment(
         _put(environment, name, value, limit)
         for old_name in old_names.get(name, ()):
             _put(environment, old_name, value, limit)
-    environment["HADOOP_ROOT_LOGGER"] = ""
-    environment.update(parse_cmdenv(cmdenv))
+    environment.update(parse_cmdenv(conf.added_environment))
     environment["TMPDIR"] = tmpdir
     return environment
 
@@ -187,10 +185,9 @@ def _plain_variables(limit: int) -> dict[str, str]:
     return environment
 
 
-def parse_cmdenv(values: Sequence[str]) -> dict[str, str]:
-    """Return the variables of all `-cmdenv` values, which are cut again at every blank."""
-    words = from_wire(" ".join(values)).split(" ")
-    pairs = (word.partition("=") for word in words)
+def parse_cmdenv(words: str) -> dict[str, str]:
+    """Return the variables of all `-cmdenv` values; a value ends at its first blank."""
+    pairs = (word.partition("=") for word in words.split(" "))
     return {name: value for name, equals, value in pairs if equals and name}
 
 

@@ -8,6 +8,7 @@ there; never opens an input, never makes anything, prints nothing.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
 
 import msgspec
@@ -15,11 +16,12 @@ import msgspec
 from cluster.errors import UserError
 from streaming import classes, options
 from streaming.child import parse_command
-from streaming.jobconf import JobConf, OptionProperties
+from streaming.jobconf import JobConf
 from streaming.options import BadCommandLine, Options
 from streaming.properties import to_wire
 from streaming.shipment import Shipment
 from streaming.shipping import Shipped
+from streaming.submission import OptionProperties
 
 NO_REDUCER = "NONE"
 AGGREGATE = "aggregate"
@@ -60,7 +62,6 @@ class StreamingCommand(msgspec.Struct, frozen=True):
     reducer: Program | None
     reduces: int
     shipped: tuple[Shipped, ...] = ()
-    cmdenv: tuple[str, ...] = ()
     background: bool = False
     verbose: bool = False
     debug: bool = False
@@ -145,26 +146,26 @@ def read_configuration(path: str) -> list[tuple[str, str]]:
 
 
 def _set_formats(said: Options, told: OptionProperties) -> None:
+    # As on Hadoop the options decide also where they are absent: these are no properties to give.
     reader = said.first("inputreader")
     given = said.first("inputformat")
+    input_format = classes.TEXT_INPUT if reader is None else classes.STREAM_INPUT
     if given is not None:
-        input_format = _known_class(given, "inputformat", "-inputformat : class not found : ")
+        named = _known_class(given, "inputformat", "-inputformat : class not found : ")
         takes_reader = (classes.KEY_VALUE_INPUT, classes.SEQUENCE_FILE_INPUT)
-        if reader is not None and input_format in takes_reader:
-            input_format = classes.STREAM_INPUT
-        told.set_input_format(input_format)
-    elif reader is not None:
-        told.set_input_format(classes.STREAM_INPUT)
+        if reader is None or named not in takes_reader:
+            input_format = named
+    told.set_input_format(input_format)
     if reader is not None:
         name, *settings = reader.split(",")
         told.set_record_reader(
             _known_class(name, "inputreader", "-inputreader: class not found: "),
             dict(setting.partition("=")[::2] for setting in settings),
         )
+    output_format = classes.TEXT_OUTPUT
     if (given := said.first("outputformat")) is not None:
-        told.set_output_format(
-            _known_class(given, "outputformat", "-outputformat : class not found : ")
-        )
+        output_format = _known_class(given, "outputformat", "-outputformat : class not found : ")
+    told.set_output_format(output_format)
     if "lazyOutput" in said.flags:
         told.make_output_lazy()
     if (given := said.first("partitioner")) is not None:
@@ -197,10 +198,7 @@ def _set_plain_options(said: Options, told: OptionProperties) -> None:
 
 
 def _reduces(number: str) -> int:
-    try:
-        reduces = int(number)
-    except ValueError:
-        reduces = -1
+    reduces = int(number) if re.fullmatch(r"[+-]?[0-9]+", number) else -1
     if reduces < 0:
         raise BadCommandLine(f"-numReduceTasks is {number!r}; it must be a whole number, 0 or more")
     return reduces
@@ -223,12 +221,14 @@ def _with_programs(said: Options, told: OptionProperties, shipment: Shipment) ->
     if conf.reduces < 0:
         raise BadCommandLine(f"the number of reducers is {conf.reduces}; it must be 0 or more")
     reducer = _program(reducer_word, "reducer", classes.IDENTITY_REDUCER)
-    combiner = _combiner(said, reducer)
+    combiner = _combiner(said)
     mapper = _mapper(said, conf, reducer)
     mapper, reducer = _shipped(mapper, shipment), _shipped(reducer, shipment)
     combiner = _shipped(combiner, shipment) if combiner else None
     told.set_programs(
-        mapper=_encoded(mapper), combiner=_encoded(combiner), reducer=_encoded(reducer)
+        mapper=_encoded(mapper),
+        combiner=_encoded(combiner),
+        reducer=_encoded(reducer if conf.reduces else None),
     )
     output = said.first("output")
     return StreamingCommand(
@@ -240,7 +240,6 @@ def _with_programs(said: Options, told: OptionProperties, shipment: Shipment) ->
         reducer=_portable(reducer) if conf.reduces else None,
         reduces=conf.reduces,
         shipped=tuple(_portable_file(item) for item in shipment.items),
-        cmdenv=tuple(to_wire(value) for value in said.all("cmdenv")),
         background="background" in said.flags,
         verbose="verbose" in said.flags,
         debug="debug" in said.flags,
@@ -284,11 +283,15 @@ def _mapper(said: Options, conf: JobConf, reducer: Program) -> Program:
     return mapper
 
 
-def _combiner(said: Options, reducer: Program) -> Program | None:
-    if reducer.builtin == classes.AGGREGATE_REDUCER:
+def _combiner(said: Options) -> Program | None:
+    if _is_aggregate(said.first("reducer")):  # the word; by its class it has no combiner
         return Program(builtin=classes.AGGREGATE_COMBINER)
     word = said.first("combiner")
     return None if word is None else _program(word, "combiner", "")
+
+
+def _is_aggregate(word: str | None) -> bool:
+    return word is not None and word.lower() == AGGREGATE
 
 
 def _program(word: str | None, role: str, default: str) -> Program:
@@ -297,14 +300,14 @@ def _program(word: str | None, role: str, default: str) -> Program:
         return Program(builtin=default)
     if role == "reducer" and word == NO_REDUCER:
         return Program(builtin=default)
-    if role == "reducer" and word.lower() == AGGREGATE:
+    if role == "reducer" and _is_aggregate(word):
         return Program(builtin=classes.AGGREGATE_REDUCER)
     full = classes.canonical(word, role)
     if full is not None and not os.path.isfile(word):
         return Program(builtin=full)
     if classes.looks_like_java(word) and not os.path.isfile(word):
         raise RunsNoJava(classes.java_message(f"-{role}", word, role))
-    return Program(command=word)
+    return Program(command=word or " ")  # no words at all fail the task, not the command line
 
 
 def _encoded(program: Program | None) -> tuple[str, str]:
@@ -329,7 +332,7 @@ def _forces_local(conf: JobConf) -> bool:
 
 def described(command: StreamingCommand) -> Sequence[str]:
     """Return the lines of `-verbose`."""
-    lines = [f"addTaskEnvironment={' '.join(command.cmdenv)}"]
+    lines = [f"addTaskEnvironment={command.conf.added_environment}"]
     lines.append(f"shippedCanonFiles_={[item.source for item in command.shipped]}")
     for program in (command.mapper, command.combiner, command.reducer):
         if program is not None and program.command:

@@ -1,4 +1,5 @@
-"""A job's settings, typed. The only module that knows Hadoop's property names.
+"""A job's settings, typed. Reads what `streaming.submission` writes: no other module knows Hadoop's
+property names.
 
 Takes the properties of `streaming.properties`; gives numbers, booleans, byte
 separators and the specs of partitioner and comparator. Cheap to build, and as
@@ -25,6 +26,8 @@ from streaming.setting import Setting
 
 LINE_BYTES_MAX = 2**31 - 1
 COUNT_MAX = 2**63 - 1
+# Hadoop's first word of the environment: a program may itself call hadoop, which logs elsewhere.
+NO_HADOOP_LOGGER = "HADOOP_ROOT_LOGGER="
 
 
 def _class_of(role: str) -> Callable[[str, str], str]:
@@ -238,6 +241,11 @@ class JobConf(Properties):
         return self.declared_output_format_class
 
     @property
+    def added_environment(self) -> str:
+        """The words NAME=VALUE of all `-cmdenv`, with blanks between them."""
+        return self.get("stream.addenvironment") or NO_HADOOP_LOGGER
+
+    @property
     def record_reader_options(self) -> dict[str, str]:
         """What stands behind the commas of `-inputreader CLASS,k=v`."""
         prefix = "stream.recordreader."
@@ -287,106 +295,6 @@ class JobConf(Properties):
         return self.partitioner_class == classes.TOTAL_ORDER_PARTITIONER
 
 
-class OptionProperties:
-    """Writes what options say as the properties that Hadoop keeps it in.
-
-    These values beat any that the job was given by name.
-    """
-
-    def __init__(self, conf: JobConf) -> None:
-        self.conf = conf
-
-    def set_reduces(self, reduces: int) -> None:
-        """`-numReduceTasks N`, and 0 for `-reducer NONE`."""
-        self.conf.set("mapreduce.job.reduces", str(reduces))
-
-    def set_input_format(self, name: str) -> None:
-        """`-inputformat CLASS`."""
-        self.conf.set("mapred.input.format.class", name)
-
-    def set_record_reader(self, name: str, options: Mapping[str, str]) -> None:
-        """`-inputreader CLASS,k=v`."""
-        self.conf.set("stream.recordreader.class", name)
-        for key, value in options.items():
-            self.conf.set(f"stream.recordreader.{key}", value)
-
-    def set_output_format(self, name: str) -> None:
-        """`-outputformat CLASS`."""
-        self.conf.set("mapred.output.format.class", name)
-
-    def make_output_lazy(self) -> None:
-        """`-lazyOutput`: the lazy format around the one that the job has."""
-        inner = self.conf.output_format_class
-        self.conf.set("mapreduce.output.lazyoutputformat.outputformat", inner)
-        self.conf.set("mapred.output.format.class", classes.LAZY_OUTPUT)
-
-    def set_partitioner(self, name: str) -> None:
-        """`-partitioner CLASS`."""
-        self.conf.set("mapred.partitioner.class", name)
-
-    def set_io(self, identifier: str) -> None:
-        """`-io NAME`: all four directions."""
-        for side in ("map.input", "map.output", "reduce.input", "reduce.output"):
-            self.conf.set(f"stream.{side}", identifier)
-
-    def set_output_dir(self, path: str) -> None:
-        """`-output PATH`."""
-        self.conf.set("mapreduce.output.fileoutputformat.outputdir", path)
-
-    def set_debug_scripts(self, mapper: str | None, reducer: str | None) -> None:
-        """`-mapdebug` and `-reducedebug`, which nothing runs."""
-        self.conf.set("mapreduce.map.debug.script", mapper or "")
-        self.conf.set("mapreduce.reduce.debug.script", reducer or "")
-
-    def set_environment(self, cmdenv: Sequence[str]) -> None:
-        """`-cmdenv NAME=VALUE`, all of them."""
-        self.conf.set("stream.addenvironment", " ".join(cmdenv))
-
-    def set_places(self, *, filesystem: str | None, tracker: str | None) -> None:
-        """`-fs URI` and `-jt local|HOST:PORT`."""
-        if filesystem is not None:
-            local = filesystem == "local"
-            self.conf.set("fs.defaultFS", "file:///" if local else filesystem)
-        if tracker == "local":
-            self.conf.set("mapreduce.framework.name", "local")
-        if tracker is not None:
-            self.conf.set("yarn.resourcemanager.address", tracker)
-
-    def set_programs(
-        self, *, mapper: tuple[str, str], combiner: tuple[str, str], reducer: tuple[str, str]
-    ) -> None:
-        """The (command, class) of each program, and the record classes that follow from them."""
-        for kind, stage, (command, builtin) in (
-            ("map", "mapper", mapper),
-            ("combine", "combiner", combiner),
-            ("reduce", "reducer", reducer),
-        ):
-            self.conf.set(f"stream.{kind}.streamprocessor", command)
-            self.conf.set(f"mapred.{stage}.class", builtin)
-        conf = self.conf
-        if mapper[0] or conf.is_given("stream.map.output"):
-            key, value = _RECORD_CLASSES[conf.map_output_identifier]
-            conf.set("mapreduce.map.output.key.class", key)
-            conf.set("mapreduce.map.output.value.class", value)
-            if conf.reduces == 0:
-                self._set_output_classes(conf.map_output_identifier)
-        if conf.reduces and (reducer[0] or conf.is_given("stream.reduce.output")):
-            self._set_output_classes(conf.reduce_output_identifier)
-
-    def _set_output_classes(self, identifier: str) -> None:
-        key, value = _RECORD_CLASSES[identifier]
-        self.conf.set("mapreduce.job.output.key.class", key)
-        self.conf.set("mapreduce.job.output.value.class", value)
-
-
-_RECORD_CLASSES = {
-    "text": (classes.TEXT, classes.TEXT),
-    "rawbytes": (classes.BYTES_WRITABLE, classes.BYTES_WRITABLE),
-    "typedbytes": (classes.TYPED_BYTES_WRITABLE, classes.TYPED_BYTES_WRITABLE),
-    "keyonlytext": (classes.TEXT, classes.NULL_WRITABLE),
-}
-
-
 def settings() -> Iterator[tuple[str, Setting[object]]]:
     """Give (attribute, setting) of every property that mrstream itself honours."""
     for attribute, member in vars(JobConf).items():
@@ -399,68 +307,3 @@ def setting_name(attribute: str) -> str:
     member = vars(JobConf)[attribute]
     assert isinstance(member, Setting)
     return current_name(member.name)
-
-
-def job_properties(
-    *,
-    job_id: str,
-    job_name: str,
-    user: str,
-    host: str,
-    working_directory: str,
-    inputs: Sequence[str],
-    output: str,
-    maps: int,
-) -> dict[str, str]:
-    """Return what submitting a job adds to its properties; `maps` is the number of its splits."""
-    return {
-        "mapreduce.job.id": job_id,
-        "mapreduce.job.name": job_name,
-        "mapreduce.job.user.name": user,
-        "mapreduce.job.submithostname": host,
-        "mapreduce.job.working.dir": working_directory,
-        "mapreduce.input.fileinputformat.inputdir": ",".join(inputs),
-        "mapreduce.output.fileoutputformat.outputdir": output,
-        "mapreduce.job.maps": str(maps),
-    }
-
-
-def task_properties(
-    *,
-    job_id: str,
-    task_id: str,
-    attempt_id: str,
-    is_map: bool,
-    partition: int,
-    maps: int,
-    output_dir: str,
-    local_dir: str,
-    user: str,
-    input_file: str | None = None,
-    input_start: int = 0,
-    input_length: int = 0,
-    skipping: bool = False,
-) -> dict[str, str]:
-    """Return the properties that a task sets itself: programs see them under old names too.
-
-    `output_dir` is the attempt's own output directory; `input_file` is for maps only.
-    """
-    properties = {
-        "mapreduce.job.id": job_id,
-        "mapreduce.task.id": task_id,
-        "mapreduce.task.attempt.id": attempt_id,
-        "mapreduce.task.ismap": "true" if is_map else "false",
-        "mapreduce.task.partition": str(partition),
-        "mapreduce.task.output.dir": output_dir,
-        "mapreduce.cluster.local.dir": local_dir,
-        "mapreduce.job.local.dir": local_dir,
-        "mapreduce.job.user.name": user,
-        "mapreduce.job.skiprecords": "true" if skipping else "false",
-    }
-    if not is_map:
-        properties["mapreduce.job.maps"] = str(maps)
-    elif input_file is not None:
-        properties["mapreduce.map.input.file"] = input_file
-        properties["mapreduce.map.input.start"] = str(input_start)
-        properties["mapreduce.map.input.length"] = str(input_length)
-    return properties

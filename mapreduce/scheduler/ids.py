@@ -15,6 +15,10 @@ HostName = NewType("HostName", str)
 RackName = NewType("RackName", str)
 
 
+LOCAL_JOB = "job_local"
+"""How the ids of jobs begin that run on one machine, without a cluster."""
+
+
 class TaskKind(StrEnum):
     """Whether a task maps a split or reduces a partition."""
 

@@ -124,7 +124,6 @@ def test_a_path_that_works_here_is_used_as_it_is(tmp_path: Path) -> None:
 def environment(given: dict[str, str], **kwargs: object) -> dict[str, str]:
     arguments: dict[str, object] = {
         "base": {},
-        "cmdenv": (),
         "task_properties": {},
         "tmpdir": "/t",
     } | kwargs
@@ -165,15 +164,16 @@ def test_no_variable_is_longer_than_the_kernel_allows() -> None:
 
 def test_words_of_cmdenv_beat_properties_and_end_at_blanks() -> None:
     """Case env_cmdenv."""
-    variables = environment({"a": "property"}, cmdenv=("a=1 b=2", "c=x y", "d"))
+    variables = environment({"a": "property", "stream.addenvironment": "a=1 b=2 c=x y d"})
 
     assert (variables["a"], variables["b"], variables["c"]) == ("1", "2", "x")
     assert "d" not in variables
-    assert parse_cmdenv(["A=b=c"]) == {"A": "b=c"}
+    assert parse_cmdenv("A=b=c") == {"A": "b=c"}
 
 
 def test_unbuffered_python_is_not_inherited_but_may_be_asked_for() -> None:
     base = {"PYTHONUNBUFFERED": "1"}
 
     assert "PYTHONUNBUFFERED" not in environment({}, base=base)
-    assert environment({}, base=base, cmdenv=("PYTHONUNBUFFERED=1",))["PYTHONUNBUFFERED"] == "1"
+    asked = environment({"stream.addenvironment": "PYTHONUNBUFFERED=1"}, base=base)
+    assert asked["PYTHONUNBUFFERED"] == "1"

@@ -287,7 +287,8 @@ def test_words_that_are_no_utf8_cross_the_wire(empty_directory: Path) -> None:
 
     command = job("-mapper", f"{name} x", "-cmdenv", f"A={name}")
 
-    for text in (command.mapper.command, *command.cmdenv, command.shipped[0].source):
+    properties = command.conf.to_dict()
+    for text in (command.mapper.command, command.shipped[0].source, *properties.values()):
         text.encode()
     assert parse_command(command.mapper.command)[0] == name
     link_shipped(str(empty_directory / "cwd"), command.shipped, "cache")

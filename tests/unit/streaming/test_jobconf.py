@@ -7,7 +7,7 @@ import pytest
 
 from streaming import classes
 from streaming.comparator import ByteOrder, KeyFieldOrder, LongOrder
-from streaming.jobconf import JobConf, settings, task_properties
+from streaming.jobconf import JobConf, settings
 from streaming.partitioner import (
     HashPartition,
     KeyFieldPartition,
@@ -160,29 +160,6 @@ def test_a_total_order_takes_its_cut_points() -> None:
 
     assert conf.is_total_order
     assert conf.partitioner_spec([b"g", b"p"]) == TotalOrderPartition((b"g", b"p"))
-
-
-def test_a_map_task_says_what_it_reads_and_a_reduce_task_does_not() -> None:
-    """Spec 7.4; case env_reduce."""
-    said = {
-        is_map: task_properties(
-            job_id="job_1_0001",
-            task_id="task_1_0001_x_000000",
-            attempt_id="attempt_1_0001_x_000000_0",
-            is_map=is_map,
-            partition=0,
-            maps=3,
-            output_dir="out",
-            local_dir="tmp",
-            user="me",
-            input_file="file:/x",
-        )
-        for is_map in (True, False)
-    }
-
-    assert said[True]["mapreduce.map.input.file"] == "file:/x"
-    assert "mapreduce.map.input.file" not in said[False]
-    assert said[False]["mapreduce.job.maps"] == "3"
 
 
 def test_the_packaged_tables_are_whole() -> None:
