@@ -6,15 +6,15 @@ work is in a module of its own; here are words, questions and exit statuses.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import sys
 import threading
+from argparse import Namespace
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from cluster import state
+from cluster import arguments, state
 from cluster.config import ROLES, Cluster, ClusterConfig, load
 from cluster.errors import ClusterError, UserError
 
@@ -27,10 +27,9 @@ _printing = threading.Lock()
 
 def main(argv: list[str]) -> int:
     """Run one command; return its exit status."""
-    options = _parser().parse_args(_tell_follow_from_file(argv))
+    options = arguments.parse(argv)
     try:
-        command: Callable[[argparse.Namespace], int] = options.command
-        return command(options)
+        return _COMMANDS[options.command](options)
     except ClusterError as error:
         print(f"mrstream cluster: {error}", file=sys.stderr)
         return error.exit_status
@@ -39,68 +38,10 @@ def main(argv: list[str]) -> int:
         return INTERRUPTED
 
 
-def _tell_follow_from_file(argv: list[str]) -> list[str]:
-    """For `logs`, -f alone means follow, as with tail; -f FILE.yaml names the cluster, as
-    everywhere else."""
-    if argv[:1] != ["logs"]:
-        return argv
-    words: list[str] = []
-    for word, following in zip(argv, [*argv[1:], ""], strict=True):
-        names_file = following.endswith((".yaml", ".yml")) or os.path.isfile(following)
-        words.append("--follow" if word == "-f" and not names_file else word)
-    return words
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="mrstream cluster", description="start, stop and look after a cluster"
-    )
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
-
-    def add(
-        name: str, command: Callable[[argparse.Namespace], int], text: str
-    ) -> argparse.ArgumentParser:
-        sub = commands.add_parser(name, help=text, description=text)
-        sub.add_argument(
-            "-f",
-            "--file",
-            help="the cluster file (default: cluster.yaml here, or the current cluster's)",
-        )
-        sub.set_defaults(command=command)
-        return sub
-
-    add("up", _up, "start what is not running on every host, and make the cluster current")
-    sub = add("down", _down, "stop everything, and prove that no process is left")
-    sub.add_argument("--purge", action="store_true", help="also remove all data, after asking")
-    sub.add_argument("--yes", action="store_true", help="do not ask")
-    sub = add("status", _status, "show every role on every host")
-    sub.add_argument("--json", action="store_true", help="for programs")
-    sub = add("logs", _logs, "show the logs of a host")
-    sub.add_argument("host")
-    sub.add_argument("role", nargs="?", choices=ROLES, metavar="ROLE")
-    sub.add_argument("-n", "--lines", type=int, default=100)
-    sub.add_argument("--rpc", action="store_true", help="the log of requests instead")
-    sub.add_argument("--follow", action="store_true", help="(-f) go on showing what is added")
-    add("doctor", _doctor, "say what is wrong, and what to do about it")
-    sub = add("add", _add, "bring up a host that was added to the cluster file")
-    sub.add_argument("host")
-    sub = add("remove", _remove, "copy everything off a host, then take it out of the cluster")
-    sub.add_argument("host")
-    sub = add("join", _join, "fetch cluster file and secret over SSH, and make the cluster current")
-    sub.add_argument("target", nargs="?", metavar="[USER@]HOST", help="a host of the cluster")
-    sub.add_argument("--name", help="the cluster's name, if the host has several")
-    sub.add_argument("--dir", default="~/.mrstream", help="the cluster's dir there")
-    sub = add(
-        "restore", _restore, "make another host the master, from a copy of the lost one's log"
-    )
-    sub.add_argument("--master", required=True, metavar="HOST")
-    return parser
-
-
 # --- which cluster
 
 
-def _config_to_start(options: argparse.Namespace) -> ClusterConfig:
+def _config_to_start(options: Namespace) -> ClusterConfig:
     """For `up`: the file named, the one here, or the current cluster's."""
     path = options.file or os.environ.get("MRSTREAM_CLUSTER")
     if path is None and os.path.exists("cluster.yaml"):
@@ -108,7 +49,7 @@ def _config_to_start(options: argparse.Namespace) -> ClusterConfig:
     return load(_chosen(path))
 
 
-def _config_running(options: argparse.Namespace) -> ClusterConfig:
+def _config_running(options: Namespace) -> ClusterConfig:
     """For what runs already: the file named, the current cluster's, or the one here. What the last
     `up` used counts, not what was written into the file since."""
     path = state.chosen(options.file)
@@ -122,11 +63,13 @@ def _config_running(options: argparse.Namespace) -> ClusterConfig:
 def _chosen(path: str | None) -> str:
     found = state.chosen(path)
     if found is None:
-        raise UserError("which cluster? There is no current one, and no cluster.yaml here: use -f")
+        raise UserError(
+            "which cluster? There is no current one, and no cluster.yaml here: use -f FILE"
+        )
     return found
 
 
-def _cluster_running(options: argparse.Namespace) -> Cluster:
+def _cluster_running(options: Namespace) -> Cluster:
     config = _config_running(options)
     return Cluster(config, state.read_identity(state.identity_file(config.name)))
 
@@ -139,7 +82,7 @@ def _say(host: str, text: str) -> None:
 # --- commands
 
 
-def _up(options: argparse.Namespace) -> int:
+def _up(options: Namespace) -> int:
     from cluster.up import Up
 
     up = Up(_config_to_start(options), _say)
@@ -158,7 +101,7 @@ def _finish_up(config: ClusterConfig, failed: dict[str, ClusterError]) -> int:
     return 0
 
 
-def _down(options: argparse.Namespace) -> int:
+def _down(options: Namespace) -> int:
     from cluster.down import down
 
     config = _config_running(options)
@@ -185,7 +128,7 @@ def _agreed(config: ClusterConfig) -> bool:
     return False
 
 
-def _status(options: argparse.Namespace) -> int:
+def _status(options: Namespace) -> int:
     from cluster.status import roles_now, status_document, status_lines
 
     cluster = _cluster_running(options)
@@ -226,7 +169,7 @@ def _dfs_master(cluster: Cluster) -> Connection:
     )
 
 
-def _logs(options: argparse.Namespace) -> int:
+def _logs(options: Namespace) -> int:
     from cluster.logs_command import show_logs
 
     roles = [options.role] if options.role else list(ROLES)
@@ -234,7 +177,7 @@ def _logs(options: argparse.Namespace) -> int:
     return show_logs(_config_running(options), options.host, logs, options.lines, options.follow)
 
 
-def _doctor(options: argparse.Namespace) -> int:
+def _doctor(options: Namespace) -> int:
     from cluster.doctor import examine
 
     cluster = _cluster_running(options)
@@ -246,40 +189,56 @@ def _doctor(options: argparse.Namespace) -> int:
     return 1 if findings else 0
 
 
-def _add(options: argparse.Namespace) -> int:
+def _add(options: Namespace) -> int:
     from cluster.membership import add_host
 
     config = _config_to_start(options)
     return _finish_up(config, add_host(config, options.host, _say))
 
 
-def _remove(options: argparse.Namespace) -> int:
-    from cluster.membership import remove_host
+def _remove(options: Namespace) -> int:
+    from cluster.membership import remove_host, remove_lost_host
     from dfs.chunk import ServerId
-    from dfs.protocol import DrainServer, ForgetServer, Report
+    from dfs.protocol import DrainServer, ForgetServer, Report, ServerStatus
 
     cluster = _cluster_running(options)
     with _dfs_master(cluster) as master:
 
+        def known(host: str) -> ServerStatus | None:
+            servers: tuple[ServerStatus, ...] = master.call(Report()).servers
+            return next((s for s in servers if s.address.server == host), None)
+
         def drain(host: str) -> int:
-            for server in master.call(Report()).servers:
-                if server.address.server != host:
-                    continue
-                if server.state not in ("draining", "drained"):
-                    master.call(DrainServer(ServerId(host)))
-                    return max(1, int(server.chunk_count))
-                return 0 if server.state == "drained" else max(1, int(server.chunks_to_drain))
-            return 0  # the master does not know it: nothing is there
+            server = known(host)
+            if server is None or server.state == "drained":
+                return 0
+            if server.state == "dead":
+                raise UserError(
+                    f"{host} does not answer: `mrstream cluster up` starts it; if it is gone for "
+                    f"good, `mrstream cluster remove {host} --lost`"
+                )
+            if server.state != "draining":
+                master.call(DrainServer(ServerId(host)))
+                return max(1, int(server.chunk_count))
+            return max(1, int(server.chunks_to_drain))
+
+        def silence_of(host: str) -> float | None:
+            server = known(host)
+            return server.last_heard_s_ago if server and server.state != "dead" else None
 
         def forget(host: str) -> None:
-            master.call(ForgetServer(ServerId(host)))
+            if known(host) is not None:
+                master.call(ForgetServer(ServerId(host)))
 
-        config = remove_host(cluster, options.host, _say, drain, forget)
+        if options.lost:
+            config = remove_lost_host(cluster, options.host, _say, silence_of, forget)
+        else:
+            config = remove_host(cluster, options.host, _say, drain, forget)
     print(f"{options.host} is out of cluster {config.name}; take it out of your cluster file too")
     return 0
 
 
-def _join(options: argparse.Namespace) -> int:
+def _join(options: Namespace) -> int:
     from cluster.join import join
 
     name = join(options.file, options.target, options.dir, options.name)
@@ -287,7 +246,7 @@ def _join(options: argparse.Namespace) -> int:
     return 0
 
 
-def _restore(options: argparse.Namespace) -> int:
+def _restore(options: Namespace) -> int:
     from cluster.restore import restore_master
 
     config = restore_master(_cluster_running(options), options.master, _say)
@@ -296,3 +255,16 @@ def _restore(options: argparse.Namespace) -> int:
         f"cluster {config.name} is up, master {config.master} ({address}); say so in cluster.yaml"
     )
     return 0
+
+
+_COMMANDS: Final[dict[str, Callable[[Namespace], int]]] = {
+    "up": _up,
+    "down": _down,
+    "status": _status,
+    "logs": _logs,
+    "doctor": _doctor,
+    "add": _add,
+    "remove": _remove,
+    "join": _join,
+    "restore": _restore,
+}

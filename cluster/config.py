@@ -161,8 +161,12 @@ def load(path: str) -> ClusterConfig:
             text = file.read()
     except FileNotFoundError:
         raise BadConfig(f"there is no cluster file {path}") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadConfig(f"{path} cannot be read: {error}") from None
+    except OSError as error:
+        raise BadConfig(f"{path} cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise BadConfig(
+            f"{path} is no cluster file: byte {error.start} of it is not text in UTF-8"
+        ) from None
     return read_config(text, path)
 
 

@@ -5,26 +5,37 @@ Works on YAML nodes rather than on loaded values, since only nodes know their li
 
 from __future__ import annotations
 
-import difflib
-import ipaddress
 import re
-from collections.abc import Callable
+from collections.abc import Sequence
 from typing import Any, Final
 
 import yaml
 
 from cluster.config import (
-    PORTS_COUNT,
     VIA_LOCAL,
     VIA_SSH,
     ClusterConfig,
     DfsConfig,
     HostConfig,
 )
+from cluster.config_values import (
+    DFS_KEYS,
+    NAME,
+    NAME_RULE,
+    Parse,
+    close_to,
+    one_of,
+    parse_address,
+    parse_base_port,
+    parse_bool,
+    parse_name,
+    parse_path,
+    suggestion,
+    whole,
+)
 from cluster.errors import BadConfig
-from cluster.units import expand_range, parse_share, parse_size, parse_time
+from cluster.units import expand_range
 
-_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 _PROPERTY: Final = re.compile(r"[A-Za-z][A-Za-z0-9._-]*")
 _CLUSTER_KEYS: Final[tuple[str, ...]] = (
     "name",
@@ -40,8 +51,6 @@ _CLUSTER_KEYS: Final[tuple[str, ...]] = (
 )
 INSTALLS: Final = ("wheel", "wheelhouse", "none")
 
-Parse = Callable[[str], Any]
-
 
 def read_config(text: str, path: str = "cluster.yaml") -> ClusterConfig:
     """Return the configuration, or raise one `BadConfig` with a line for every mistake."""
@@ -51,6 +60,8 @@ def read_config(text: str, path: str = "cluster.yaml") -> ClusterConfig:
         mark = getattr(error, "problem_mark", None)
         where = f"{path}:{mark.line + 1}" if mark else path
         problem = getattr(error, "problem", None) or str(error)
+        if mark and _is_indented_by_tab(text, mark.line):
+            problem = "a tab indents this line: use spaces"
         raise BadConfig(f"{where}: this is not YAML: {problem}") from None
     reader = _Reader(path)
     config = reader.cluster(root)
@@ -74,23 +85,26 @@ class _Reader:
 
     def cluster(self, root: yaml.Node | None) -> ClusterConfig | None:
         keys = self.mapping(root, "", _CLUSTER_KEYS)
-        name = self.scalar(keys, "name", "", _parse_name, None)
+        name = self.scalar(keys, "name", "", parse_name, None)
         defaults = self.host_fields(keys.get("defaults"), "defaults", is_default=True)
         hosts = self.hosts(keys.get("hosts"), defaults)
-        if root is not None and "name" not in keys:
+        if "name" not in keys:
             self.wrong(root, "name is missing: a cluster needs a name, such as `name: demo`")
         if "hosts" not in keys:
             self.wrong(root, "hosts is missing: name at least one host, such as `hosts: {h1: {}}`")
         first = hosts[0].name if hosts else ""
-        master = self.scalar(keys, "master", "", _parse_name, first)
+        master = self.scalar(keys, "master", "", parse_name, first)
         names = [host.name for host in hosts]
         if hosts and master not in names:
-            self.wrong(keys.get("master"), f"master is {master!r}, {_not_among(master, names)}")
+            self.wrong(
+                keys.get("master"),
+                f"master is {master!r}, which is not a host{suggestion(master, names)}",
+            )
         ports = self.mapping(keys.get("ports"), "ports", ("base",))
-        base_port = self.scalar(ports, "base", "ports", _parse_base_port, 7700)
-        install = self.scalar(keys, "install", "", _one_of(INSTALLS), "wheel")
+        base_port = self.scalar(ports, "base", "ports", parse_base_port, 7700)
+        install = self.scalar(keys, "install", "", one_of(INSTALLS), "wheel")
         python = self.scalar(keys, "python", "", str, None)
-        tls = self.scalar(keys, "tls", "", _parse_bool, False)
+        tls = self.scalar(keys, "tls", "", parse_bool, False)
         dfs = self.dfs(keys.get("dfs"))
         properties = self.properties(keys.get("mapreduce"))
         self.check_addresses(hosts, keys.get("hosts"))
@@ -111,14 +125,14 @@ class _Reader:
                 continue
             fields = self.host_fields(value, f"hosts.{key.value}", is_default=False)
             for index, name in enumerate(names):
-                if not _NAME.fullmatch(name):
-                    self.wrong(key, f"host {name!r}: {_NAME_RULE}")
+                if not NAME.fullmatch(name):
+                    self.wrong(key, f"host {name!r}: {NAME_RULE}")
                 elif name in seen:
                     self.wrong(key, f"host {name!r} is there twice")
                 else:
                     seen[name] = key
                     hosts.append(self.host(name, index, len(names), {**defaults, **fields}, key))
-        if node is not None and not seen and not self.mistakes:
+        if node is not None and not seen and not _has_content(node):
             self.wrong(node, "hosts is empty: name at least one host")
         return hosts
 
@@ -154,15 +168,15 @@ class _Reader:
         parsers: dict[str, Parse] = {
             "user": str,
             "key": str,
-            "dir": _parse_path,
-            "slots": _whole(1, 10_000),
-            "via": _one_of((VIA_SSH, VIA_LOCAL)),
-            "port": _whole(1, 65_535),
+            "dir": parse_path,
+            "slots": whole(1, 10_000),
+            "via": one_of((VIA_SSH, VIA_LOCAL)),
+            "port": whole(1, 65_535),
             "rack": str,
             "python": str,
         }
         if not is_default:
-            parsers["address"] = _parse_address
+            parsers["address"] = parse_address
         keys = self.mapping(node, where, (*parsers, "disks"))
         fields: dict[str, Any] = {}
         for key, parse in parsers.items():
@@ -173,9 +187,9 @@ class _Reader:
         return fields
 
     def dfs(self, node: yaml.Node | None) -> DfsConfig:
-        keys = self.mapping(node, "dfs", tuple(_DFS_KEYS))
+        keys = self.mapping(node, "dfs", tuple(DFS_KEYS))
         fields: dict[str, Any] = {}
-        for key, (field, parse) in _DFS_KEYS.items():
+        for key, (field, parse) in DFS_KEYS.items():
             if key not in keys:
                 continue
             value = self.scalar(keys, key, "dfs", parse, None)
@@ -235,15 +249,20 @@ class _Reader:
         self, node: yaml.Node | None, where: str, known: tuple[str, ...]
     ) -> dict[str, yaml.Node]:
         keys: dict[str, yaml.Node] = {}
+        seen: set[str] = set()
         for key, value in self.pairs(node, where):
             place = f" in {where}" if where else ""
             if key.value not in known:
                 self.wrong(key, f"unknown key {key.value!r}{place}; {_nearest(key.value, known)}")
-            elif key.value in keys:
+                # What stands under a misspelt key is looked at too, and its right name is there.
+                for meant in close_to(key.value, known):
+                    keys.setdefault(meant, value)
+            elif key.value in seen:
                 self.wrong(key, f"key {key.value!r}{place} is there twice")
-            elif not _is_null(value):
+            else:
+                seen.add(key.value)
                 keys[key.value] = value
-        return keys
+        return {key: value for key, value in keys.items() if not _is_null(value)}
 
     def scalar(
         self, keys: dict[str, yaml.Node], key: str, where: str, parse: Parse, default: Any
@@ -251,7 +270,7 @@ class _Reader:
         node = keys.get(key)
         if node is None:
             return default
-        full = f"{where}.{key}" if where else key
+        full = ".".join(word for word in (where, key) if word)
         if not isinstance(node, yaml.ScalarNode):
             self.wrong(node, f"{full} must be a single value, not {_shown(node)}")
             return default
@@ -265,7 +284,7 @@ class _Reader:
         items = node.value if isinstance(node, yaml.SequenceNode) else [node]
         paths: list[str] = []
         for item in items:
-            value = self.scalar({"": item}, "", where, _parse_path, None)
+            value = self.scalar({"": item}, "", where, parse_path, None)
             if value is not None:
                 paths.append(value)
         if len(set(paths)) != len(paths):
@@ -273,117 +292,25 @@ class _Reader:
         return tuple(paths)
 
 
-# --- single values
-
-_NAME_RULE: Final = "a name has letters, digits, dots, dashes and underscores, 63 at most"
-
-
-def _parse_name(text: str) -> str:
-    if not _NAME.fullmatch(text):
-        raise ValueError(_NAME_RULE)
-    return text
-
-
-def _parse_path(text: str) -> str:
-    if not text.startswith(("/", "~")) or "\0" in text:
-        raise ValueError("a path begins with / or ~")
-    return text.rstrip("/") or "/"
-
-
-def _parse_address(text: str) -> str:
-    try:
-        address = ipaddress.ip_address(text.strip("[]"))
-    except ValueError:
-        if not re.fullmatch(r"[A-Za-z0-9._\[\]-]{1,253}", text):
-            raise ValueError("an address is an IP address or a host name, without a port") from None
-        return text
-    if address.is_unspecified:
-        raise ValueError("nothing listens on all addresses: give the one that other hosts use")
-    return str(address)
-
-
-def _parse_base_port(text: str) -> int:
-    port: int = _whole(1024, 65_535 - PORTS_COUNT)(text)
-    return port
-
-
-def _parse_bool(text: str) -> bool:
-    if text.lower() not in ("true", "false", "yes", "no", "on", "off"):
-        raise ValueError("it is true or false")
-    return text.lower() in ("true", "yes", "on")
-
-
-def _parse_reserve(text: str) -> float | int:
-    return parse_share(text) if text.strip().endswith("%") else parse_size(text)
-
-
-def _parse_chunk_size(text: str) -> int:
-    size = parse_size(text)
-    if size % 65_536 or not 65_536 <= size <= 2**30:
-        raise ValueError("a chunk is a multiple of 64KiB, at least 64KiB and at most 1GiB")
-    return size
-
-
-def _positive_time(text: str) -> float:
-    seconds = parse_time(text)
-    if seconds <= 0:
-        raise ValueError("it must be more than 0")
-    return seconds
-
-
-def _whole(low: int, high: int) -> Parse:
-    def parse(text: str) -> int:
-        if not re.fullmatch(r"-?[0-9]+", text) or not low <= int(text) <= high:
-            raise ValueError(f"it must be a whole number from {low:,} to {high:,}")
-        return int(text)
-
-    return parse
-
-
-def _one_of(choices: tuple[str, ...]) -> Parse:
-    def parse(text: str) -> str:
-        if text not in choices:
-            raise ValueError(f"it must be {' or '.join(choices)}{_suggestion(text, choices)}")
-        return text
-
-    return parse
-
-
-_DFS_KEYS: Final[dict[str, tuple[str, Parse]]] = {
-    "chunk_size": ("chunk_bytes", _parse_chunk_size),
-    "replication": ("replication", _whole(1, 100)),
-    "dead_after": ("dead_after_s", _positive_time),
-    "heartbeat": ("heartbeat_s", _positive_time),
-    "lease": ("lease_s", _positive_time),
-    "trash_after": ("trash_after_s", parse_time),
-    "reserve": ("reserve_share", _parse_reserve),
-    "log_replicas": ("log_replicas", _whole(0, 10)),
-    "scrub_every": ("scrub_every_s", _positive_time),
-    "checkpoint_after": ("checkpoint_bytes", parse_size),
-    "safe_mode": ("safe_mode_s", parse_time),
-}
-
-
 # --- words
 
 
-def _nearest(word: str, known: tuple[str, ...]) -> str:
-    close = difflib.get_close_matches(word, known, n=1, cutoff=0.5)
+def _nearest(word: str, known: Sequence[str]) -> str:
+    close = close_to(word, known)
     return f"did you mean {close[0]!r}?" if close else f"known keys: {', '.join(known)}"
 
 
-def _suggestion(word: str, known: tuple[str, ...]) -> str:
-    close = difflib.get_close_matches(word, known, n=1, cutoff=0.5)
-    return f"; did you mean {close[0]!r}?" if close else ""
-
-
-def _not_among(word: str, names: list[str]) -> str:
-    close = difflib.get_close_matches(word, names, n=1, cutoff=0.5)
-    return f"which is not a host{f'; did you mean {close[0]!r}?' if close else ''}"
+def _is_indented_by_tab(text: str, line_index: int) -> bool:
+    line = "".join(text.split("\n")[line_index : line_index + 1])
+    return "\t" in line[: len(line) - len(line.lstrip())]
 
 
 def _is_null(node: yaml.Node) -> bool:
     return isinstance(node, yaml.ScalarNode) and node.tag == "tag:yaml.org,2002:null"
+
+
+def _has_content(node: yaml.Node) -> bool:
+    return isinstance(node, yaml.MappingNode | yaml.SequenceNode) and bool(node.value)
 
 
 def _shown(node: yaml.Node) -> str:

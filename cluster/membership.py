@@ -42,11 +42,7 @@ def remove_host(
     had. `drain(host)` begins or goes on with it and returns how many chunks are still to copy."""
     config = cluster.config
     config.host(host)
-    if host == config.master:
-        raise UserError(
-            f"{host} runs the masters: bring them up elsewhere first, with `mrstream cluster "
-            "restore --master HOST`"
-        )
+    _not_the_master(config, host)
     left = -1
     while left != 0:
         now_left = drain(host)
@@ -57,8 +53,52 @@ def remove_host(
             time.sleep(DRAIN_POLL_S)
     failed = down(config, say, only=[host])
     if failed:
-        raise UserError(f"{host} is drained, but cannot be stopped: {failed[host]}")
+        raise UserError(
+            f"{host} is drained, but cannot be stopped: {failed[host]} (is it gone for good? "
+            f"`mrstream cluster remove {host} --lost`)"
+        )
     forget(host)
+    return _without(config, host, say)
+
+
+def remove_lost_host(
+    cluster: Cluster,
+    host: str,
+    say: Say,
+    silence_of: Callable[[str], float | None],
+    forget: Callable[[str], None],
+) -> ClusterConfig:
+    """Take a host out that will not come back; what it held is copied from the other replicas.
+    `silence_of(host)` is for how long the store's master has not heard from it; None: it gave the
+    host up."""
+    config = cluster.config
+    config.host(host)
+    _not_the_master(config, host)
+    began_s = time.monotonic()
+    waited_s = 0.0
+    while (silence_s := silence_of(host)) is not None:
+        if silence_s < waited_s:
+            raise UserError(
+                f"{host} is not lost: the master hears from it; leave out --lost, and what it "
+                "holds is copied first"
+            )
+        if not waited_s:
+            say(host, f"the master gives it up after {config.dfs.dead_after_s:g} s of silence")
+        time.sleep(DRAIN_POLL_S)
+        waited_s = time.monotonic() - began_s
+    forget(host)
+    return _without(config, host, say)
+
+
+def _not_the_master(config: ClusterConfig, host: str) -> None:
+    if host == config.master:
+        raise UserError(
+            f"{host} runs the masters: bring them up elsewhere first, with `mrstream cluster "
+            "restore --master HOST`"
+        )
+
+
+def _without(config: ClusterConfig, host: str, say: Say) -> ClusterConfig:
     smaller = replace(config, hosts=tuple(h for h in config.hosts if h.name != host))
     publish(smaller, say)
     return smaller

@@ -138,6 +138,8 @@ def read_identity(path: str) -> Secret:
             f"{path} is missing: run `mrstream cluster up` here, or `mrstream cluster join` if the "
             "cluster was made elsewhere"
         ) from None
+    except OSError as error:
+        raise UserError(f"{path} cannot be read ({error.strerror}): whose is it?") from None
     if mode & 0o077:
         raise UserError(f"{path} can be read by others (mode {mode & 0o777:o}): chmod 600 it")
     return Secret.from_text(text, path)
@@ -145,6 +147,16 @@ def read_identity(path: str) -> Secret:
 
 def write_private(path: str, text: str) -> None:
     """Write a file that only its owner may read, whole or not at all."""
+    try:
+        _write_whole(path, text)
+    except OSError as error:
+        raise UserError(
+            f"{path} cannot be written ({error.strerror}): make room or give permission there, or "
+            "set MRSTREAM_HOME to a directory of yours"
+        ) from None
+
+
+def _write_whole(path: str, text: str) -> None:
     import tempfile
 
     directory = os.path.dirname(path)

@@ -24,6 +24,7 @@ from cluster.config import (
     WORKER,
     Cluster,
     ClusterConfig,
+    load,
 )
 from cluster.config_writer import write_config
 from cluster.errors import ClusterError, HostUnreachable, UserError
@@ -61,6 +62,7 @@ class Up:
 
     def run(self) -> dict[str, ClusterError]:
         """Bring it up; return the hosts that it is up without, and why."""
+        self._forget_no_host()
         secret = self._secret()
         self.cluster = Cluster(self.config, secret)
         with Hosts(self.config, self._only) as hosts:
@@ -83,6 +85,29 @@ class Up:
         return failed
 
     # --- steps
+
+    def _forget_no_host(self) -> None:
+        """A host that the cluster has and the file lacks would run on unseen, with its data."""
+        name = self.config.name
+        kept = state.cluster_file(name)
+        if not os.path.exists(kept):
+            return
+        named = {host.name: host for host in self.config.hosts}
+        has = load(kept).hosts
+        lacking = [host.name for host in has if host.name not in named]
+        if lacking:
+            raise UserError(
+                f"{self.config.path} lacks {', '.join(lacking)}, which cluster {name} has: "
+                f"`mrstream cluster remove {lacking[0]}` copies what is there elsewhere first "
+                "(--lost: the host is gone for good); if this is another cluster, name it otherwise"
+            )
+        for host in has:
+            if named[host.name].dir != host.dir:
+                raise UserError(
+                    f"{self.config.path} puts {host.name} into {named[host.name].dir}, but cluster "
+                    f"{name} has it in {host.dir}: write that again, or `mrstream cluster remove "
+                    f"{host.name}` and add it anew; if this is another cluster, name it otherwise"
+                )
 
     def _secret(self) -> state.Secret:
         """The cluster's identity is made once, by the first `up`."""
@@ -147,6 +172,7 @@ class Up:
             f"{facts['user']}@{facts['hostname']}, Python {facts['version']}, {facts['cores']} "
             f"cores, {format_size(min(found['free'].values()))} free"
             + (" (LOW)" if low else "")
+            + ("" if roles else ", runs already")
             + (f", CLOCK is {skew_s:.0f} s off" if skew_s > CLOCK_SKEW_S_MAX else ""),
         )
 

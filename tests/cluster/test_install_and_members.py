@@ -11,6 +11,7 @@ from pathlib import Path
 
 from cluster.messages import Metrics
 from cluster.network import Connection
+from dfs.client import client_of
 from tests.cluster.conftest import MakeHosts
 from tests.cluster.hosted import Operator
 from tests.cluster.machine import TestHosts, wait_for
@@ -90,6 +91,35 @@ def test_a_host_is_added_and_another_removed_without_a_moment_of_fewer_replicas(
     assert operator.status()["chunks"]["missing"] == 0
     assert get(operator, "f") == content
     assert "runs the masters" in operator.refused("cluster", "remove", "h1")
+
+
+def test_a_host_that_is_gone_for_good_is_taken_out_without_a_login(
+    make_netns: MakeHosts, operator_at: OperatorAt
+) -> None:
+    """What it held is copied from the other replicas; a host that is not lost is not given up."""
+    hosts = make_netns(4)
+    operator = operator_at(hosts)
+    path = operator.write_cluster(dfs={"replication": 2, "dead_after": "3s"})
+    operator.good("cluster", "up", "-f", path)
+    content = put_random(operator, "f", 4_000_000)
+    assert "h3 is not lost" in operator.refused("cluster", "remove", "h3", "--lost")
+
+    hosts.kill("h3")
+    said = operator.good("cluster", "remove", "h3", "--lost")
+
+    assert "h3 is out of cluster t" in said
+    assert set(operator.status()["hosts"]) == {"h1", "h2", "h4"}
+    wait_for(lambda: operator.status()["chunks"]["under_replicated"] == 0, "all chunks are safe")
+    assert get(operator, "f") == content
+    hosts.kill("h4")
+    wait_for(lambda: _is_given_up(operator, "h4"), "the master gives h4 up")
+    assert "`mrstream cluster remove h4 --lost`" in operator.refused("cluster", "remove", "h4")
+
+
+def _is_given_up(operator: Operator, host: str) -> bool:
+    with client_of(operator.cluster()) as client:
+        servers = client.report().servers
+    return any(s.address.server == host and s.state == "dead" for s in servers)
 
 
 def test_a_master_whose_disk_is_gone_is_restored_elsewhere_with_everything(

@@ -5,14 +5,14 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from cluster import cli, config_reader
+from cluster import arguments, config_reader, config_values
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "guide" / "cluster.md").read_text(encoding="utf-8")
 
 
 def test_every_key_of_the_cluster_file_is_documented() -> None:
     """Guide, table of keys: what is not there does not exist for a user."""
-    keys = [f"`dfs.{key}`" for key in config_reader._DFS_KEYS]
+    keys = [f"`dfs.{key}`" for key in config_values.DFS_KEYS]
     keys += [
         f"`{key}`" for key in config_reader._CLUSTER_KEYS if key not in ("ports", "hosts", "dfs")
     ]
@@ -28,7 +28,7 @@ def test_every_key_of_the_cluster_file_is_documented() -> None:
 
 
 def test_every_command_is_documented() -> None:
-    parser = cli._parser()
+    parser = arguments.parser()
     commands = next(
         action for action in parser._actions if isinstance(action, argparse._SubParsersAction)
     )

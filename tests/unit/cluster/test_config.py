@@ -92,7 +92,6 @@ dfs: {chunk_size: 5 parsecs, replicaton: 3, dead_after: 1s}
     lines = str(caught.value).splitlines()
     expected = [
         "c.yaml:1: unknown key 'nam'; did you mean 'name'?",
-        "c.yaml:1: name is missing",
         "c.yaml:2: master is 'h9', which is not a host; did you mean 'h",
         "c.yaml:3: unknown key 'instal'; did you mean 'install'?",
         "c.yaml:4: ports.base is '70': it must be a whole number from 1,024",
@@ -115,6 +114,10 @@ dfs: {chunk_size: 5 parsecs, replicaton: 3, dead_after: 1s}
     ("text", "says"),
     [
         ("", "name at least one host"),
+        ("", "a cluster needs a name"),
+        ("name: x\nhosts:\n\ta: {}\n", "c.yaml:3: this is not YAML: a tab indents this line"),
+        ("name: x\nhosts: {a: {disks: 7}}", "hosts.a.disks is '7': a path begins"),
+        ("name: x\nhosts: {a: {}}\ndfs: {chunk_size: 64MB}", "did you mean '64MiB'"),
         ("[1, 2]", "must be a mapping"),
         ("a: b: c", "c.yaml:1: this is not YAML"),
         ("name: x\nhosts: {a: {address: 1.2.3.4}, b: {address: 1.2.3.4}}", "the same address"),
@@ -128,6 +131,27 @@ dfs: {chunk_size: 5 parsecs, replicaton: 3, dead_after: 1s}
 def test_bad_files_are_refused_in_words(text: str, says: str) -> None:
     with pytest.raises(BadConfig, match=says.replace("[", r"\[")):
         read_config(text, "c.yaml")
+
+
+def test_what_stands_under_a_misspelt_key_is_looked_at_too() -> None:
+    """Every mistake at once: correcting `hots` must not bring up new ones, one after the other."""
+    with pytest.raises(BadConfig) as caught:
+        read_config("name: x\nhots: {a: {adress: 1.2.3.4, slots: many}}\n", "c.yaml")
+
+    assert str(caught.value).splitlines() == [
+        "c.yaml:2: hosts.a.slots is 'many': it must be a whole number from 1 to 10,000",
+        "c.yaml:2: unknown key 'adress' in hosts.a; did you mean 'address'?",
+        "c.yaml:2: unknown key 'hots'; did you mean 'hosts'?",
+    ]
+
+
+def test_a_file_that_cannot_be_read_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "noise.yaml").write_bytes(b"abc\xff\xfe")
+
+    with pytest.raises(BadConfig, match=r"^/.* cannot be read: Is a directory$"):
+        cluster_config.load(str(tmp_path))
+    with pytest.raises(BadConfig, match=r"byte 3 of it is not text in UTF-8$"):
+        cluster_config.load(str(tmp_path / "noise.yaml"))
 
 
 def test_units_and_ranges() -> None:
@@ -163,6 +187,14 @@ def test_which_cluster_is_the_one_named_then_the_environments_then_the_current_o
     monkeypatch.delenv("MRSTREAM_CLUSTER")
     state.make_current(None)
     assert cluster_config.current() is None
+
+
+def test_state_that_cannot_be_written_is_one_line_with_what_to_do(home: Path) -> None:
+    """A read-only or full home is common on shared machines."""
+    (home / "home").write_text("a file where the directory should be")
+
+    with pytest.raises(UserError, match=r"cannot be written \(.*\): .* set MRSTREAM_HOME"):
+        state.make_current("x")
 
 
 def test_the_secret_is_for_its_owner_only_and_never_shown(home: Path) -> None:

@@ -14,7 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from cluster.cli import _tell_follow_from_file, main
+from cluster import state
+from cluster.arguments import _tell_follow_from_file
+from cluster.cli import main
 from cluster.config import HostConfig
 from cluster.session import AgentSession, HostRefused, LocalTransport, bootstrap_command
 from cluster.ssh import resolve
@@ -239,6 +241,50 @@ def test_a_bad_cluster_file_and_no_cluster_at_all_are_one_line_each(
     (tmp_path / "cluster.yaml").write_text("name: x\nhost: {}\n")
     assert main(["up"]) == 1
     assert "cluster.yaml:2: unknown key 'host'; did you mean 'hosts'?" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("hosts", "says"),
+    [
+        ("{a: {dir: /d}}", "lacks b, which cluster x has: `mrstream cluster remove b`"),
+        ("{a: {dir: /d}, b: {dir: /e}}", "puts b into /e, but cluster x has it in /d"),
+    ],
+)
+def test_up_never_forgets_a_host_that_the_cluster_has(
+    hosts: str,
+    says: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Its daemons would run on unseen (orphans), and `down --purge` of the rest would take the
+    secret that its data needs."""
+    monkeypatch.setenv("MRSTREAM_HOME", str(tmp_path / "home"))
+    kept = "name: x\nhosts: {a: {dir: /d}, b: {dir: /d}}\n"
+    state.write_private(state.cluster_file("x"), kept)
+    (tmp_path / "c.yaml").write_text(f"name: x\nhosts: {hosts}\n")
+
+    assert main(["up", "-f", str(tmp_path / "c.yaml")]) == 1
+
+    said = capsys.readouterr().err
+    assert says in said and "another cluster, name it otherwise" in said
+    assert Path(state.cluster_file("x")).read_text() == kept
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["up", "down", "status", "logs", "doctor", "add", "remove", "join", "restore"],
+)
+def test_the_help_of_every_command_says_its_file_and_its_exit_status(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([command, "--help"])
+
+    said = capsys.readouterr().out
+    assert ended.value.code == 0
+    assert "-f FILE" in said and "exit status: 0 " in said
+    assert "example" in said or command == "doctor"
 
 
 def test_f_means_follow_for_logs_and_file_elsewhere() -> None:
