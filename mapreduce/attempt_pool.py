@@ -1,7 +1,8 @@
 """The attempts that run on a worker: processes from its zygote, each with a socket to talk over.
 
-Takes orders as bytes; gives what an attempt says to a listener, and how its process ended. To
-cancel is to kill. Never decides what runs.
+Takes orders as bytes; gives what an attempt says to a listener, and how its process ended. A
+process that has done a map well may wait for another of its job, so that a thousand small maps are
+not a thousand forks. To cancel is to kill. Never decides what runs.
 """
 
 from __future__ import annotations
@@ -11,15 +12,18 @@ import socket
 from collections.abc import Callable
 from typing import Any, Final
 
-from mapreduce.attempt_report import Decoder, Done, Failed, Message, Progress
+from mapreduce.attempt_process import packed_order
+from mapreduce.attempt_report import Decoder, Done, Failed, Message, Progress, Ready
 from mapreduce.scheduler.ids import JobId, TaskKind, parse_attempt_id
 from mapreduce.zygote import Ended, Zygote
 
 LAST_WORDS_S_MAX: Final = 2.0
 """After its end an attempt's socket is read for so long: something it left may hold it open."""
+WAIT_S_MAX: Final = 2.0
+"""A process that waits for another order of its job for longer than this is let go."""
 
 
-class RunningAttempt(asyncio.Protocol):
+class RunningAttempt:
     """One attempt on this worker, from its order to the acknowledgement of its end."""
 
     def __init__(
@@ -29,7 +33,6 @@ class RunningAttempt(asyncio.Protocol):
         self.attempt_id = attempt_id
         self.job_id: JobId = task_id.job_id
         self.is_map = task_id.kind is TaskKind.MAP
-        self.token = 0
         self.segment_path = ""
         self.output_directory = ""
         self.progress: Progress | None = None
@@ -42,29 +45,66 @@ class RunningAttempt(asyncio.Protocol):
         """While it waits for the right to commit: true for granted, false for killed."""
         self.greeting: Callable[[], bytes] | None = None
         """Gives what the attempt is told first, once it can be told anything."""
-        self.closed = asyncio.get_running_loop().create_future()
+        self.process: AttemptSocket | None = None
+        """What runs it, while that is so."""
         self._listener = listener
-        self._decoder = Decoder()
-        self._transport: Any = None
-
-    @property
-    def is_connected(self) -> bool:
-        """Whether news would reach it."""
-        return self._transport is not None and not self.closed.done()
 
     def write(self, data: bytes) -> None:
         """Send news to the attempt; dropped if it has ended."""
-        if self.is_connected:
+        if self.process is not None:
+            self.process.write(data)
+
+    def heard(self, message: Message) -> None:
+        """Take what the attempt says."""
+        self._listener(self, message)
+
+
+class AttemptSocket(asyncio.Protocol):
+    """The connection to a process that runs one attempt after another."""
+
+    def __init__(self, token: int, ended: asyncio.Future[Ended]) -> None:
+        self.token = token
+        self.ended = ended
+        self.is_ready: asyncio.Future[None] = ended.get_loop().create_future()
+        """Done when the process waits for another order."""
+        self.closed: asyncio.Future[None] = ended.get_loop().create_future()
+        self._attempt: RunningAttempt | None = None
+        self._decoder = Decoder()
+        self._transport: Any = None
+
+    def take(self, attempt: RunningAttempt) -> None:
+        """From now on what the process says is said by this attempt."""
+        self.is_ready = self.ended.get_loop().create_future()
+        self._attempt = attempt
+        attempt.process = self
+
+    def release(self) -> None:
+        """The attempt is over; nothing done to it concerns the process any more."""
+        if self._attempt is not None:
+            self._attempt.process = None
+            self._attempt = None
+
+    def write(self, data: bytes) -> None:
+        """Send something to the process; dropped if it has ended."""
+        if self._transport is not None and not self.closed.done():
             self._transport.write(data)
+
+    def close(self) -> None:
+        """Let go of the process: one that waits for an order ends."""
+        self._transport.close()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport
-        if self.greeting is not None:
-            self.write(self.greeting())
+        if self._attempt is not None and self._attempt.greeting is not None:
+            self.write(self._attempt.greeting())
 
     def data_received(self, data: bytes) -> None:
         for message in self._decoder.feed(data):
-            self._listener(self, message)
+            if isinstance(message, Ready):
+                if not self.is_ready.done():
+                    self.is_ready.set_result(None)
+            elif self._attempt is not None:
+                self._attempt.heard(message)
 
     def connection_lost(self, error: Exception | None) -> None:
         if not self.closed.done():
@@ -84,6 +124,7 @@ class AttemptPool:
         self._loop = loop
         self._fail = fail
         self._ended: dict[int, asyncio.Future[Ended]] = {}
+        self._waiting: dict[JobId, list[AttemptSocket]] = {}
 
     def open(self) -> None:
         """Begin to hear of ends."""
@@ -94,24 +135,75 @@ class AttemptPool:
         self._loop.remove_reader(self._zygote.fileno())
         self._zygote.close()
 
-    async def run(self, attempt: RunningAttempt, order: bytes) -> Ended:
-        """Run an attempt to its end; what it says goes to its listener before this returns."""
-        attempt.token, descriptor = self._zygote.start(order, attempt.attempt_id, two_way=True)
-        ended = self._ended[attempt.token] = self._loop.create_future()
-        ours = socket.socket(fileno=descriptor)
-        ours.setblocking(False)
-        transport, _ = await self._loop.create_unix_connection(lambda: attempt, sock=ours)
+    async def run(self, attempt: RunningAttempt, order: bytes) -> Ended | None:
+        """Run an attempt to its end; what it says goes to its listener before this returns.
+
+        Gives how its process ended, or None if that waits for another.
+        """
+        process = self._waiting_process(attempt.job_id) if attempt.is_map else None
+        if process is not None:
+            process.take(attempt)
+            process.write(packed_order(order))
+        else:
+            process = await self._fork(attempt, order)
         if attempt.kill_reason is not None:
             self.kill(attempt)
-        how: Ended = await ended
-        await asyncio.wait([attempt.closed], timeout=LAST_WORDS_S_MAX)
-        transport.close()
-        return how
+        over: list[asyncio.Future[Any]] = [process.ended, process.is_ready]
+        await asyncio.wait(over, return_when=asyncio.FIRST_COMPLETED)
+        if process.ended.done() or attempt.kill_reason is not None:
+            return await self._end_of(process)
+        process.release()
+        self._keep(attempt.job_id, process)
+        return None
 
     def kill(self, attempt: RunningAttempt) -> None:
         """End an attempt's process, if it has one (any more)."""
-        if attempt.token in self._ended:
-            self._zygote.kill(attempt.token)
+        if attempt.process is not None and attempt.process.token in self._ended:
+            self._zygote.kill(attempt.process.token)
+
+    def forget(self, job_id: JobId) -> None:
+        """Let the processes go that wait for orders of a job."""
+        for process in self._waiting.pop(job_id, ()):
+            process.close()
+
+    async def _fork(self, attempt: RunningAttempt, order: bytes) -> AttemptSocket:
+        token, descriptor = self._zygote.start(order, attempt.attempt_id, two_way=True)
+        ended = self._ended[token] = self._loop.create_future()
+        process = AttemptSocket(token, ended)
+        process.take(attempt)
+        ours = socket.socket(fileno=descriptor)
+        ours.setblocking(False)
+        await self._loop.create_unix_connection(lambda: process, sock=ours)
+        return process
+
+    async def _end_of(self, process: AttemptSocket) -> Ended:
+        how = await process.ended
+        await asyncio.wait([process.closed], timeout=LAST_WORDS_S_MAX)
+        process.release()
+        process.close()
+        return how
+
+    def _keep(self, job_id: JobId, process: AttemptSocket) -> None:
+        self._waiting.setdefault(job_id, []).append(process)
+        self._loop.call_later(WAIT_S_MAX, self._let_go, job_id, process, process.is_ready)
+
+    def _let_go(
+        self, job_id: JobId, process: AttemptSocket, waits_since: asyncio.Future[None]
+    ) -> None:
+        waiting = self._waiting.get(job_id, [])
+        if process in waiting and process.is_ready is waits_since:
+            waiting.remove(process)
+            process.close()
+            if not waiting:
+                del self._waiting[job_id]
+
+    def _waiting_process(self, job_id: JobId) -> AttemptSocket | None:
+        waiting = self._waiting.get(job_id, [])
+        while waiting:
+            process = waiting.pop()
+            if not process.closed.done() and not process.ended.done():
+                return process
+        return None
 
     def _hear(self) -> None:
         try:

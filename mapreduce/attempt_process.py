@@ -1,29 +1,41 @@
-"""What a worker's zygote forks: one attempt of a job of the cluster, in a process of its own.
+"""What a worker's zygote forks: a process that runs attempts of one job of the cluster.
 
 Takes a `WorkOrder`; runs the very attempt that the local engine runs, with the dfs below it and,
 for a reduce, a shuffle that hears of maps through the attempt's socket. Made before the fork, with
-all modules and tables that an attempt needs: a fork then has nothing left to load.
+all modules and tables that an attempt needs: a fork then has nothing left to load. After a map that
+went well it takes another one of its job: its connections and its memory are warm. The user's
+programs are new processes for every attempt.
 """
 
 from __future__ import annotations
 
 import os
+import socket
+import struct
+from typing import Final
 
 import msgspec
 
 from cluster.config import WORKER, Cluster
 from cluster.messages import make_decoders
 from mapreduce import attempt, job
+from mapreduce.attempt_report import Ready, send
 from mapreduce.dataflow import dfs_files
+from mapreduce.dataflow.files import Files, files_for
 from mapreduce.dataflow.spawn import keep_descriptors_from_programs
 from mapreduce.job import JobSpec
 from mapreduce.scheduler.ids import JobId
 from mapreduce.shuffle import NewsShuffle
 from mapreduce.task_context import Attempt, AttemptOrder
 from mapreduce.task_log import OutputSample
+from mapreduce.zygote import MARK
 from streaming.child import task_environment
 from streaming.command import Program
 from streaming.jobconf import JobConf
+
+ATTEMPTS_MAX: Final = 100
+"""A process ends after so many attempts: whatever might pile up in it goes with it."""
+_LENGTH = struct.Struct("<I")
 
 
 class WorkOrder(msgspec.Struct, frozen=True):
@@ -42,12 +54,29 @@ class AttemptProcess:
         _warm_up()
 
     def __call__(self, packed: bytes, report: int, lifeline: int) -> int:
-        """Run one attempt to its end; gives the exit status."""
-        work = msgspec.msgpack.decode(packed, type=WorkOrder)
-        spec, order = job.decode(work.spec), work.order
+        """Run attempts to their ends while the worker has more of them; gives the exit status."""
+        files: Files | None = None
+        for _ in range(ATTEMPTS_MAX):
+            work = msgspec.msgpack.decode(packed, type=WorkOrder)
+            spec, order = job.decode(work.spec), work.order
+            if files is None:
+                dfs_files.serve(self._cluster, spec.user)
+                files = files_for(order.filesystem, spec.working_directory)
+            os.environ[MARK] = order.attempt_id
+            status = self._run(spec, order, files, report, lifeline)
+            if status != 0 or not _may_go_on(spec, order):
+                return status
+            send(report, Ready())
+            packed = _next_order(report)
+            if not packed:
+                return 0
+        return 0
 
+    def _run(
+        self, spec: JobSpec, order: AttemptOrder, files: Files, report: int, lifeline: int
+    ) -> int:
         def prepare(attempt: Attempt) -> None:
-            dfs_files.serve(self._cluster, spec.user)
+            attempt.files = files
             attempt.tee = OutputSample(os.path.join(order.log_directory, "stdout"))
             if order.output_directory:
                 # Made even for a task without output: a commit that does not find it was fenced.
@@ -57,6 +86,29 @@ class AttemptProcess:
                 attempt.shuffle = NewsShuffle(attempt, report, identity)
 
         return attempt.run(spec, order, report, lifeline, prepare)
+
+
+def packed_order(order: bytes) -> bytes:
+    """Give the bytes of a further order on the socket of a process that waits for one."""
+    return _LENGTH.pack(len(order)) + order
+
+
+def _may_go_on(spec: JobSpec, order: AttemptOrder) -> bool:
+    """Say whether this process may run another attempt after this one.
+
+    Not after a reduce: news of maps may still be on its socket. Not where memory is limited: what
+    an attempt is charged for must be its own.
+    """
+    return order.is_map and not spec.conf().map_memory_bytes
+
+
+def _next_order(report: int) -> bytes:
+    """Wait for another order; nothing if the worker has none, or is gone."""
+    with socket.socket(fileno=os.dup(report)) as ours:
+        head = ours.recv(_LENGTH.size, socket.MSG_WAITALL)
+        if len(head) < _LENGTH.size:
+            return b""
+        return ours.recv(_LENGTH.unpack(head)[0], socket.MSG_WAITALL)
 
 
 def _warm_up() -> None:

@@ -1,8 +1,8 @@
 """What an attempt tells whoever started it: messages through a pipe, each a frozen struct.
 
 An attempt says `Progress` and `Said` while it runs and exactly one `Done` or `Failed` at its end;
-an attempt that ends without either was killed. `Decoder` turns the pipe's bytes back into messages.
-Never decides anything.
+an attempt that ends without either was killed. A process that says `Ready` waits for the next one.
+`Decoder` turns the pipe's bytes back into messages. Never decides anything.
 """
 
 from __future__ import annotations
@@ -113,7 +113,11 @@ class Unfetched(msgspec.Struct, frozen=True, array_like=True, tag=True):
     gone: bool
 
 
-Message = Progress | Said | Noted | Done | Failed | Shuffled | Unfetched
+class Ready(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """After `Done`: nothing of the attempt is left, and its process takes another order."""
+
+
+Message = Progress | Said | Noted | Done | Failed | Shuffled | Unfetched | Ready
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Message).decode

@@ -17,7 +17,12 @@ from mapreduce import counters as c
 from mapreduce.attempt_report import InputRange, Message, Progress
 from mapreduce.counters import Counters
 from mapreduce.dataflow.files import Files, files_for, join, local_path, scheme_of
-from mapreduce.dataflow.pump import Blob, RunningCommand, StderrSink
+from mapreduce.dataflow.pump import (
+    Blob,
+    RunningCommand,
+    StderrSink,
+    take_largest_program_bytes,
+)
 from mapreduce.dataflow.split_plan import Split
 from mapreduce.job import JobSpec
 from mapreduce.scheduler.ids import LOCAL_JOB, TaskKind, parse_attempt_id
@@ -136,6 +141,8 @@ class Attempt:
         """Also gets what the map or reduce command writes, as it writes it."""
         self.stage = ""
         """Whose program runs, or ran last: the one to blame."""
+        self.began_cpu_s = used_cpu_s()
+        """CPU time of this process before the attempt: it may have run others."""
         self._environment: dict[str, str] | None = None
         self._cwd = ""
 
@@ -278,9 +285,9 @@ def count_resources(attempt: Attempt) -> None:
 
     Not the sum: a program's peak begins with the pages that it had of us before its exec.
     """
-    own, programs = map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-    memory_bytes = 1024 * max(own.ru_maxrss, programs.ru_maxrss)
-    attempt.counters.framework(c.CPU_MS, int(used_cpu_s() * 1000))
+    own_bytes = 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    memory_bytes = max(own_bytes, take_largest_program_bytes())
+    attempt.counters.framework(c.CPU_MS, int((used_cpu_s() - attempt.began_cpu_s) * 1000))
     attempt.counters.framework(c.PHYSICAL_MEMORY_BYTES, memory_bytes)
     peak = c.PEAK_MAP_MEMORY_BYTES if attempt.order.is_map else c.PEAK_REDUCE_MEMORY_BYTES
     attempt.counters.framework(peak, memory_bytes)

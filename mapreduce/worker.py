@@ -65,6 +65,7 @@ from mapreduce.protocol import (
     SegmentNews,
     StopRunning,
 )
+from mapreduce.scheduler.ids import JobId
 from mapreduce.segment_store import SegmentStore
 from mapreduce.shipping import HostCache
 from mapreduce.shuffle import packed
@@ -304,6 +305,7 @@ class Worker:
 
     async def _forget(self, order: ForgetJob) -> None:
         job = self._jobs.pop(order.job_id, None)
+        self._pool.forget(JobId(order.job_id))
         if job is not None:
             await self._in_thread(self._cache.release, order.job_id)
         for attempt_id in await self._in_thread(self._store.drop_job, order.job_id):
@@ -394,7 +396,9 @@ class Worker:
             attempt.said_bytes += len(text)
             self._link.call(AttemptSaid(attempt.attempt_id, level, text[:room]))
 
-    async def _conclude(self, attempt: RunningAttempt, job: JobHere, ended: Ended) -> AttemptEnded:
+    async def _conclude(
+        self, attempt: RunningAttempt, job: JobHere, ended: Ended | None
+    ) -> AttemptEnded:
         """Make of an attempt's end what the master must know, and of its output what it may be."""
         name, outcome = attempt.attempt_id, attempt.outcome
         if isinstance(outcome, Done) and attempt.kill_reason is None:
@@ -409,6 +413,7 @@ class Worker:
             return self._killed(attempt)
         if isinstance(outcome, Failed):
             return AttemptEnded(self._name, name, failure=outcome.failure)
+        assert ended is not None, "a process goes on only after an attempt that is done"
         return AttemptEnded(self._name, name, failure=Failure(_died(ended)))
 
     async def _commit(self, attempt: RunningAttempt, job: JobHere) -> bool:

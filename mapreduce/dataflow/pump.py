@@ -16,6 +16,7 @@ import signal
 import struct
 import termios
 import threading
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
@@ -181,8 +182,9 @@ class RunningCommand:
     def _wait(self) -> int:
         """Wait for the program's end, if nobody has; gives the exit status, or minus the signal."""
         if self._status is None:
-            _, status = os.waitpid(self.pid, 0)
+            _, status, usage = os.wait4(self.pid, 0)
             self._status = os.waitstatus_to_exitcode(status)
+            _program_bytes.append(usage.ru_maxrss * 1024)
         return self._status
 
     # ---- the three flows -------------------------------------------------------------------
@@ -286,6 +288,14 @@ class RunningCommand:
 
 
 _running: dict[int, None] = {}
+_program_bytes: deque[int] = deque(maxlen=1000)
+
+
+def take_largest_program_bytes() -> int:
+    """Give the peak memory of the largest program that ended since this was asked last."""
+    largest = max(_program_bytes, default=0)
+    _program_bytes.clear()
+    return largest
 
 
 def kill_adopted() -> None:

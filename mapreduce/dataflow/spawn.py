@@ -86,7 +86,7 @@ def _execute(
     def execute(words: Sequence[str]) -> int:
         return os.posix_spawnp(
             words[0],
-            words,
+            list(words),
             environment,
             file_actions=[
                 (os.POSIX_SPAWN_DUP2, descriptor, number)
