@@ -120,8 +120,9 @@ class TestHosts:
     """Hosts with an address, an sshd and a disk each; `/srv` is the disk.
 
     Faults: `kill` (power off, without a word) and `start`; `pause` and `resume` (hangs, connections
-    stay); `cut(a, b)` (no packet either way), `cut(a)` (from everybody) and `heal`; `slow` (a share
-    of a CPU); `shape` (bits a second, both ways); `fill_disk`, `free_disk`.
+    stay); `cut(a, b)` (no packet either way), `deafen(a, b)` (none from b to a), `cut(a)` (from
+    everybody) and `heal`; `slow` (a share of a CPU); `shape` (bits a second, both ways);
+    `fill_disk`, `free_disk`.
     """
 
     __test__ = False
@@ -148,6 +149,9 @@ class TestHosts:
         raise NotImplementedError
 
     def cut(self, host: str, other: str | None = None) -> None:
+        raise NotImplementedError
+
+    def deafen(self, host: str, other: str) -> None:
         raise NotImplementedError
 
     def heal(self) -> None:

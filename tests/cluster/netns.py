@@ -91,9 +91,12 @@ class NetnsHosts(TestHosts):
         if other is None:
             self._link(host, "down")
             return
-        a, b = self.address(host), self.address(other)
-        for source, target in ((a, b), (b, a)):
-            self._in_switch("iptables", "-I", "FORWARD", "-s", source, "-d", target, "-j", "DROP")
+        self.deafen(host, other)
+        self.deafen(other, host)
+
+    def deafen(self, host: str, other: str) -> None:
+        source, target = self.address(other), self.address(host)
+        self._in_switch("iptables", "-I", "FORWARD", "-s", source, "-d", target, "-j", "DROP")
 
     def heal(self) -> None:
         self._in_switch("iptables", "-F", "FORWARD")
