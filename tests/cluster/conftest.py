@@ -9,6 +9,8 @@ import pytest
 
 from tests.cluster.docker_hosts import DockerHosts, Engine
 from tests.cluster.hosted import Operator
+from tests.cluster.hosted_cluster import ROOM, HostedCluster
+from tests.cluster.job_faults import JobRoom
 from tests.cluster.machine import TestHosts
 from tests.cluster.netns import NetnsHosts
 
@@ -38,6 +40,24 @@ def make_hosts(request: pytest.FixtureRequest) -> Iterator[MakeHosts]:
 
     yield make
     for hosts in made:
+        hosts.close()
+
+
+@pytest.fixture(scope="module", params=["netns", "docker"])
+def hosted_room(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[JobRoom]:
+    """Five hosts of either kind for all tests of a module, with an input for jobs in their dfs."""
+    if request.param == "docker":
+        hosts: TestHosts = DockerHosts(request.getfixturevalue("engine"), 5)
+    else:
+        hosts = NetnsHosts(5)
+    directory = tmp_path_factory.mktemp("hosted")
+    try:
+        cluster = HostedCluster(Operator(directory / "home", hosts), **ROOM)
+        yield JobRoom(cluster, directory)
+        cluster.close()
+    finally:
         hosts.close()
 
 

@@ -14,61 +14,151 @@ import time
 import uuid
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol
 
+from cluster.config import Cluster
+from cluster.messages import HealthReply
+from dfs.client import DfsClient
 from dfs.reader import DfsReader
-from tests.cluster.local import CHUNKSERVER, MASTER, LocalCluster, wait_for
+from mapreduce.client import JobClient
+from mapreduce.protocol import JobReport, ListJobs, ReportOfJob
+from tests.cluster.local import CHUNKSERVER, MASTER, wait_for
 from tests.local_jobs import processes_with
 
 JOB_MASTER = "mapreduce.master"
 WORKER = "mapreduce.worker"
 ROLES = (MASTER, CHUNKSERVER, JOB_MASTER, WORKER)
 JOB_S_MAX = 240.0
+REACHED_S_MAX = 120.0
 CHUNK_BYTES = 256 * 1024
 MAPS = 5
 REDUCES = 3
+SLOTS = 2
+"""Of each host: all maps run at once on three of them."""
+ROOM_DFS = {"chunk_size": f"{CHUNK_BYTES // 1024}KiB", "dead_after": "4s"}
+NO_BACKUPS = ("-D", "mapreduce.map.speculative=false", "-D", "mapreduce.reduce.speculative=false")
 
-# Runs in a daemon before it starts: `strike()` kills that daemon, once, for good.
-FAULT = """
+# Nothing is fetched before the last map has ended.
+REDUCES_LATE = ("-D", "mapreduce.job.reduce.slowstart.completedmaps=1.0")
+
+# Programs that note where they run and wait, at a point of their work, while the test holds them.
+GATED_MAP = (
+    "note('map-' + attempt + '@' + host)\n"
+    "lines = sys.stdin.readlines()\n"
+    "hold('hold-map-' + task)\n"
+    "sys.stdout.writelines(lines)\n"
+)
+GATED_REDUCE = (
+    "note('reduce-' + attempt + '@' + host)\n"
+    "first = sys.stdin.readline()\n"
+    "hold('hold-reduce')\n"
+    "sys.stdout.write(first)\n"
+    "sys.stdout.writelines(sys.stdin)\n"
+)
+
+# Runs in a daemon before it starts. `stop_at(stage)`: where the test has asked for a stop there,
+# say that we are there, and go no further until the test sends us on. What else then happens to
+# this process, or to another, is the test's business: it knows exactly how far the job has come.
+STOPS = """
 import os, sys, time
-_daemon = os.getpid()
-def strike():
-    try:
-        os.close(os.open({mark!r}, os.O_CREAT | os.O_EXCL))
-    except FileExistsError:
+_host = sys.argv[sys.argv.index("--host") + 1]
+def stop_at(stage):
+    if not os.path.exists({shared!r} + "/stop at " + stage):
         return
-    os.kill(_daemon, 9)
-    time.sleep(3600)
-def before(owner, name):
+    here = {shared!r} + f"/{{stage}} reached {{os.getpid()}} {{time.monotonic_ns()}}@{{_host}}"
+    open(here, "x").close()
+    while os.path.exists(here):
+        time.sleep(0.01)
+def before(owner, name, stage):
     whole = getattr(owner, name)
-    def struck(*words, **more):
-        strike()
+    def stopped(*words, **more):
+        stop_at(stage)
         return whole(*words, **more)
-    setattr(owner, name, struck)
-def after(owner, name):
+    setattr(owner, name, stopped)
+def after(owner, name, stage):
     whole = getattr(owner, name)
-    def struck(*words, **more):
+    def stopped(*words, **more):
         result = whole(*words, **more)
-        strike()
+        stop_at(stage)
         return result
-    setattr(owner, name, struck)
+    setattr(owner, name, stopped)
+"""
+
+# Everything that a worker reports is said twice; each saying is a request of its own.
+SAID_TWICE = """
+from cluster.channel import Channel
+said = {"AttemptEnded", "AttemptWantsCommit", "AttemptShuffled", "FetchTrouble", "Register"}
+whole = Channel.call
+def call(self, request, *words, **more):
+    if type(request).__name__ in said:
+        whole(self, request, *words, **more).add_done_callback(lambda done: done.exception())
+    return whole(self, request, *words, **more)
+Channel.call = call
+"""
+
+# Everything that the master tells a worker is told twice.
+TOLD_TWICE = """
+from cluster.server import Peer
+whole = Peer.push
+def push(self, message):
+    whole(self, message)
+    whole(self, message)
+Peer.push = push
 """
 
 STAGES: Mapping[str, str] = {
-    "map": "from mapreduce.dataflow.spill import MapOutput; before(MapOutput, 'feed')",
-    "spill": "from mapreduce.dataflow.spill import MapOutput; before(MapOutput, '_finish')",
+    "map": "from mapreduce.dataflow.spill import MapOutput; before(MapOutput, 'feed', {})",
+    "spill": "from mapreduce.dataflow.spill import MapOutput; before(MapOutput, '_finish', {})",
     "segment complete": (
-        "from mapreduce.segment_store import SegmentStore; after(SegmentStore, 'keep')"
+        "from mapreduce.segment_store import SegmentStore; after(SegmentStore, 'keep', {})"
     ),
-    "shuffle": "from mapreduce.dataflow.fetcher import Fetcher; before(Fetcher, '_have')",
-    "merge": "from mapreduce.reduce_task import ReduceTask; after(ReduceTask, '_gather')",
-    "reduce": "from mapreduce.final_output import CommandOutput; before(CommandOutput, 'feed')",
+    "shuffle": "from mapreduce.dataflow.fetcher import Fetcher; before(Fetcher, '_have', {})",
+    "merge": "from mapreduce.reduce_task import ReduceTask; after(ReduceTask, '_gather', {})",
+    "reduce": "from mapreduce.final_output import CommandOutput; before(CommandOutput, 'feed', {})",
     "output complete": (
-        "from mapreduce.final_output import CommandOutput; after(CommandOutput, 'finish')"
+        "from mapreduce.final_output import CommandOutput; after(CommandOutput, 'finish', {})"
     ),
-    "before commit": "from mapreduce.job_here import JobHere; before(JobHere, 'commit')",
-    "after commit": "from mapreduce.job_here import JobHere; after(JobHere, 'commit')",
+    "before commit": "from mapreduce.job_here import JobHere; before(JobHere, 'commit', {})",
+    "after commit": "from mapreduce.job_here import JobHere; after(JobHere, 'commit', {})",
 }
+"""Where a worker or one of its attempts can be stopped, in the order of a record's path."""
+
+MASTER_MOMENTS: Mapping[str, str] = {
+    "output is made": "from mapreduce.job_output import JobOutput; before(JobOutput, 'set_up', {})",
+    "output is final": (
+        "from mapreduce.job_output import JobOutput; before(JobOutput, 'commit_job', {})"
+    ),
+    "record": (
+        "from cluster.journal import Journal\n"
+        "whole, seen = Journal.append, []\n"
+        "def append(*words):\n"
+        "    seen.append(1)\n"
+        "    stop_at(f'record {{len(seen)}}')\n"
+        "    return whole(*words)\n"
+        "Journal.append = append"
+    ),
+}
+"""Where the job master can be stopped: `record 4` is its fourth record since it started."""
+
+
+class Machines(Protocol):
+    """What a room needs of a cluster, wherever its hosts are."""
+
+    hosts: list[str]
+    shared: str
+    cluster: Cluster
+
+    def hosts_of(self, role: str) -> list[str]: ...
+    def is_up(self, role: str, host: str) -> bool: ...
+    def launch(self, role: str, host: str, prelude: str = "") -> int: ...
+    def start(self, role: str, host: str, prelude: str = "") -> int: ...
+    def kill(self, role: str, host: str) -> None: ...
+    def signal(self, role: str, host: str, number: signal.Signals) -> None: ...
+    def wait_ready(self, role: str, host: str) -> HealthReply: ...
+    def health(self, role: str, host: str) -> HealthReply: ...
+    def client(self) -> DfsClient: ...
+    def seen(self, host: str, path: str) -> Path: ...
+    def mrstream(self, *words: str, **options: Any) -> subprocess.CompletedProcess[bytes]: ...
 
 
 class Ended(NamedTuple):
@@ -85,13 +175,13 @@ class Ended(NamedTuple):
 class RunningJob:
     """A job that runs while the test does something to it."""
 
-    def __init__(self, cluster: LocalCluster, mark: str, words: tuple[str, ...]) -> None:
+    def __init__(self, cluster: Machines, mark: str, words: tuple[str, ...]) -> None:
         self.mark = mark
         self._ended: Ended | None = None
         self._thread = threading.Thread(target=self._run, args=(cluster, words), daemon=True)
         self._thread.start()
 
-    def _run(self, cluster: LocalCluster, words: tuple[str, ...]) -> None:
+    def _run(self, cluster: Machines, words: tuple[str, ...]) -> None:
         try:
             ran = cluster.mrstream(*words, timeout=JOB_S_MAX)
             self._ended = Ended(ran.returncode, ran.stderr.decode("utf-8", "replace"))
@@ -109,14 +199,25 @@ class RunningJob:
         return self._ended
 
 
+class Arrival(NamedTuple):
+    """A process that has come to a stage and waits there."""
+
+    host: str
+    path: Path
+    """While this is there, it waits."""
+
+    def go_on(self) -> None:
+        self.path.unlink(missing_ok=True)
+
+
 class JobRoom:
     """A running cluster, the input in its dfs, and the output that jobs must give."""
 
-    def __init__(self, cluster: LocalCluster, directory: Path) -> None:
+    def __init__(self, cluster: Machines, directory: Path) -> None:
         self.cluster = cluster
         self.directory = directory
-        self.gate = directory / "gate"
-        self.gate.mkdir()
+        self.preludes: dict[str, str] = {}
+        """What each role runs first when it is started here."""
         self._count = 0
         lines = [f"k{number * 7919 % 1009:04d}\tline {number}" for number in range(70_000)]
         self._input = directory / "in"
@@ -137,29 +238,66 @@ class JobRoom:
 
     # --- the cluster ----------------------------------------------------------------------
 
+    def start_daemon(self, role: str, host: str) -> None:
+        """Start a daemon, with the prelude of its role; return when it serves."""
+        self.cluster.start(role, host, self.preludes.get(role, ""))
+
+    def restart_with(self, prelude: str, role: str, *hosts: str) -> None:
+        """Start a role anew with a prelude; it is kept when it is started again."""
+        self.preludes[role] = prelude
+        for host in hosts or self.cluster.hosts_of(role):
+            if self.cluster.is_up(role, host):
+                self.cluster.kill(role, host)
+            self.cluster.launch(role, host, prelude)
+        for host in hosts or self.cluster.hosts_of(role):
+            self.cluster.wait_ready(role, host)
+
     def heal(self) -> None:
-        """Have everything up, without faults, whatever a test before left."""
+        """Have everything up and nothing held, whatever a test before left."""
+        self.clear()
         for role in ROLES:
             for host in self.cluster.hosts_of(role):
-                if self._is_up(role, host):
+                if self.cluster.is_up(role, host):
                     # A test that failed may have left it stopped.
                     self.cluster.signal(role, host, signal.SIGCONT)
                 else:
-                    self.cluster.start(role, host)
+                    self.cluster.launch(role, host, self.preludes.get(role, ""))
+        for role in ROLES:
+            for host in self.cluster.hosts_of(role):
+                self.cluster.wait_ready(role, host)
 
-    def _is_up(self, role: str, host: str) -> bool:
-        process = self.cluster._processes.get((role, host))
-        return process is not None and process.poll() is None
+    # --- stages at which processes stop ----------------------------------------------------
 
-    def restart_with(self, fault: str, role: str, host: str) -> Path:
-        """Start a daemon again with a fault in it; give the file that says that it has struck."""
-        mark = self.directory / f"struck-{uuid.uuid4().hex}"
-        if self._is_up(role, host):
-            self.cluster.kill(role, host)
-        self.cluster.start(role, host, FAULT.format(mark=str(mark)) + fault)
-        if role == WORKER:
-            wait_for(lambda: self.cluster.health(role, host).ready, 20.0, f"{host} to register")
-        return mark
+    def stops(self, stages: Mapping[str, str]) -> str:
+        """Give the prelude that lets a process be stopped at these stages."""
+        lines = [code.format(repr(stage)) for stage, code in stages.items()]
+        return STOPS.format(shared=self.cluster.shared) + "\n".join(lines)
+
+    def stop_at(self, stage: str) -> None:
+        """From now on, whoever comes to that stage waits there."""
+        self.hold(f"stop at {stage}")
+
+    def arrival(self, stage: str, job: RunningJob) -> Arrival:
+        """Wait until some process is at the stage; a job that ends without it proves nothing."""
+        end_s = time.monotonic() + REACHED_S_MAX
+        while True:
+            for host in self.cluster.hosts:
+                for path in self._here(host).glob(f"{stage} reached *@{host}"):
+                    return Arrival(host, path)
+            assert job.is_running, f"the job ended before it came to {stage!r}: {job.wait()}"
+            assert time.monotonic() < end_s, f"nobody came to {stage!r} in {REACHED_S_MAX:g} s"
+            time.sleep(0.01)
+
+    def send_on(self, stage: str) -> None:
+        """Nobody stops at that stage any more, and who is there goes on."""
+        self.release(f"stop at {stage}")
+        for host in self.cluster.hosts:
+            self.forget_arrivals(host)
+
+    def forget_arrivals(self, host: str) -> None:
+        """Let all on a host go on, or be forgotten if they are dead."""
+        for path in self._here(host).glob(f"* reached *@{host}"):
+            path.unlink(missing_ok=True)
 
     # --- jobs -----------------------------------------------------------------------------
 
@@ -171,9 +309,10 @@ class JobRoom:
             self.cluster,
             mark,
             (
-                *words, "-D", f"mapreduce.job.reduces={REDUCES}", "-input", "/in",
-                "-output", self.output, "-mapper", mapper, "-reducer", reducer,
-                "-cmdenv", f"MARK={mark}", "-cmdenv", f"GATE={self.gate}",
+                *words, "-D", f"mapreduce.job.name={mark}",
+                "-D", f"mapreduce.job.reduces={REDUCES}", "-input", "/in", "-output", self.output,
+                "-mapper", mapper, "-reducer", reducer, "-cmdenv", f"MARK={mark}",
+                "-cmdenv", f"GATE={self.cluster.shared}",
             ),
         )  # fmt: skip
 
@@ -194,7 +333,31 @@ class JobRoom:
         return ended
 
     def check_nothing_runs(self, job: RunningJob) -> None:
-        wait_for(lambda: not processes_with(job.mark), 10.0, "the job's processes to be gone")
+        wait_for(lambda: not processes_with(job.mark), 60.0, "the job's processes to be gone")
+
+    def report(self, job: RunningJob) -> JobReport | None:
+        """What the master knows of a job; None until it has heard of it."""
+        with JobClient(self.cluster.cluster) as client:
+            for row in client.call_patiently(ListJobs(True)):
+                if row.name == job.mark:
+                    known: JobReport = client.call_patiently(ReportOfJob(row.key))
+                    return known
+        return None
+
+    def wait_for_attempts(self, job: RunningJob, kind: str, state: str, count: int) -> list[str]:
+        """Wait for so many attempts of a kind (m, r) in a state; give the host of each."""
+
+        def found() -> list[str] | None:
+            assert job.is_running, f"the job has ended: {job.wait()}"
+            report = self.report(job)
+            hosts = [
+                each.host
+                for each in (report.attempts if report else ())
+                if f"_{kind}_" in each.attempt_id and each.state == state
+            ]
+            return hosts if len(hosts) >= count else None
+
+        return wait_for(found, REACHED_S_MAX, f"{count} attempts of {kind} to be {state}")
 
     def parts(self, output: str) -> dict[str, bytes]:
         client = self.cluster.client()
@@ -216,6 +379,7 @@ class JobRoom:
             "def note(name):\n"
             "    open(os.path.join(os.environ['GATE'], name), 'a').close()\n"
             "attempt = os.environ['mapreduce_task_attempt_id']\n"
+            "task = attempt.split('_')[4]\n"
             "host = os.environ.get('MRSTREAM_HOST', '')\n" + code
         )
         path = self.directory / name
@@ -223,23 +387,46 @@ class JobRoom:
         return str(path)
 
     def hold(self, name: str) -> None:
-        (self.gate / name).touch()
+        for host in self.cluster.hosts:
+            (self._here(host) / name).touch()
 
     def release(self, name: str) -> None:
-        (self.gate / name).unlink(missing_ok=True)
+        for host in self.cluster.hosts:
+            (self._here(host) / name).unlink(missing_ok=True)
+
+    def start_held_maps(self, *words: str) -> tuple[RunningJob, dict[str, str]]:
+        """Start the job with maps that wait in the middle of their work; give the host of each.
+
+        All run at once: no host has more of them than slots, so there are always several hosts.
+        """
+        tasks = [f"{number:06d}" for number in range(MAPS)]
+        for task in tasks:
+            self.hold(f"hold-map-{task}")
+        job = self.start(*words, mapper=self.program("held_map.py", GATED_MAP))
+        wait_for(lambda: len(self.noted("map-")) >= MAPS, REACHED_S_MAX, "all maps to have started")
+        hosts = {name.split("_")[4]: host_of(name) for name in self.noted("map-")}
+        assert sorted(hosts) == tasks, self.noted("map-")
+        return job, hosts
+
+    def release_maps(self, *tasks: str) -> None:
+        """Let these maps go on."""
+        for task in tasks:
+            self.release(f"hold-map-{task}")
 
     def noted(self, prefix: str) -> list[str]:
-        return sorted(path.name for path in self.gate.iterdir() if path.name.startswith(prefix))
+        names = {path.name for host in self.cluster.hosts for path in self._here(host).iterdir()}
+        return sorted(name for name in names if name.startswith(prefix))
 
-    def clear_gate(self) -> None:
-        for path in self.gate.iterdir():
-            path.unlink()
+    def clear(self) -> None:
+        """Nothing is held, nobody stops anywhere, and nothing is noted."""
+        for host in self.cluster.hosts:
+            for path in self._here(host).iterdir():
+                path.unlink(missing_ok=True)
+
+    def _here(self, host: str) -> Path:
+        return self.cluster.seen(host, self.cluster.shared)
 
 
-def wait_for_strike(mark: Path, job: RunningJob, seconds: float = 60.0) -> None:
-    """Wait until the fault has struck; a job that ends without it proves nothing."""
-    end_s = time.monotonic() + seconds
-    while not mark.exists():
-        assert job.is_running, f"the job ended before the fault struck: {job.wait()}"
-        assert time.monotonic() < end_s, "the fault did not strike"
-        time.sleep(0.02)
+def host_of(note: str) -> str:
+    """Give the host of a note that ends with `@HOST`."""
+    return note.rpartition("@")[2]

@@ -1,45 +1,74 @@
 """Jobs on a cluster in which everything dies all the time: `python tests/cluster/job_soak.py`.
 
 Kills and stops random daemons (both masters, workers, chunkservers) of five hosts while jobs run
-two at a time; every job must give local mode's bytes and leave nothing behind. `--minutes N`,
-`--seed S`. Prints what it did, so that a failure can be read.
+two at a time; every job must give local mode's bytes and leave nothing behind. With
+`--master-kills N` only the job master dies, so many times. `--hosts local | netns | docker` says
+what the hosts are, `--minutes N` how long, `--seed S` which. Prints what it did, so that a failure
+can be read.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import random
 import signal
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Protocol
 
 sys.path.insert(0, str(Path(__file__).parent.parent.parent))
 
-from tests.cluster.job_faults import CHUNK_BYTES, JOB_MASTER, ROLES, WORKER, JobRoom, RunningJob
+from tests.cluster.docker_hosts import DockerHosts, Engine
+from tests.cluster.hosted import Operator
+from tests.cluster.hosted_cluster import ROOM, HostedCluster
+from tests.cluster.job_faults import (
+    JOB_MASTER,
+    ROLES,
+    ROOM_DFS,
+    SLOTS,
+    WORKER,
+    JobRoom,
+    RunningJob,
+)
 from tests.cluster.local import CHUNKSERVER, MASTER, LocalCluster
+from tests.cluster.machine import TestHosts
+from tests.cluster.netns import NetnsHosts
 
 HOSTS = 5
 JOBS_AT_ONCE = 2
 
 
+class Trouble(Protocol):
+    """What happens to the cluster while jobs run."""
+
+    def step(self, now_s: float) -> bool:
+        """Do what is due; gives whether there is more to come."""
+
+    def end(self) -> None:
+        """Mend everything."""
+
+
 class Chaos:
     """Breaks one thing after another, and mends it a little later."""
 
-    def __init__(self, room: JobRoom, seed: int) -> None:
-        self._room = room
+    def __init__(self, room: JobRoom, seed: int, length_s: float) -> None:
         self._cluster = room.cluster
         self._chance = random.Random(seed)
+        self._length_s = length_s
         self._broken: dict[tuple[str, str], tuple[float, str]] = {}
         self._next_at_s = 0.0
 
-    def step(self, now_s: float) -> None:
+    def step(self, now_s: float) -> bool:
         """Mend what is due, and break the next thing when it is time."""
         self._mend(now_s)
         if now_s >= self._next_at_s:
             self._next_at_s = now_s + self._chance.uniform(0.5, 5.0)
             self._break(now_s)
+        return now_s < self._length_s
 
     def end(self) -> None:
         """Mend everything."""
@@ -71,32 +100,74 @@ class Chaos:
         self._broken[role, host] = (mend_at_s, how)
 
 
+class MasterKills:
+    """Kills the job master at random moments, so many times, and starts it again at once."""
+
+    def __init__(self, room: JobRoom, seed: int, count: int) -> None:
+        self._cluster = room.cluster
+        self._chance = random.Random(seed)
+        self._left = count
+        self._next_at_s = 0.0
+
+    def step(self, now_s: float) -> bool:
+        """Kill it when it is time."""
+        if self._left and now_s >= self._next_at_s:
+            self._cluster.kill(JOB_MASTER, "h1")
+            self._cluster.start(JOB_MASTER, "h1")
+            self._left -= 1
+            self._next_at_s = now_s + self._chance.uniform(0.1, 5.0)
+            print(f"{now_s:7.1f}s killed the job master; {self._left} to go", flush=True)
+        return self._left > 0
+
+    def end(self) -> None:
+        """It is up."""
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--hosts", choices=["local", "netns", "docker"], default="local")
     parser.add_argument("--minutes", type=float, default=10.0)
+    parser.add_argument("--master-kills", type=int, default=0)
     parser.add_argument("--seed", type=int, default=1)
     chosen = parser.parse_args()
-    directory = Path(tempfile.mkdtemp(prefix="job-soak-"))
-    dfs = {"chunk_size": f"{CHUNK_BYTES // 1024}KiB"}
-    with LocalCluster(directory, HOSTS, roles=ROLES, dfs=dfs) as cluster:
-        room = JobRoom(cluster, directory)
+    with _room(chosen.hosts, Path(tempfile.mkdtemp(prefix="job-soak-"))) as room:
         slow = room.program("slow.py", "time.sleep(0.7)\nsys.stdout.writelines(sys.stdin)\n")
-        return _run(room, Chaos(room, chosen.seed), slow, chosen.minutes * 60)
+        trouble: Trouble = Chaos(room, chosen.seed, chosen.minutes * 60)
+        if chosen.master_kills:
+            trouble = MasterKills(room, chosen.seed, chosen.master_kills)
+        return _run(room, trouble, slow)
 
 
-def _run(room: JobRoom, chaos: Chaos, program: str, length_s: float) -> int:
+@contextlib.contextmanager
+def _room(kind: str, directory: Path) -> Iterator[JobRoom]:
+    """A cluster of that kind, with an input for jobs in its dfs."""
+    with contextlib.ExitStack() as stack:
+        if kind == "local":
+            local = LocalCluster(directory, HOSTS, roles=ROLES, dfs=ROOM_DFS, slots=SLOTS)
+            yield JobRoom(stack.enter_context(local), directory)
+            return
+        if kind == "docker":
+            hosts: TestHosts = DockerHosts(stack.enter_context(contextlib.closing(Engine())), HOSTS)
+        else:
+            hosts = NetnsHosts(HOSTS)
+        stack.enter_context(contextlib.closing(hosts))
+        cluster = HostedCluster(Operator(directory / "home", hosts), **ROOM)
+        yield JobRoom(stack.enter_context(contextlib.closing(cluster)), directory)
+
+
+def _run(room: JobRoom, trouble: Trouble, program: str) -> int:
     began_s = time.monotonic()
     jobs: list[tuple[RunningJob, str]] = []
-    done = 0
-    while jobs or time.monotonic() - began_s < length_s:
+    done, goes_on = 0, True
+    while jobs or goes_on:
         now_s = time.monotonic() - began_s
-        if now_s < length_s:
-            chaos.step(now_s)
+        if goes_on:
             if len(jobs) < JOBS_AT_ONCE:
                 job = room.start(mapper=program, reducer=program)
                 jobs.append((job, room.output))
+            goes_on = trouble.step(now_s)
         else:
-            chaos.end()
+            trouble.end()
         for job, output in [item for item in jobs if not item[0].is_running]:
             jobs.remove((job, output))
             room.check(job, output)

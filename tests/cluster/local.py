@@ -5,7 +5,7 @@
         ...
         cluster.start("dfs.chunkserver", "h2")
 
-Every process is ended by its pid, and only those started here.
+Every process is ended by its pid, and only those started here; all of them end with this one.
 """
 
 from __future__ import annotations
@@ -34,6 +34,9 @@ MASTER = "dfs.master"
 CHUNKSERVER = "dfs.chunkserver"
 DFS_ROLES = (MASTER, CHUNKSERVER)
 PORTS = 10
+READY_S_MAX = 60.0
+# A daemon ends with the test run that started it, also when that is killed.
+ENDS_WITH_US = ("setpriv", "--pdeathsig", "KILL")
 T = TypeVar("T")
 _root = Path(__file__).parent.parent.parent
 
@@ -51,13 +54,14 @@ class LocalCluster:
         mapreduce: dict[str, str] | None = None,
         racks: Sequence[str] = (),
         disks: int = 0,
+        slots: int = 0,
         environment: dict[str, str] | None = None,
         name: str = "test",
         addresses: Sequence[str] = (),
         within: Mapping[str, Sequence[str]] | None = None,
     ) -> None:
-        """`addresses` are those of the hosts if not 127.0.0.x; `within` gives for each host the
-        words that run a command in its network."""
+        """`slots` are those of each host, its cores if 0; `addresses` are those of the hosts if not
+        127.0.0.x; `within` gives for each host the words that run a command in its network."""
         self.directory = directory
         self._within = dict(within or {})
         self.roles = tuple(roles)
@@ -81,6 +85,8 @@ class LocalCluster:
             rack = f", rack: {racks[number - 1]}" if racks else ""
             paths = [str(directory / f"{host}-disk{disk}") for disk in range(disks)]
             where = f", disks: [{', '.join(paths)}]" if disks else ""
+            if slots:
+                where += f", slots: {slots}"
             address = addresses[number - 1] if addresses else f"127.0.0.{number}"
             lines.append(
                 f"  {host}: {{address: {address}, via: local, "
@@ -100,6 +106,13 @@ class LocalCluster:
         write_private(str(directory / "home" / "current"), name + "\n")
         self.config: ClusterConfig = load(self.file)
         self.cluster = Cluster(self.config, self.secret)
+        self.shared = str(directory / "shared")
+        """A directory that programs on every host see, by this name."""
+        os.mkdir(self.shared)
+
+    def seen(self, host: str, path: str) -> Path:
+        """Where this machine sees a file of a host."""
+        return Path(path)
 
     def host_directory(self, host: str, name: str = "test") -> Path:
         """What a host keeps of this cluster."""
@@ -145,7 +158,7 @@ class LocalCluster:
         with open(place / "logs" / f"{role}.out", "ab") as output:
             process = subprocess.Popen(
                 [
-                    *self._within.get(host, ()),
+                    *(*self._within.get(host, ()), *ENDS_WITH_US),
                     *(sys.executable, "-P", *start, "--host", host, "--dir", str(place)),
                 ],
                 stdin=subprocess.DEVNULL,
@@ -164,6 +177,11 @@ class LocalCluster:
         self.wait_ready(role, host)
         return pid
 
+    def is_up(self, role: str, host: str) -> bool:
+        """Whether a daemon's process is there."""
+        process = self._processes.get((role, host))
+        return process is not None and process.poll() is None
+
     def pid(self, role: str, host: str) -> int:
         """The pid of a daemon that was started here."""
         return self._processes[role, host].pid
@@ -178,13 +196,13 @@ class LocalCluster:
         """Send a signal to a daemon, such as SIGSTOP or SIGCONT."""
         os.kill(self.pid(role, host), number)
 
-    def wait_exit(self, role: str, host: str, seconds: float = 10.0) -> int:
+    def wait_exit(self, role: str, host: str, seconds: float = READY_S_MAX) -> int:
         """Wait until a daemon has ended by itself; return its exit status."""
         status = self._processes[role, host].wait(seconds)
         del self._processes[role, host]
         return status
 
-    def wait_ready(self, role: str, host: str, seconds: float = 20.0) -> HealthReply:
+    def wait_ready(self, role: str, host: str, seconds: float = READY_S_MAX) -> HealthReply:
         """Wait until a daemon says that it serves."""
 
         def ready() -> HealthReply | None:
@@ -204,7 +222,7 @@ class LocalCluster:
     def health(self, role: str, host: str) -> HealthReply:
         """Ask a daemon how it is."""
         with Connection(self.config.address(host, role), self.cluster.identity()) as connection:
-            reply: HealthReply = connection.call(Health(), 2.0)
+            reply: HealthReply = connection.call(Health(), 10.0)
             return reply
 
     def output(self, role: str, host: str) -> str:

@@ -1,0 +1,46 @@
+"""kill -9 of each process at each stage of a running sort, on five hosts of either kind (gate 18).
+
+A worker, a chunkserver and both masters die while some task is exactly there, one after the other,
+and are started again. The output is that of local mode, and nothing is left behind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.cluster.job_faults import JOB_MASTER, STAGES, WORKER, JobRoom
+from tests.cluster.local import CHUNKSERVER, MASTER
+
+
+@pytest.fixture(scope="module")
+def shared(hosted_room: JobRoom) -> JobRoom:
+    hosted_room.restart_with(hosted_room.stops(STAGES), WORKER)
+    return hosted_room
+
+
+@pytest.fixture
+def room(shared: JobRoom) -> Iterator[JobRoom]:
+    shared.heal()
+    yield shared
+    shared.clear()
+
+
+@pytest.mark.parametrize("stage", list(STAGES))
+def test_each_process_killed_at_a_stage_costs_time_only(room: JobRoom, stage: str) -> None:
+    """Gates 18 and 22; MapReduce §3.3, §5.5: "immediately restarted new worker processes"."""
+    room.stop_at(stage)
+    job = room.start()
+
+    for role in (WORKER, CHUNKSERVER, JOB_MASTER, MASTER):
+        there = room.arrival(stage, job)
+        victim = there.host if there.host in room.cluster.hosts_of(role) else "h1"
+        room.cluster.kill(role, victim)
+        if role == WORKER:
+            room.forget_arrivals(victim)
+        room.start_daemon(role, victim)
+        there.go_on()
+    room.send_on(stage)
+
+    room.check(job)
