@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from typing import Any
 
 from cluster.errors import ClusterError
 from cluster.messages import Request
@@ -61,6 +62,10 @@ class Duties:
             # "No such file" may rest on a deletion that is not durable yet.
             answer = Refuse(call, error)
         self._say([answer])
+
+    def answer(self, call: int, value: Any) -> None:
+        """Give the answer to a question that was put to the brain a slice at a time; as `event`."""
+        self._say([Reply(call, value)])
 
     def _say(self, commands: list[Command]) -> None:
         if self.is_clear:

@@ -48,12 +48,21 @@ from dfs.metadata.metadata import Metadata
 from dfs.metadata.operations import OwnerSet
 from dfs.metadata.settings import Settings
 from dfs.oplog import OperationLog, replay
-from dfs.protocol import PROTOCOL_VERSION, Checkpoint, ClusterReport, Register, Report
+from dfs.protocol import (
+    PROTOCOL_VERSION,
+    Checkpoint,
+    ClusterReport,
+    Register,
+    Report,
+    Summarise,
+)
 
 log = logging.getLogger(__name__)
 
 ROLE = DFS_MASTER
 TICK_S = 0.25
+BEHIND_TICK_S = 0.02
+"""While chunks wait to be looked at: a million of them take seconds, a slice at a time."""
 LATE_TICK_S = 2.0
 
 
@@ -109,6 +118,7 @@ class Master:
             **dict.fromkeys(self._brain.queries, self._query),
             **dict.fromkeys(self._brain.calls, self._call),
             Register: self._register,
+            Summarise: self._summarise,
             Checkpoint: self._checkpoint_now,
         }
 
@@ -207,6 +217,21 @@ class Master:
         call, answer = self._new_call()
         self._duties.ask(call, request, self._clock.now_s())
         return self._outcome(answer)
+
+    async def _summarise(self, request: Summarise, peer: Peer) -> Any:
+        """The one question whose answer may take long: others are answered in between."""
+        slices = self._brain.summarise(request)
+        while True:
+            try:
+                next(slices)
+            except StopIteration as done:
+                sums = done.value
+                break
+            await asyncio.sleep(0)
+        call, answer = self._new_call()
+        self._duties.answer(call, sums)
+        self._watch()
+        return await answer
 
     def _call(self, request: Any, peer: Peer) -> Any:
         name = type(request).__name__
@@ -309,11 +334,12 @@ class Master:
         if now_s - self._tick_due_s > LATE_TICK_S:
             # We were stopped or starved: silence in that time was ours, not the servers'.
             self._brain.membership.forgive(now_s - self._tick_due_s)
-        self._tick_due_s = now_s + TICK_S
         self._happened(Tick())
         if self._oplog.wants_checkpoint and not self._checkpointing:
             self._begin_checkpoint()
-        self._ticker = self._loop.call_later(TICK_S, self._tick)
+        wait_s = BEHIND_TICK_S if self._brain.repair.is_behind else TICK_S
+        self._tick_due_s = self._clock.now_s() + wait_s
+        self._ticker = self._loop.call_later(wait_s, self._tick)
 
     def _begin_checkpoint(self) -> int:
         done: asyncio.Future[None] = self._loop.create_future()

@@ -7,7 +7,7 @@ one answer, and a page costs what it holds, not what the directory holds (GFS-56
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 
 from dfs.errors import BadPath, BadRequest
 from dfs.metadata.changes import Changes
@@ -30,6 +30,9 @@ from dfs.protocol import (
     TrashEntry,
 )
 
+SLICE_NODES = 20_000
+SLICE_SUMS = 2000
+"""What is added up at a time: some hundredths of a second."""
 BRACES_MAX = 1000
 """Alternatives that one glob pattern may expand to."""
 
@@ -173,33 +176,50 @@ class Listing:
                 yield from self._match(entries[name], (*parts, name), rest)
 
     def summarise(self, ask: Summarise) -> tuple[ContentSummary, ...]:
+        slices = self.summing(ask)
+        while True:
+            try:
+                next(slices)
+            except StopIteration as done:
+                sums: tuple[ContentSummary, ...] = done.value
+                return sums
+
+    def summing(self, ask: Summarise) -> Generator[None, None, tuple[ContentSummary, ...]]:
+        """`summarise` a slice at a time: a million files take a second. The sums of a tree that
+        changes meanwhile are those of no single moment."""
         parts = split_path(ask.path)
         row = self._changes.existing(parts)
         if not ask.children or self._nodes.kind[row] == FILE:
-            return (self._sum(row, parts),)
-        entries = self._nodes.entries[row]
-        return tuple(
-            self._sum(entries[name], (*parts, name))
-            for name in sorted(entries)
-            if row != ROOT or name != TRASH_NAME
-        )
+            return ((yield from self._sum(row, parts)),)
+        entries = [e for e in self._nodes.entries[row].items() if row != ROOT or e[0] != TRASH_NAME]
+        sums = []
+        for number, (name, below) in enumerate(sorted(entries), 1):
+            sums.append((yield from self._sum(below, (*parts, name))))
+            if number % SLICE_SUMS == 0:
+                yield
+        return tuple(sums)
 
-    def _sum(self, row: int, parts: Parts) -> ContentSummary:
+    def _sum(self, row: int, parts: Parts) -> Generator[None, None, ContentSummary]:
         nodes = self._nodes
         directories = files = length = stored = 0
         stack = [row]
+        looked_at = 0
         while stack:
             node = stack.pop()
-            if nodes.kind[node] == DIRECTORY:
+            looked_at += 1
+            if looked_at % SLICE_NODES == 0:
+                yield
+            kind = nodes.kind[node]
+            if kind == FILE:
+                files += 1
+                length += nodes.length[node]
+                stored += nodes.length[node] * nodes.replication[node]
+            elif kind == DIRECTORY:
                 directories += 1
                 if node == ROOT:
                     stack.extend(r for n, r in nodes.entries[node].items() if n != TRASH_NAME)
                 else:
                     stack.extend(nodes.entries[node].values())
-            else:
-                files += 1
-                length += nodes.length[node]
-                stored += nodes.length[node] * nodes.replication[node]
         return ContentSummary(join_path(parts), directories, files, length, stored)
 
     def list_trash(self, ask: ListTrash) -> tuple[TrashEntry, ...]:

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from random import Random
 from typing import Any
 
@@ -113,6 +113,10 @@ class Metadata:
         """Answer a question (one of `QUERIES`), or raise why not."""
         self._outbox.begin(now_s, self._outbox.wall_s)
         return self._queries[type(request)](request)
+
+    def summarise(self, ask: p.Summarise) -> Generator[None, None, tuple[p.ContentSummary, ...]]:
+        """As `query`, a slice at a time: the caller decides what happens in between."""
+        return self._listing.summing(ask)
 
     def apply(self, record: op.AnyRecord) -> None:
         """Fold one logged change into the state. Never fails."""

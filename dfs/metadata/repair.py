@@ -14,6 +14,7 @@ Never does any IO.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import islice
 
 from dfs.chunk import ChunkHandle, ChunkVersion
 from dfs.metadata.chunk_table import ServerIndex
@@ -27,7 +28,7 @@ from dfs.protocol import CloneChunk, CommandDone, DeleteChunk
 
 BLOCKING, ONE_LEFT, TWO_LOST, ONE_LOST, DELETED, CROWDED = range(6)
 URGENCIES = ("blocks a client", "one copy left", "lost two", "lost one", "deleted file", "one rack")
-LOOKED_AT_PER_TICK = 10_000
+LOOKED_AT_PER_TICK = 4000
 VAIN_TRIES_PER_TICK = 64
 RETRY_S = 2.0
 BALANCE_EVERY_S = 5.0
@@ -84,6 +85,11 @@ class Repair:
     def is_whole(self) -> bool:
         """Has every chunk a good replica somewhere (as far as has been looked)?"""
         return not self.missing and not self._t.chunks.dirty
+
+    @property
+    def is_behind(self) -> bool:
+        """Is there more to look at, as after a start? Then the next tick should come soon."""
+        return bool(self._t.chunks.dirty)
 
     def is_cloning(self, handle: ChunkHandle) -> bool:
         return handle in self._cloning
@@ -208,7 +214,7 @@ class Repair:
     def _start_clones(self) -> None:
         vain = 0
         for urgency, queue in enumerate(self._queues):
-            for handle in list(queue)[: 4 * VAIN_TRIES_PER_TICK]:
+            for handle in list(islice(queue, 4 * VAIN_TRIES_PER_TICK)):
                 if self.clones_active >= self._clones_max() or vain >= VAIN_TRIES_PER_TICK:
                     return
                 if not self._try_clone(handle, urgency):
@@ -337,7 +343,7 @@ class Repair:
 
     def _tidy_up(self) -> None:
         """Delete what a whole chunk has too much."""
-        for handle in list(self._tidy)[:DELETES_PER_TICK]:
+        for handle in list(islice(self._tidy, DELETES_PER_TICK)):
             chunks = self._t.chunks
             if self._underways.of(handle) is not None or handle in self._cloning:
                 continue

@@ -6,9 +6,11 @@ import random
 import time
 
 from dfs import protocol as p
-from dfs.chunk import ChunkHandle, Epoch
+from dfs.chunk import ChunkHandle, ChunkVersion, Epoch
 from dfs.metadata import operations as op
+from dfs.metadata.listing import SLICE_NODES
 from dfs.metadata.metadata import Metadata
+from dfs.metadata.repair import LOOKED_AT_PER_TICK
 from dfs.metadata.settings import Settings
 
 ENTRIES = 200_000
@@ -70,3 +72,44 @@ def test_a_file_costs_little_memory() -> None:
     tracemalloc.stop()
 
     assert used / count < 260, f"{used / count:.0f} bytes a file"
+
+
+def test_the_sums_of_a_huge_tree_leave_room_for_others_in_between() -> None:
+    """`du` of a million files takes a second; nobody else waits for more than a slice of it."""
+    brain = big_directory()
+    brain.apply(op.DirectoryMade("/e", brain.space.nodes.next_id(), "me", "g", 0o755, 1.0))
+    slices = brain.summarise(p.Summarise("/"))
+
+    count = 0
+    while True:
+        try:
+            next(slices)
+        except StopIteration as done:
+            (whole,) = done.value
+            break
+        count += 1
+        if count == 1:
+            brain.apply(op.Removed("/d/e000000", 1.0))  # what goes meanwhile does no harm
+
+    assert count >= ENTRIES // SLICE_NODES
+    assert ENTRIES + 2 <= whole.directory_count <= ENTRIES + 3
+    (again,) = brain.query(p.Summarise("/"), 1.0)
+    assert again.directory_count == ENTRIES + 2
+
+
+def test_after_a_start_chunks_are_looked_at_in_slices_that_follow_closely() -> None:
+    """What is under-replicated is known in seconds, also of a million chunks, and no slice holds
+    the master up for long."""
+    brain = Metadata(Settings(), random.Random(1))
+    chunks = brain.tables.chunks
+    for number in range(1, 3 * LOOKED_AT_PER_TICK):
+        chunks.add(ChunkHandle(number), 1, 0, 3)
+        chunks.seal(ChunkHandle(number), ChunkVersion(1), 100)
+
+    slices = 0
+    while brain.repair.is_behind:
+        brain.repair.look()
+        slices += 1
+
+    assert slices == 3
+    assert brain.repair.under_replicated == chunks.count
