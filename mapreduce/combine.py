@@ -13,7 +13,7 @@ from mapreduce.dataflow import kernel
 from mapreduce.dataflow.mapper import ExitRule, judge
 from mapreduce.dataflow.merger import Merge
 from mapreduce.dataflow.record_form import FRAMED_FORM, RecordShape, WireForm
-from mapreduce.dataflow.spill import Combiner
+from mapreduce.dataflow.spill import Combiner, Payload
 from mapreduce.errors import TaskFailed
 from mapreduce.record_forms import command_form, framed_shape, map_output_types, output_shape
 from mapreduce.task_context import Attempt
@@ -61,7 +61,7 @@ class CommandCombiner:
         """How what it writes is cut: by the reducer's rule (spec 6.1)."""
         return self._writes
 
-    def __call__(self, partition: int, blobs: Iterator[bytes]) -> Iterator[bytes]:
+    def __call__(self, partition: int, blobs: Iterator[Payload]) -> Iterator[bytes]:
         """Give what the command makes of one run."""
         before = self._attempt.stage
         running = self._start(blobs)
@@ -93,7 +93,7 @@ class BuiltinCombiner:
         """Frames of the same types."""
         return framed_shape(*self._types)
 
-    def __call__(self, partition: int, blobs: Iterator[bytes]) -> Iterator[bytes]:
+    def __call__(self, partition: int, blobs: Iterator[Payload]) -> Iterator[bytes]:
         """Give the combined records of one run."""
         records = (record for blob in blobs for record in kernel.decode_records(blob))
         held: list[tuple[bytes, bytes]] = []

@@ -76,6 +76,16 @@ def pieces(data: bytes, borders: list[int]) -> list[bytes]:
 borders = st.lists(st.integers(0, 1 << 16), max_size=12)
 
 
+def next_blob(collector: kernel.Collector, size: int) -> tuple[int, int, bytes]:
+    """Take the next blob, in a buffer of its own if one record needs it."""
+    buffer = bytearray(size)
+    records, hadoop_bytes, length = collector.next_blob(buffer)
+    if not records:
+        buffer = bytearray(length)
+        records, hadoop_bytes, length = collector.next_blob(buffer)
+    return records, hadoop_bytes, bytes(buffer[:length])
+
+
 def collected(
     make: Callable[..., kernel.Collector],
     data: list[bytes],
@@ -90,7 +100,7 @@ def collected(
         collector.sort()
         blobs = []
         while (where := collector.partition) >= 0:
-            blobs.append((where, *collector.next_blob(size)))
+            blobs.append((where, *next_blob(collector, size)))
         collector.reset()
         spills.append(blobs)
 

@@ -9,8 +9,6 @@ typedef struct {
     PyObject_HEAD
     bool busy;
     collector core;
-    uint8_t *blob; /* where blobs are put together */
-    size_t blob_bytes;
 } Collector;
 
 static PyObject *collector_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
@@ -66,7 +64,6 @@ static void collector_dealloc(Collector *self)
 {
     PyTypeObject *type = Py_TYPE((PyObject *)self);
     collector_close(&self->core);
-    free(self->blob);
     free(self->core.separator);
     free_partition(&self->core.partition);
     free_order(&self->core.order);
@@ -144,57 +141,31 @@ static PyObject *sort(Collector *self, PyObject *unused)
     Py_RETURN_NONE;
 }
 
-/* Write records to out, which has room for size bytes and at least one record. */
-static bool give(Collector *self, uint8_t *out, size_t size, given *what)
-{
-    bool in_order;
-    UNLOCKED(self, in_order = collector_give(&self->core, out, size, what));
-    if (!in_order)
-        PyErr_SetString(PyExc_AssertionError, "D1: the sorted records are not in order");
-    return in_order;
-}
-
-static PyObject *give_large(Collector *self, size_t size, given *what)
-{
-    PyObject *blob = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)size);
-    if (blob && !give(self, (uint8_t *)PyBytes_AsString(blob), size, what))
-        Py_CLEAR(blob);
-    return blob;
-}
-
-static PyObject *give_usual(Collector *self, size_t size, given *what)
-{
-    if (self->blob_bytes < size) {
-        uint8_t *grown = realloc(self->blob, size);
-        if (!grown)
-            return PyErr_NoMemory();
-        self->blob = grown;
-        self->blob_bytes = size;
-    }
-    if (!give(self, self->blob, size, what))
-        return NULL;
-    return PyBytes_FromStringAndSize((const char *)self->blob, (Py_ssize_t)what->bytes);
-}
-
 static PyObject *next_blob(Collector *self, PyObject *args)
 {
     collector *c = &self->core;
-    Py_ssize_t size;
-    given what;
+    Py_buffer out;
+    given what = {0, 0, 0};
+    bool in_order = true;
     ENTER(self);
-    if (!PyArg_ParseTuple(args, "n", &size))
-        return NULL;
     if (!c->giving || collector_partition(c) < 0) {
         PyErr_SetString(PyExc_AssertionError, "there is nothing left to give");
         return NULL;
     }
-    size_t room = size > 0 ? (size_t)size : 0, next = collector_next_bytes(c);
-    PyObject *blob =
-        next > room ? give_large(self, next, &what) : give_usual(self, room, &what);
-    if (!blob)
+    if (!PyArg_ParseTuple(args, "w*", &out))
         return NULL;
-    return Py_BuildValue("(nKN)", (Py_ssize_t)what.records,
-                         (unsigned long long)what.hadoop_bytes, blob);
+    size_t next = collector_next_bytes(c);
+    if (next > (size_t)out.len)
+        what.bytes = next;
+    else
+        UNLOCKED(self, in_order = collector_give(c, out.buf, (size_t)out.len, &what));
+    PyBuffer_Release(&out);
+    if (!in_order) {
+        PyErr_SetString(PyExc_AssertionError, "D1: the sorted records are not in order");
+        return NULL;
+    }
+    return Py_BuildValue("(nKn)", (Py_ssize_t)what.records,
+                         (unsigned long long)what.hadoop_bytes, (Py_ssize_t)what.bytes);
 }
 
 static PyObject *reset(Collector *self, PyObject *unused)

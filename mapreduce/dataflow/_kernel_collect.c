@@ -14,6 +14,7 @@
 #define PAGE_BYTES ((size_t)1 << 16) /* the largest that a page of any host has */
 #define SLACK_BYTES 64 /* for the alignment of entries and scratch */
 #define TAIL_GROUPED_BYTES_MAX 4096
+#define PAGES_BYTES ((size_t)1 << 18) /* so many are taken at once */
 
 enum take collector_failed(collector *c, const char *message)
 {
@@ -39,6 +40,17 @@ static void free_memory(uint8_t *memory, size_t bytes)
     if (memory)
         (void)munmap(memory, bytes);
 }
+
+/* Take pages now: one call for many costs a third less than a fault for each. A system that
+ * does not know how gives them one by one. */
+static void take_pages(uint8_t *from, size_t bytes)
+{
+#ifdef MADV_POPULATE_WRITE
+    (void)madvise(from, bytes, MADV_POPULATE_WRITE);
+#else
+    (void)from, (void)bytes;
+#endif
+}
 #else
 static uint8_t *resize_memory(uint8_t *memory, size_t old_bytes, size_t bytes)
 {
@@ -51,6 +63,8 @@ static void free_memory(uint8_t *memory, size_t bytes)
     (void)bytes;
     free(memory);
 }
+
+static void take_pages(uint8_t *from, size_t bytes) { (void)from, (void)bytes; }
 #endif
 
 static bool resize_arena(collector *c, size_t bytes)
@@ -96,18 +110,19 @@ enum take collector_make_room(collector *c, size_t bytes)
     return TAKE_OK;
 }
 
-/* Enter the frame that lies behind the others into the index. */
-enum take collector_index(collector *c, const record *framed, uint64_t prefix, uint32_t flag)
+/* Enter a record whose frame of so many bytes lies, or will lie, behind the others. */
+enum take collector_index(collector *c, const record *r, size_t bytes, uint64_t prefix,
+                          uint32_t flag)
 {
     int64_t partition = 0;
     if (c->partitions > 1) {
-        partition = partition_of(&c->partition, framed->key, framed->key_length, c->partitions);
+        partition = partition_of(&c->partition, r->key, r->key_length, c->partitions);
         if (partition < 0)
             return collector_failed(c, "out of memory for one key");
         if (partition >= (int64_t)c->partitions) {
-            int shown = framed->key_length < 100 ? (int)framed->key_length : 100;
+            int shown = r->key_length < 100 ? (int)r->key_length : 100;
             snprintf(c->error, ERROR_BYTES, "Illegal partition for %.*s (%lld)", shown,
-                     (const char *)framed->key, (long long)partition);
+                     (const char *)r->key, (long long)partition);
             return TAKE_FAILED;
         }
     }
@@ -115,7 +130,7 @@ enum take collector_index(collector *c, const record *framed, uint64_t prefix, u
     e->prefix = prefix;
     e->offset = (uint32_t)c->used_bytes;
     e->partition = (uint32_t)partition | flag;
-    c->used_bytes += frame_bytes(framed);
+    c->used_bytes += bytes;
     return TAKE_OK;
 }
 
@@ -130,10 +145,10 @@ static inline enum take counted(collector *c, const record *r, enum take taken)
     return taken;
 }
 
-static enum take index_record(collector *c, const record *framed)
+static enum take index_record(collector *c, const record *r, size_t bytes)
 {
-    uint64_t prefix = order_prefix(&c->order, framed->key, framed->key_length);
-    return counted(c, framed, collector_index(c, framed, prefix, 0));
+    uint64_t prefix = order_prefix(&c->order, r->key, r->key_length);
+    return counted(c, r, collector_index(c, r, bytes, prefix, 0));
 }
 
 static bool has_good_lengths(collector *c, const record *r)
@@ -156,18 +171,19 @@ static enum take take_record(collector *c, const record *r)
         if (taken != TAKE_PLAIN)
             return counted(c, r, taken);
     }
-    enum take room = collector_make_room(c, header + r->key_length + r->value_length);
-    if (room != TAKE_OK)
-        return room;
-    record framed = *r;
+    size_t bytes = header + r->key_length + r->value_length;
+    enum take taken = collector_make_room(c, bytes);
+    if (taken != TAKE_OK)
+        return taken;
+    /* The key is looked at where it comes from: to read again what was just written stalls. */
     uint8_t *frame = c->arena + c->used_bytes;
+    taken = index_record(c, r, bytes);
+    if (taken != TAKE_OK)
+        return taken;
     uint8_t *p = put_varint(put_varint(frame, r->key_length), r->value_length);
     copy_short(p, r->key, r->key_length);
     copy_short(p + r->key_length, r->value, r->value_length);
-    framed.frame = frame;
-    framed.key = p;
-    framed.value = p + r->key_length;
-    return index_record(c, &framed);
+    return TAKE_OK;
 }
 
 /* ---- the tail ------------------------------------------------------------------ */
@@ -217,17 +233,17 @@ static enum take take_tail(collector *c, const record *found)
             return taken;
         c->table.on = false;
     }
-    record framed = *found;
-    uint8_t *frame = c->arena + c->used_bytes;
-    uint8_t *key = frame + varint_bytes(found->key_length) + varint_bytes(found->value_length);
+    size_t header = varint_bytes(found->key_length) + varint_bytes(found->value_length);
+    uint8_t *frame = c->arena + c->used_bytes, *key = frame + header;
+    enum take taken =
+        index_record(c, found, header + found->key_length + found->value_length);
+    if (taken != TAKE_OK)
+        return taken;
     memmove(key, found->key, found->key_length);
     memmove(key + found->key_length, found->value, found->value_length);
     put_varint(put_varint(frame, found->key_length), found->value_length);
-    framed.frame = frame;
-    framed.key = key;
-    framed.value = key + found->key_length;
     c->tail_bytes = 0;
-    return index_record(c, &framed);
+    return TAKE_OK;
 }
 
 /* ---- lines --------------------------------------------------------------------- */
@@ -363,6 +379,11 @@ static enum take feed_binary(collector *c, const uint8_t *data, size_t *at, size
 
 enum take collector_feed(collector *c, const uint8_t *data, size_t *at, size_t length)
 {
+    while (c->paged_bytes < c->used_bytes + length - *at &&
+           c->paged_bytes + PAGES_BYTES <= c->capacity_bytes) {
+        take_pages(c->arena + c->paged_bytes, PAGES_BYTES);
+        c->paged_bytes += PAGES_BYTES;
+    }
     if (c->cut == CUT_LINES || c->cut == CUT_KEY_LINES)
         return feed_lines(c, data, at, length);
     return feed_binary(c, data, at, length);

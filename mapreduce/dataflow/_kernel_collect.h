@@ -39,6 +39,7 @@ typedef struct {
     size_t arena_bytes;
     size_t capacity_bytes;
     size_t used_bytes;
+    size_t paged_bytes; /* of the bottom, whose pages were taken */
     size_t count;        /* of entries */
     size_t record_count; /* a group is one entry and many records */
     group_table table;
@@ -82,7 +83,8 @@ bool collector_reset(collector *c);
 /* What the files of the collector need of one another. */
 enum take collector_failed(collector *c, const char *message);
 enum take collector_make_room(collector *c, size_t bytes);
-enum take collector_index(collector *c, const record *framed, uint64_t prefix, uint32_t flag);
+enum take collector_index(collector *c, const record *r, size_t bytes, uint64_t prefix,
+                          uint32_t flag);
 bool collector_start_grouping(collector *c);
 void collector_close_groups(collector *c);
 /* Put a record into its group; TAKE_PLAIN if it has none and shall not have one. */

@@ -157,7 +157,8 @@ static bool give_group(collector *c, output *o)
 bool collector_give(collector *c, uint8_t *out, size_t size, given *what)
 {
     int64_t partition = collector_partition(c);
-    size_t lines = 1 + c->used_bytes / c->count / CACHE_LINE_BYTES; /* of a usual record */
+    /* A usual record begins anywhere in its first line. */
+    size_t lines = 2 + c->used_bytes / c->count / CACHE_LINE_BYTES;
     if (lines > PREFETCH_LINES_MAX)
         lines = PREFETCH_LINES_MAX;
     output o = {out, out + size, {0, 0, 0}};

@@ -170,8 +170,8 @@ static enum take add_group(collector *c, group_slot *slot, uint64_t prefix, uint
     uint8_t *frame = c->arena + offset;
     uint8_t *key = put_varint(put_varint(frame, r->key_length), sizeof(group_values));
     copy_short(key, r->key, r->key_length);
-    record framed = {frame, key, r->key_length, key + r->key_length, sizeof(group_values)};
-    if (collector_index(c, &framed, prefix, GROUP_FLAG) != TAKE_OK)
+    size_t bytes = header + r->key_length + sizeof(group_values);
+    if (collector_index(c, r, bytes, prefix, GROUP_FLAG) != TAKE_OK)
         return TAKE_FAILED;
     group_values values = {0, 0, CHUNK_BYTES_FIRST};
     *slot = (group_slot){prefix, hash, offset + 1, 0, 0};

@@ -4,13 +4,22 @@
 
 #include "_kernel.h"
 
-/* h = 31 * h + byte, four bytes a round so that the multiplications overlap. */
+#define HIGH_BITS 0x8080808080808080u
+
+/* h = 31 * h + byte for each byte, which is signed. Eight at once where none is negative: first
+ * pairs, then fours are summed side by side in one number. */
 static uint32_t hash_bytes(const uint8_t *p, size_t length, uint32_t h)
 {
-    for (; length >= 4; p += 4, length -= 4)
-        h = h * (31u * 31 * 31 * 31) + (uint32_t)(int8_t)p[0] * (31u * 31 * 31) +
-            (uint32_t)(int8_t)p[1] * (31u * 31) + (uint32_t)(int8_t)p[2] * 31u +
-            (uint32_t)(int8_t)p[3];
+    const uint64_t bytes = 0x00ff00ff00ff00ffu, pairs = 0x0000ffff0000ffffu;
+    for (; length >= 8; p += 8, length -= 8) {
+        uint64_t sum = load_be64(p);
+        if (sum & HIGH_BITS)
+            break;
+        sum = (sum >> 8 & bytes) * 31 + (sum & bytes);
+        sum = (sum >> 16 & pairs) * (31 * 31) + (sum & pairs);
+        h = h * (31u * 31 * 31 * 31 * 31 * 31 * 31 * 31) +
+            (uint32_t)(sum >> 32) * (31u * 31 * 31 * 31) + (uint32_t)sum;
+    }
     for (; length; p++, length--)
         h = 31u * h + (uint32_t)(int8_t)*p;
     return h;

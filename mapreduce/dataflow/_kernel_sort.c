@@ -38,11 +38,18 @@ static void insertion_sort(const radix *r, entry *entries, size_t count, size_t 
     }
 }
 
+/* The lengths of a key, and its bytes behind depth. */
+static inline void prefetch_key(const radix *r, const entry *e, size_t depth)
+{
+    PREFETCH(r->arena + e->offset);
+    PREFETCH(r->arena + e->offset + depth + PREFIX_STEP);
+}
+
 static void load_prefixes(const radix *r, entry *entries, size_t count, size_t depth)
 {
     for (size_t i = 0; i < count; i++) {
         if (i + PREFETCH_COUNT < count)
-            PREFETCH(r->arena + entries[i + PREFETCH_COUNT].offset);
+            prefetch_key(r, &entries[i + PREFETCH_COUNT], depth);
         record found = frame_record(r->arena + entries[i].offset);
         entries[i].prefix = byte_prefix(found.key, found.key_length, depth);
     }
@@ -54,6 +61,8 @@ static size_t shared_bytes(const radix *r, const entry *entries, size_t count, s
     record first = frame_record(r->arena + entries[0].offset);
     size_t shared = first.key_length - depth;
     for (size_t i = 1; i < count && shared; i++) {
+        if (i + PREFETCH_COUNT < count)
+            prefetch_key(r, &entries[i + PREFETCH_COUNT], depth);
         record other = frame_record(r->arena + entries[i].offset);
         if (other.key_length - depth < shared)
             shared = other.key_length - depth;

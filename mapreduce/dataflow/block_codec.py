@@ -18,7 +18,7 @@ class BlockCodec(msgspec.Struct, frozen=True):
 
     number: int
     name: str
-    compress: Callable[[bytes], bytes]
+    compress: Callable[[bytes | memoryview], bytes | memoryview]
     decompress: Callable[[bytes, int], bytes]
 
 

@@ -141,7 +141,7 @@ def line_rewriter(cut: Cut, rule: KeyValueRule, separator: bytes) -> LineRewrite
     )
 
 
-def decode_records(block: bytes) -> list[tuple[bytes, bytes]]:
+def decode_records(block: bytes | memoryview) -> list[tuple[bytes, bytes]]:
     """Return the records of a block of frames; ValueError if it does not end at a record."""
     return cast("list[tuple[bytes, bytes]]", (_native or _twin).decode_records(block))
 

@@ -43,9 +43,9 @@ class Collector(Protocol):
     def sort(self) -> None:
         """Sort what is in memory; nothing can be taken until `reset`."""
 
-    def next_blob(self, size_bytes: int) -> tuple[int, int, bytes]:
-        """Return (records, Hadoop's bytes for them, bytes) of `partition`: as many whole
-        records as fit into `size_bytes`, at least one."""
+    def next_blob(self, buffer: bytearray) -> tuple[int, int, int]:
+        """Fill `buffer` with as many whole records of `partition` as fit; return (records,
+        Hadoop's bytes for them, bytes). No records: the next one alone needs so many bytes."""
 
     def reset(self) -> None:
         """Forget the records; an unfinished last line is kept."""

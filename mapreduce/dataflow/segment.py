@@ -34,7 +34,8 @@ _FOOTER = struct.Struct("<QII4s")
 _ZEROS = b"\0\0\0"
 # A length that fails its CRC is found only after the read: this bounds what one bad length costs.
 _READ_BYTES_MAX = 1 << 34
-_BUFFER_BYTES = 1 << 16
+# For headers and small blocks; of a large one no more than this is copied.
+_BUFFER_BYTES = 1 << 13
 
 
 class SegmentCorrupt(Corrupt):
@@ -57,7 +58,7 @@ class Block(msgspec.Struct, frozen=True):
     partition: int
     records: int
     hadoop_bytes: int
-    payload: bytes
+    payload: bytes | memoryview
 
 
 class Writer:

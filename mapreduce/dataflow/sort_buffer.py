@@ -57,6 +57,7 @@ class SortBuffer:
         self._collector = kernel.collector(
             capacity_bytes, plan.partitions, plan.shape, plan.partitioner, plan.order, form
         )
+        self._blob = bytearray()
 
     @property
     def records(self) -> int:
@@ -92,7 +93,10 @@ class SortBuffer:
             raise MalformedOutput(str(error)) from error
 
     def runs(self, size_bytes: int = BLOCK_BYTES) -> Iterator[Block]:
-        """Sort, give everything in blocks, in partition order, and be empty at the end."""
+        """Sort, give everything in blocks, in partition order, and be empty at the end.
+
+        A block's payload is good until the next block is asked for: they share one buffer.
+        """
         for _, blocks in self.runs_by_partition(size_bytes):
             yield from blocks
 
@@ -111,6 +115,12 @@ class SortBuffer:
 
     def _blocks_of(self, partition: int, size_bytes: int) -> Iterator[Block]:
         collector = self._collector
+        if len(self._blob) != size_bytes:
+            self._blob = bytearray(size_bytes)
         while collector.partition == partition:
-            records, hadoop_bytes, payload = collector.next_blob(size_bytes)
-            yield Block(partition, records, hadoop_bytes, payload)
+            blob = self._blob
+            records, hadoop_bytes, length = collector.next_blob(blob)
+            if not records:
+                blob = bytearray(length)  # one record, larger than all that come together
+                records, hadoop_bytes, length = collector.next_blob(blob)
+            yield Block(partition, records, hadoop_bytes, memoryview(blob)[:length])

@@ -24,6 +24,7 @@ from mapreduce.dataflow.segment import Block, PartitionEntry
 from mapreduce.dataflow.sort_buffer import SortBuffer, SortPlan
 
 COMBINE_SPILLS_MIN = 3
+Payload = bytes | memoryview
 
 
 class Combiner(Protocol):
@@ -37,7 +38,7 @@ class Combiner(Protocol):
     def writes(self) -> RecordShape:
         """How its output is cut into records."""
 
-    def __call__(self, partition: int, blobs: Iterator[bytes]) -> Iterator[bytes]:
+    def __call__(self, partition: int, blobs: Iterator[Payload]) -> Iterator[bytes]:
         """Give the combined records of one sorted run; each call is a fresh run of it."""
 
 
@@ -191,12 +192,12 @@ class MapOutput:
 
     # ---- the combiner ------------------------------------------------------------------------
 
-    def _fed(self, blocks: Iterator[Block]) -> Iterator[bytes]:
+    def _fed(self, blocks: Iterator[Block]) -> Iterator[Payload]:
         for block in blocks:
             self._combined.taken += block.records
             yield block.payload
 
-    def _combine(self, partition: int, blobs: Iterator[bytes]) -> Iterator[Block]:
+    def _combine(self, partition: int, blobs: Iterator[Payload]) -> Iterator[Block]:
         """Give what the combiner makes of a sorted run, in order."""
         combiner = self._plan.combiner
         assert combiner is not None, "the caller has checked that there is one"
@@ -291,7 +292,7 @@ class MapOutput:
             codec=plan.codec,
         )
 
-    def _merged_blobs(self, merged: merger.Merge) -> Iterator[bytes]:
+    def _merged_blobs(self, merged: merger.Merge) -> Iterator[Payload]:
         for records, blob in merged.blobs():
             self._combined.taken += records
             yield blob

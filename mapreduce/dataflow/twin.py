@@ -212,29 +212,31 @@ class Collector:
             at = end
         self._records = sorted_records
 
-    def next_blob(self, size_bytes: int) -> tuple[int, int, bytes]:
+    def next_blob(self, buffer: bytearray) -> tuple[int, int, int]:
         at, where = self._at, self.partition
         assert at is not None and where >= 0, "there is something left to give"
-        parts: list[bytes] = []
-        size = hadoop_bytes = 0
+        records = size = hadoop_bytes = 0
         while at < len(self._records) and self._records[at][0] == where:
             _, key, value = self._records[at]
             written = write_record(key, value, self._form)
-            if parts and size + len(written) > size_bytes:
+            if size + len(written) > len(buffer):
                 break
             assert self._last_key is None or in_order(self._order, self._last_key, key), "D1"
             self._last_key = key
-            parts.append(written)
+            buffer[size : size + len(written)] = written
             size += len(written)
             hadoop_bytes += stored_bytes(
                 serial_bytes(len(key), self._shape.key_serial),
                 serial_bytes(len(value), self._shape.value_serial),
             )
+            records += 1
             at += 1
         self._at = at
+        if not records:
+            return 0, 0, len(written)
         if self.partition != where:
             self._last_key = None
-        return len(parts), hadoop_bytes, b"".join(parts)
+        return records, hadoop_bytes, size
 
     def reset(self) -> None:
         self._records = []

@@ -39,8 +39,9 @@ def encode_records(records: Iterable[tuple[bytes, bytes]]) -> bytes:
     return b"".join([frame(key, value) for key, value in records])
 
 
-def decode_records(block: bytes) -> list[tuple[bytes, bytes]]:
+def decode_records(block: bytes | memoryview) -> list[tuple[bytes, bytes]]:
     """Return the records of a block of frames; ValueError if it does not end at a record."""
+    block = bytes(block)
     records = []
     at = 0
     while at < len(block):
