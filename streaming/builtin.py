@@ -23,7 +23,7 @@ from streaming.input_format import InputFormat
 from streaming.java_number import wrap_long
 from streaming.java_regex import compile_java
 from streaming.jobconf import JobConf
-from streaming.writable import LONG, TEXT, WritableType
+from streaming.writable import LONG, NULL, TEXT, WritableType
 
 Record = tuple[bytes, bytes]
 _TOKEN = re.compile(rb"[^ \t\n\r\f]+")
@@ -82,7 +82,7 @@ def builtin_reducer(
         case "org.apache.hadoop.mapred.lib.LongSumReducer":
             return BuiltinReducer(_long_sum(value_type), key_type, LONG)
         case "org.apache.hadoop.mapred.lib.FieldSelectionMapReduce":
-            return BuiltinReducer(_select_in_reduce(conf, key_type, value_type), TEXT, TEXT)
+            return _field_selection_reducer(conf, key_type, value_type)
         case classes.AGGREGATE_REDUCER:
             return BuiltinReducer(_aggregate(conf, key_type, value_type, combine=False), TEXT, TEXT)
         case classes.AGGREGATE_COMBINER:
@@ -169,9 +169,9 @@ def _select_in_map(
     return map_record
 
 
-def _select_in_reduce(
+def _field_selection_reducer(
     conf: JobConf, key_type: WritableType, value_type: WritableType
-) -> Callable[[bytes, Iterable[bytes]], Iterable[Record]]:
+) -> BuiltinReducer:
     selection = FieldSelection(conf.field_separator, conf.reduce_fields_spec)
 
     def reduce_values(key: bytes, values: Iterable[bytes]) -> Iterable[Record]:
@@ -180,7 +180,12 @@ def _select_in_reduce(
             new_key, new_value = selection.select(start + value_type.to_string(value).decode())
             yield (new_key or "").encode(), (new_value or "").encode()
 
-    return reduce_values
+    # A side of which no field is named is Java's null: the output leaves it out.
+    return BuiltinReducer(
+        reduce_values,
+        TEXT if selection.spec.has_key else NULL,
+        TEXT if selection.spec.has_value else NULL,
+    )
 
 
 def _aggregate(

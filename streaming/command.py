@@ -16,9 +16,10 @@ import msgspec
 from cluster.errors import UserError
 from streaming import classes, options
 from streaming.child import parse_command
+from streaming.configuration_file import read_configuration
 from streaming.jobconf import JobConf
 from streaming.options import BadCommandLine, Options
-from streaming.properties import to_wire
+from streaming.properties import current_name, to_wire
 from streaming.shipment import Shipment
 from streaming.shipping import Shipped
 from streaming.submission import OptionProperties
@@ -26,10 +27,6 @@ from streaming.submission import OptionProperties
 NO_REDUCER = "NONE"
 AGGREGATE = "aggregate"
 _UNRESERVED = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-*_")
-
-
-class BadConfigurationFile(UserError):
-    """A `-conf` file that is not there or not XML."""
 
 
 class RunsNoJava(UserError):
@@ -93,7 +90,7 @@ def command_of(said: Options) -> StreamingCommand:
     command = _with_programs(said, told, shipment)
     return msgspec.structs.replace(
         command,
-        inputs=tuple(to_wire(path) for path in inputs),
+        inputs=tuple(to_wire(path) for path in (*conf.given_inputs, *inputs)),
         warnings=(*options.warnings(said), *shipment.warnings),
         notes=tuple(
             f"{old} is deprecated. Instead, use {new}" for old, new in conf.old_names_used()
@@ -106,9 +103,14 @@ def command_of(said: Options) -> StreamingCommand:
 
 def _configured(said: Options) -> JobConf:
     conf = JobConf()
+    finals: set[str] = set()
     for path in (*said.all("conf"), *said.all("additionalconfspec")):
-        for name, value in read_configuration(path):
-            conf.set(name, value)
+        for entry in read_configuration(path):
+            name = current_name(entry.name)
+            if name not in finals:
+                conf.set(entry.name, entry.value)
+            if entry.is_final:
+                finals.add(name)
     for pair in said.all("D"):
         name, equals, value = pair.partition("=")
         if equals:  # a word without one is ignored, as on Hadoop
@@ -119,27 +121,6 @@ def _configured(said: Options) -> JobConf:
             raise BadCommandLine(f"-jobconf {pair} sets nothing; it must be NAME=VALUE")
         conf.set(name, value)
     return conf
-
-
-def read_configuration(path: str) -> list[tuple[str, str]]:
-    """Return the properties of a Hadoop configuration file, in order."""
-    from xml.etree import ElementTree  # not every job has such a file
-
-    try:
-        root = ElementTree.parse(path).getroot()
-    except FileNotFoundError:
-        raise BadConfigurationFile(f"-conf {path}: no such file") from None
-    except (OSError, ElementTree.ParseError) as e:
-        raise BadConfigurationFile(f"-conf {path} cannot be read: {e}") from e
-    if root.tag != "configuration":
-        raise BadConfigurationFile(f"-conf {path}: the top element is not <configuration>")
-    found = []
-    for element in root.iter("property"):
-        name = element.get("name") or (element.findtext("name") or "").strip()
-        value = element.get("value")
-        if name:
-            found.append((name, element.findtext("value") or "" if value is None else value))
-    return found
 
 
 # ---- options that are properties in disguise -----------------------------------------------

@@ -26,6 +26,16 @@ class FieldSpec(msgspec.Struct, frozen=True):
     value_fields: tuple[int, ...]
     all_from: int | None
 
+    @property
+    def has_key(self) -> bool:
+        """Whether any field makes a key."""
+        return bool(self.key_fields)
+
+    @property
+    def has_value(self) -> bool:
+        """Whether any field makes a value."""
+        return bool(self.value_fields) or self.all_from is not None
+
     @staticmethod
     def parse(spec: str) -> FieldSpec:
         """Read `2,0:1,3-`; an open range counts for the value only."""
@@ -41,12 +51,12 @@ class FieldSelection:
     def __init__(self, separator: str, spec: str) -> None:
         self.separator = separator
         self._pattern = compile_java(separator)
-        self._spec = FieldSpec.parse(spec)
+        self.spec = FieldSpec.parse(spec)
 
     def select(self, text: str) -> tuple[str | None, str | None]:
         """Give (key, value); None for a side of which the spec names no field."""
         fields = self.split(text)
-        spec = self._spec
+        spec = self.spec
         return (
             self._joined(fields, spec.key_fields, None),
             self._joined(fields, spec.value_fields, spec.all_from),

@@ -58,6 +58,12 @@ class InputFormat(Enum):
         codec = codec_by_suffix(path)
         return codec is None or codec.is_splittable
 
+    @property
+    def takes_delimiter(self) -> bool:
+        """Whether its records may end at a delimiter of the job's: those that TextInputFormat
+        reads."""
+        return self in _READ_AS_TEXT
+
     def ignores_key(self, explicit: bool | None) -> bool:
         """Say whether a text mapper gets the value alone (spec 3.4): by default only
         TextInputFormat's."""
@@ -71,6 +77,7 @@ _SEQUENCE_FILES = frozenset(
         InputFormat.SEQUENCE_FILE_AS_BINARY,
     }
 )
+_READ_AS_TEXT = frozenset({InputFormat.TEXT, InputFormat.COMBINE_TEXT, InputFormat.AUTO})
 
 
 class MissingReaderProperty(UserError):

@@ -8,6 +8,7 @@ separators and the specs of partitioner and comparator. Cheap to build, and as
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from streaming import classes, setting
@@ -239,6 +240,13 @@ class JobConf(Properties):
         if self.lazy_output:
             return self.lazy_output_format_class
         return self.declared_output_format_class
+
+    @property
+    def given_inputs(self) -> list[str]:
+        """Input paths that stand in a property; those of `-input` are added to them."""
+        listed = self.get("mapreduce.input.fileinputformat.inputdir") or ""
+        paths = re.findall(r"(?:[^,\\]|\\.)+", listed, re.DOTALL)
+        return [re.sub(r"\\([,\\])", r"\1", path) for path in paths]
 
     @property
     def added_environment(self) -> str:

@@ -179,7 +179,7 @@ class _TextWriter(_FileWriter):
         self._format = text_formatter(separator, key_type, value_type)
 
     def write(self, text: bytes, records: int = 0) -> None:
-        if text:
+        if text or records:  # a record of two nulls is counted, and is no text
             self._put(text)
             self.records_written += records
 

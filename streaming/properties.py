@@ -96,29 +96,34 @@ class Properties:
     def _expand(self, value: str) -> str:
         """Replace `${name}` by a system property, the environment or another property.
 
-        The innermost reference goes first; one that is unknown stays as it stands.
+        The first reference goes first, and one that is unknown ends it: it and all behind it
+        stay. A property that refers to itself stays as it stands.
         """
-        start = 0
+        expanded = value
         for _ in range(EXPANSION_DEPTH_MAX):
-            found = _REFERENCE.search(value, start)
-            if found is None:
-                break
-            text = self._referenced(found[1])
-            if text is None:
-                start = found.end()
-                continue
-            value = value[: found.start()] + text + value[found.end() :]
-            start = 0
-        return value
+            found = _REFERENCE.search(expanded)
+            text = None if found is None else self._referenced(found[1])
+            if found is None or text is None:
+                return expanded
+            if found[0] in text:
+                return value
+            expanded = expanded[: found.start()] + text + expanded[found.end() :]
+        return expanded
 
     def _referenced(self, name: str) -> str | None:
         if name.startswith("env."):
-            variable, dash, default = name[4:].partition(":-")
-            if not dash:
-                variable, dash, default = name[4:].partition("-")
-            return os.environ.get(variable) or (default if dash else None)
+            return _environment_variable(name.removeprefix("env."))
         system = _SYSTEM.get(name)
         return system() if system else self._raw(current_name(name))
+
+
+def _environment_variable(name: str) -> str | None:
+    """Return what `X`, `X-default` (for one that is unset) or `X:-default` (or empty) means."""
+    found = re.fullmatch(r"(.*?)(:?-)(.*)", name)
+    if found is None:
+        return os.environ.get(name)
+    value = os.environ.get(found[1])
+    return found[3] if value is None or (found[2] == ":-" and not value) else value
 
 
 def current_name(name: str) -> str:

@@ -161,19 +161,16 @@ def to_lines(
 ) -> Iterator[bytes]:
     """Rewrite records to end in LF each, the last one too, and count them.
 
-    `strip_mark` drops a byte order mark at the very beginning; a mark alone still is a record, an
-    empty one.
+    `strip_mark` drops a byte order mark at the very beginning; a mark alone is no record.
     """
     blobs = iter(blobs)
-    marked = False
     if strip_mark:
-        start = _at_least(len(BYTE_ORDER_MARK), blobs)
-        marked = start.startswith(BYTE_ORDER_MARK)
-        blobs = itertools.chain([start[len(BYTE_ORDER_MARK) :] if marked else start], blobs)
+        start = _at_least(len(BYTE_ORDER_MARK), blobs).removeprefix(BYTE_ORDER_MARK)
+        blobs = itertools.chain([start], blobs)
     if delimiter is None:
-        yield from _lf_lines(blobs, counter, marked)
+        yield from _lf_lines(blobs, counter)
     else:
-        yield from _delimited_lines(blobs, delimiter, counter, marked)
+        yield from _delimited_lines(blobs, delimiter, counter)
 
 
 def _at_least(count: int, blobs: Iterator[bytes]) -> bytes:
@@ -186,10 +183,10 @@ def _at_least(count: int, blobs: Iterator[bytes]) -> bytes:
     return start
 
 
-def _lf_lines(blobs: Iterable[bytes], counter: LineCounter, in_record: bool) -> Iterator[bytes]:
+def _lf_lines(blobs: Iterable[bytes], counter: LineCounter) -> Iterator[bytes]:
     """CR LF and CR become LF. Memory scans at the speed of the machine; text without CR is not
     copied."""
-    after_cr = False
+    after_cr = in_record = False
     for blob in blobs:
         if after_cr and blob:
             # The CR was given out as LF already; its own LF must not count again.
@@ -209,9 +206,10 @@ def _lf_lines(blobs: Iterable[bytes], counter: LineCounter, in_record: bool) -> 
 
 
 def _delimited_lines(
-    blobs: Iterable[bytes], delimiter: bytes, counter: LineCounter, in_record: bool
+    blobs: Iterable[bytes], delimiter: bytes, counter: LineCounter
 ) -> Iterator[bytes]:
     held = b""
+    in_record = False
     for more in blobs:
         parts = (held + more).split(delimiter)
         tail = parts.pop()

@@ -116,7 +116,7 @@ class _TextPiece:
         self._is_key_value = kind is InputFormat.KEY_VALUE_TEXT
         self.key_type = TEXT if self._is_key_value else LONG
         self.value_type = TEXT
-        self._delimiter = conf.record_delimiter
+        self._delimiter = conf.record_delimiter if kind.takes_delimiter else None
         self._counter = LineCounter(kernel.count_lines)
         self._bytes = _record_bytes(piece, file, self._delimiter)
         # Java casts the separator's first character to a byte, so é cuts at 0xE9.
@@ -205,10 +205,12 @@ class _TextPiece:
         for offset, line, length in records(
             _chain(first, blobs), self._bytes.first, self._delimiter
         ):
+            if offset == 0 and line.startswith(BYTE_ORDER_MARK):
+                line, length = line[len(BYTE_ORDER_MARK) :], length - len(BYTE_ORDER_MARK)
+                if not length:
+                    return  # a mark alone is no record
             if length >= limit:
                 continue
-            if offset == 0 and line.startswith(BYTE_ORDER_MARK):
-                line = line[len(BYTE_ORDER_MARK) :]
             self._counter.records += 1
             yield offset, line
 

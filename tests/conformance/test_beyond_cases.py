@@ -57,6 +57,47 @@ def test_an_empty_command_fails_the_task(desk: Desk) -> None:
     assert "Job not successful!" in ran.stderr
 
 
+# ---- 3: input ------------------------------------------------------------------------------------
+
+
+def test_a_file_that_is_only_a_byte_order_mark_has_no_record(desk: Desk) -> None:
+    """Section 3.4: the mark is removed, and nothing is left."""
+    desk.write("in", BYTE_ORDER_MARK)
+
+    assert maps_only(desk) == b""
+
+
+@pytest.mark.parametrize("speaks", ["text", "typedbytes"])
+def test_a_byte_order_mark_does_not_count_for_the_longest_line(desk: Desk, speaks: str) -> None:
+    """Section 3.4: a line of 4 bytes with its end, behind the mark, is shorter than 5."""
+    desk.write("in", BYTE_ORDER_MARK + b"aaa\nbbbb\nccc\n")
+
+    ran = desk.job(
+        "-D", "mapreduce.input.linerecordreader.line.maxlength=5",
+        "-D", f"stream.map.input={speaks}", "-mapper", "cat", "-reducer", "NONE",
+    )  # fmt: skip
+
+    assert counter(ran, "Map input records") == 2
+
+
+@pytest.mark.parametrize(
+    ("input_format", "given"),
+    [
+        ("KeyValueTextInputFormat", b"a;b\t\nc;d\t\n"),
+        (f"{LIB}CombineTextInputFormat", b"0\ta\n2\tb\nc\t\n6\td\n\t\n"),
+    ],
+)
+def test_only_text_has_a_record_delimiter(desk: Desk, input_format: str, given: bytes) -> None:
+    """Section 3.4: the property is TextInputFormat's, and that of the formats which use it."""
+    desk.write("in", "a;b\nc;d\n")
+
+    written = maps_only(
+        desk, "-D", "textinputformat.record.delimiter=;", "-inputformat", input_format
+    )
+
+    assert written == given
+
+
 # ---- 6: reducers that are classes ----------------------------------------------------------------
 
 
@@ -68,6 +109,27 @@ def test_aggregate_by_its_class_has_no_combiner(desk: Desk) -> None:
 
     assert desk.parts()["part-00000"] == b"a\t3\n"
     assert counter(ran, "Reduce input records") == 2
+
+
+@pytest.mark.parametrize(
+    ("spec", "written"),
+    [(":0-", b"1\t2\t3\na\tb\tc\n"), ("0,1:", b"1\t2\na\tb\n"), ("0-:", b"")],
+)
+def test_a_side_of_which_no_field_is_selected_is_left_out_with_its_tab(
+    desk: Desk, spec: str, written: bytes
+) -> None:
+    """Sections 6.4 and 4.4: it is null; the default selects neither, and two nulls are no line."""
+    desk.write("in", "a\tb\tc\n1\t2\t3\n")
+
+    ran = desk.job(
+        "-D", "mapreduce.fieldsel.map.output.key.value.fields.spec=0:1-",
+        "-D", f"mapreduce.fieldsel.reduce.output.key.value.fields.spec={spec}",
+        "-D", "mapreduce.map.output.key.class=org.apache.hadoop.io.Text",
+        "-mapper", f"{LIB}FieldSelectionMapReduce", "-reducer", f"{LIB}FieldSelectionMapReduce",
+    )  # fmt: skip
+
+    assert desk.parts()["part-00000"] == written
+    assert counter(ran, "Reduce output records") == 2
 
 
 # ---- 7.4: the environment ------------------------------------------------------------------------

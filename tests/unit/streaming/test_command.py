@@ -10,13 +10,13 @@ import pytest
 from streaming import classes
 from streaming.child import parse_command
 from streaming.command import (
-    BadConfigurationFile,
     RunsNoJava,
     StreamingCommand,
     command_of,
     described,
     url_encoded,
 )
+from streaming.configuration_file import BadConfigurationFile
 from streaming.options import BadCommandLine, parse
 from streaming.shipment import NoSuchShippedFile
 from streaming.shipping import link_shipped
@@ -81,7 +81,14 @@ def test_a_configuration_file_that_is_not_there_is_named() -> None:
         job("-conf", "no.xml")
 
 
-@pytest.mark.parametrize("number", ["x", "-1", "1.5"])
+def test_inputs_of_a_property_and_of_options_add_up() -> None:
+    r"""Hadoop keeps both in one property, commas in a path as `\,`."""
+    command = job("-D", r"mapred.input.dir=/a,/b\,c", "-input", "d,{e,f}")
+
+    assert command.inputs == ("/a", "/b,c", "in", "d", "{e,f}")
+
+
+@pytest.mark.parametrize("number", ["x", "-1", "1.5", " 3", "1_0"])
 def test_the_number_of_reducers_is_checked(number: str) -> None:
     with pytest.raises(BadCommandLine, match="-numReduceTasks is"):
         job("-numReduceTasks", number)

@@ -70,6 +70,22 @@ def test_references_are_expanded_when_read(monkeypatch: pytest.MonkeyPatch) -> N
     assert conf.get("loop") == "${loop}"
 
 
+def test_an_unknown_reference_ends_the_expansion() -> None:
+    """As Hadoop's Configuration: it gives what it has so far."""
+    conf = JobConf({"a": "${b}${no.such}${b}", "b": "x"})
+
+    assert conf.get("a") == "x${no.such}${b}"
+
+
+def test_a_default_stands_for_a_variable_that_is_unset_and_with_a_colon_for_an_empty_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("EMPTY_VARIABLE", "")
+    conf = JobConf({"a": "[${env.EMPTY_VARIABLE-x}]", "b": "[${env.EMPTY_VARIABLE:-x-y}]"})
+
+    assert (conf.get("a"), conf.get("b")) == ("[]", "[x-y]")
+
+
 def test_separators_hold_any_byte_and_survive_the_wire() -> None:
     """A word of the command line may have bytes that are no UTF-8."""
     typed = b"\xff\x01".decode("utf-8", "surrogateescape")
