@@ -18,7 +18,13 @@ from cluster.daemon import Daemon
 from cluster.errors import ClusterError
 from cluster.journal import Journal
 from mapreduce import job_journal, job_output
-from mapreduce.job_journal import AnyRecord, JobDecided, Journaled, TaskCommitted
+from mapreduce.job_journal import (
+    AnyRecord,
+    JobDecided,
+    Journaled,
+    TaskAbandoned,
+    TaskCommitted,
+)
 from mapreduce.job_ledger import JobLedger
 from mapreduce.notices import Notices
 from mapreduce.protocol import AllowCommit, RunAttempt, SegmentAt, StopRunning
@@ -171,8 +177,8 @@ class Duties:
             case WithdrawSegment(attempt_id=attempt_id):
                 self._job_of(attempt_id).segments.pop(attempt_id.task_id.task_index, None)
             case AbandonTask(task_id=task_id):
-                if task_id.kind is TaskKind.MAP:
-                    self.jobs[task_id.job_id].abandoned[task_id.task_index] = None
+                self.jobs[task_id.job_id].abandon(task_id)
+                self.append(TaskAbandoned(task_id.job_id, str(task_id)))
             case FinishJob(job_id=job_id, outcome=outcome, reason=reason, culprit=culprit):
                 self.append(JobDecided(job_id, outcome.value, reason, str(culprit or "")))
             case KillAttempt() | GrantCommit() | QuarantineWorker() | ReleaseWorker():

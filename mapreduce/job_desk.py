@@ -19,7 +19,13 @@ from mapreduce.job_journal import JobAccepted, JobClosed, OpenJob, PriorityChang
 from mapreduce.job_ledger import JobLedger, Result
 from mapreduce.job_output import clear_leftovers
 from mapreduce.protocol import ForgetJob, JobEnd, KillJob, SetPriority, StopAttempt, SubmitJob
-from mapreduce.scheduler.commands import Command, FinishJob, JobOutcome, RecordCommit
+from mapreduce.scheduler.commands import (
+    AbandonTask,
+    Command,
+    FinishJob,
+    JobOutcome,
+    RecordCommit,
+)
 from mapreduce.scheduler.events import (
     CommittedTask,
     FailAttemptRequested,
@@ -30,7 +36,13 @@ from mapreduce.scheduler.events import (
     KillAttemptRequested,
     Tick,
 )
-from mapreduce.scheduler.ids import AttemptId, JobId, WorkerId, parse_attempt_id
+from mapreduce.scheduler.ids import (
+    AttemptId,
+    JobId,
+    WorkerId,
+    parse_attempt_id,
+    parse_task_id,
+)
 from mapreduce.scheduler.phases import JobTotals
 from mapreduce.snapshot import JobRow, JobSeen
 
@@ -134,7 +146,11 @@ class JobDesk:
             result = Result(record.attempt_id, record.done, record.seconds)
             ledger.put_result(attempt_id.task_id, result)
             ledger.workers[record.worker_id] = None
+        abandoned = tuple(parse_task_id(task_id) for task_id in known.abandoned)
+        for task_id in abandoned:
+            ledger.abandon(task_id)
         seen: list[Command] = [RecordCommit(a, WorkerId(r.worker_id)) for a, r in commits]
+        seen += [AbandonTask(task_id, "before the master's restart") for task_id in abandoned]
         log.info("job=%s restored commits=%d", ledger.job_id, len(commits))
         if known.decided is not None:
             outcome = JobOutcome(known.decided.outcome)
@@ -151,6 +167,7 @@ class JobDesk:
                 ledger.settings,
                 tuple(CommittedTask(a, WorkerId(r.worker_id)) for a, r in commits),
                 LIFE_ATTEMPTS * (life - 1),
+                abandoned,
             )
         )
         if known.priority is not None:

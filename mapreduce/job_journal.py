@@ -1,4 +1,4 @@
-"""What the job master makes durable: little (a job came, a task committed, a job ended).
+"""What the job master makes durable: little (a job came, a task is over, a job ended).
 
 Takes and gives frozen records; `Journaled` folds them into what a restarted master must go on with.
 Running attempts and segments are not here: workers bring them when they register again. Never does
@@ -46,6 +46,13 @@ class TaskCommitted(Record, frozen=True):
     seconds: float = 0.0
 
 
+class TaskAbandoned(Record, frozen=True):
+    """A task has failed for good, and the job goes on without it (its failures.maxpercent)."""
+
+    job_id: str
+    task_id: str
+
+
 class PriorityChanged(Record, frozen=True):
     """A person gave a job another priority."""
 
@@ -68,7 +75,15 @@ class JobClosed(Record, frozen=True):
     job_id: str
 
 
-AnyRecord = MasterStarted | JobAccepted | TaskCommitted | PriorityChanged | JobDecided | JobClosed
+AnyRecord = (
+    MasterStarted
+    | JobAccepted
+    | TaskCommitted
+    | TaskAbandoned
+    | PriorityChanged
+    | JobDecided
+    | JobClosed
+)
 
 _encode = msgspec.msgpack.Encoder().encode
 _decoder: msgspec.msgpack.Decoder[AnyRecord] = msgspec.msgpack.Decoder(AnyRecord)
@@ -88,6 +103,8 @@ class OpenJob:
         self.accepted = accepted
         self.committed: dict[str, TaskCommitted] = {}
         """By task: an attempt id without its number."""
+        self.abandoned: dict[str, TaskAbandoned] = {}
+        """By task id."""
         self.priority: int | None = None
         self.decided: JobDecided | None = None
 
@@ -111,6 +128,10 @@ class Journaled:
             match record:
                 case TaskCommitted(attempt_id=attempt_id):
                     job.committed[attempt_id.rpartition("_")[0]] = record
+                case TaskAbandoned(task_id=task_id):
+                    # A map that was done may be given up: nobody could fetch its output.
+                    job.committed.pop(f"attempt{task_id.removeprefix('task')}", None)
+                    job.abandoned[task_id] = record
                 case PriorityChanged(priority=priority):
                     job.priority = priority
                 case JobDecided():
@@ -145,5 +166,6 @@ class Journaled:
             if job.priority is not None:
                 yield PriorityChanged(job.accepted.job_id, job.priority)
             yield from job.committed.values()
+            yield from job.abandoned.values()
             if job.decided is not None:
                 yield job.decided

@@ -80,6 +80,7 @@ class JobLedger:
         self.granted: dict[TaskId, AttemptId] = {}
         self.segments: dict[int, SegmentAt] = {}
         self.abandoned: dict[int, None] = {}
+        """Maps that have failed for good: reduces do without them."""
         self.failures: list[str] = []
         self.workers: dict[str, None] = {}
         self.worker_deaths = 0
@@ -123,6 +124,11 @@ class JobLedger:
         live = self.live.get(attempt_id)
         if live is not None:
             live.news = news
+
+    def abandon(self, task_id: TaskId) -> None:
+        """A task has failed for good, and the job goes on without it."""
+        if task_id.kind is TaskKind.MAP:
+            self.abandoned[task_id.task_index] = None
 
     def committed(self, attempt_id: AttemptId, now_s: float) -> Result:
         """The task is done by this attempt: from now on its counters count, and no other's."""

@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from mapreduce.scheduler.ids import AttemptId, HostName, JobId, RackName, WorkerId
+from mapreduce.scheduler.ids import AttemptId, HostName, JobId, RackName, TaskId, WorkerId
 
 ANYWHERE: tuple[HostName, ...] = ()
 NO_RACK = RackName("")
@@ -87,6 +87,8 @@ class JobRestored(EventRecord, frozen=True):
     settings: JobSettings
     committed: tuple[CommittedTask, ...]
     attempt_number_first: int
+    abandoned: tuple[TaskId, ...] = ()
+    """Tasks that had failed for good, and that the job does without."""
 
 
 class JobKilled(EventRecord, frozen=True):

@@ -68,6 +68,12 @@ def restore(state: State, job: Job, event: JobRestored) -> None:
             continue
         index = task.task_id.task_index
         job.awaited.setdefault(committed.worker_id, []).append(index)
+    for task_id in event.abandoned:
+        task = job.task(task_id)
+        task.change(Change.FAILED_FOR_GOOD)
+        job.phase(task_id.kind).abandoned += 1
+        job.totals.abandoned_tasks += 1
+        outputs.refresh_need(state, job, task)
     job.held_until_s = state.now_s + state.limits.restored_hold_s
     job.awaited_until_s = state.now_s + state.limits.restored_segments_wait_s
     if job.is_over:

@@ -273,6 +273,7 @@ class History:
             case AbandonTask():
                 book = self.books[command.task_id.job_id]
                 book.abandoned[command.task_id] = None
+                book.journal.pop(command.task_id, None)
                 if command.task_id.kind is TaskKind.MAP:
                     book.skipped[command.task_id.task_index] = None
             case FinishJob():
@@ -508,7 +509,6 @@ class History:
                 continue
             book.published.clear()
             book.granted.clear()
-            book.abandoned.clear()
             event = book.submitted
             self._tell(
                 JobRestored(
@@ -518,6 +518,7 @@ class History:
                     event.settings,
                     tuple(book.journal.values()),
                     attempt_number_first=1000 * self.lives,
+                    abandoned=tuple(book.abandoned),
                 )
             )
         for box in self.boxes.values():

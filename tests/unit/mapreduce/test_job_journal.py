@@ -15,6 +15,7 @@ from mapreduce.job_journal import (
     Journaled,
     MasterStarted,
     PriorityChanged,
+    TaskAbandoned,
     TaskCommitted,
 )
 
@@ -46,6 +47,23 @@ def test_a_later_commit_of_a_task_replaces_an_earlier_one() -> None:
 
     (commit,) = journaled.jobs[JOB].committed.values()
     assert (commit.attempt_id, commit.worker_id) == (SECOND, "h2")
+
+
+def test_a_task_that_was_given_up_stays_so_and_an_earlier_commit_of_it_is_void() -> None:
+    """A map whose output nobody could fetch, and that then failed too often."""
+    journaled = fold(
+        [
+            accepted(),
+            TaskCommitted(JOB, FIRST, "h1", Done({}), 1.0),
+            TaskAbandoned(JOB, "task_1700000000000_0001_m_000000"),
+        ]
+    )
+    again = Journaled()
+    again.restore(journaled.pieces(), [])
+
+    for found in (journaled.jobs[JOB], again.jobs[JOB]):
+        assert list(found.abandoned) == ["task_1700000000000_0001_m_000000"]
+        assert found.committed == {}
 
 
 def test_a_closed_job_leaves_nothing() -> None:

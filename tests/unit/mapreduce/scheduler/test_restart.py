@@ -104,6 +104,19 @@ def test_a_restored_job_whose_reduces_are_all_committed_is_over() -> None:
     assert len(of_type(commands, FinishJob)) == 1
 
 
+def test_a_restarted_master_does_without_the_tasks_that_had_failed_for_good() -> None:
+    """`mapreduce.map.failures.maxpercent`: given up once, a map is not tried again."""
+    bench = Bench()
+    given_up = map_attempt(1).task_id
+    bench.tell(msgspec.structs.replace(restored(maps=2), abandoned=(given_up,)))
+    bench.tell(registered("a", segments=(map_attempt(0), map_attempt(1))))
+
+    after_hold = bench.wait(5.0)
+
+    assert starts(after_hold) == [("r_000000_1000", "a")]
+    assert bench.scheduler.totals(JOB).abandoned_tasks == 1
+
+
 def test_a_worker_that_reconnects_without_an_attempt_has_lost_it() -> None:
     bench = Bench()
     bench.tell(registered("a"))
