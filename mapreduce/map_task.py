@@ -155,7 +155,7 @@ class MapTask:
             sort=SortPlan(
                 partitions=spec.reduces,
                 shape=shape,
-                partitioner=partitioner_of(conf, attempt.files, spec.reduces),
+                partitioner=partitioner_of(conf, attempt.files, spec.reduces, spec.shipped),
                 order=conf.comparator_spec,
             ),
             path=attempt.order.segment_path,

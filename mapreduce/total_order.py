@@ -1,38 +1,52 @@
-"""Cut points of a TotalOrderPartitioner: read from a sequence file once, before any map starts.
+"""Cut points of a TotalOrderPartitioner: read by each map from a sequence file before it starts.
 
+The file is a shipped one that tasks have under that name, else one of the job's file system.
 Takes settings and files; gives the job's partitioner as plain data. A wrong number of cut points,
 or points out of order, is refused in Hadoop's words.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
+from typing import BinaryIO
 
 from mapreduce.dataflow.files import Files
 from mapreduce.errors import TaskFailed
 from streaming.comparator import compare
 from streaming.jobconf import JobConf
 from streaming.partitioner import PartitionerSpec, TotalOrderPartition
+from streaming.shipping import Shipped, local_path
 
 
 class BadPartitionFile(TaskFailed):
     """The partition file of a total order does not fit the job."""
 
 
-def partitioner_of(conf: JobConf, files: Files, reduces: int) -> PartitionerSpec:
+def partitioner_of(
+    conf: JobConf, files: Files, reduces: int, shipped: Sequence[Shipped] = ()
+) -> PartitionerSpec:
     """Give the job's partitioner, with its cut points if it has any."""
     if not conf.is_total_order:
         return conf.partitioner_spec()
-    spec = conf.partitioner_spec(_cut_points(conf, files))
+    spec = conf.partitioner_spec(_cut_points(_open(conf.total_order_path, files, shipped)))
     assert isinstance(spec, TotalOrderPartition)
     _check(spec, conf.total_order_path, reduces)
     return spec
 
 
-def _cut_points(conf: JobConf, files: Files) -> list[bytes]:
+def _open(path: str, files: Files, shipped: Sequence[Shipped]) -> BinaryIO:
+    for item in shipped:
+        here = local_path(item.source)
+        if item.link == path and here is not None:
+            return open(here, "rb")
+    return files.open(files.qualify(path))
+
+
+def _cut_points(opened: BinaryIO) -> list[bytes]:
     from streaming.sequence_file import SequenceFileReader  # few jobs have a partition file
 
-    with files.open(files.qualify(conf.total_order_path)) as file:
+    with opened as file:
         return [key for key, _ in SequenceFileReader(file)]
 
 

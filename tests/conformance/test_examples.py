@@ -1,4 +1,4 @@
-"""The examples run as they stand, and give what they say (MapReduce §2.3)."""
+"""The examples run as they stand, and give what they say (MapReduce §2.3, MR-03)."""
 
 from __future__ import annotations
 
