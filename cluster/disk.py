@@ -7,7 +7,12 @@ anything; an `OSError` passes through to whoever must act on it.
 from __future__ import annotations
 
 import os
-from typing import Protocol
+from typing import Final, Protocol
+
+WRITE_BYTES: Final = 64 * 1024
+"""At most so much of a long write goes to the kernel in one call: for more it takes larger pages,
+and in a virtual machine those are often the ones that the host has to find first (a third of the
+CPU time of a write by the megabyte: docs/performance.md)."""
 
 
 class DiskFile(Protocol):

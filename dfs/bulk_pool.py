@@ -11,12 +11,14 @@ import contextlib
 import os
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
-from cluster.addresses import CONNECT_S_MAX
+from cluster.addresses import CONNECT_S_MAX, join_address
 from cluster.errors import ClusterError, HostUnreachable, Speechless
 from cluster.messages import Request
 from cluster.network import BulkStream, Identity, bulk_connect
+from dfs.protocol import ServerAddress
 
 IDLE_S_MAX = 20.0
 IDLE_PER_ADDRESS_MAX = 8
@@ -27,14 +29,29 @@ class BulkPool:
     """Streams by address."""
 
     def __init__(
-        self, identity: Identity, *, timeout_s: float, connect_s_max: float = CONNECT_S_MAX
+        self,
+        identity: Identity,
+        *,
+        timeout_s: float,
+        connect_s_max: float = CONNECT_S_MAX,
+        is_here: Callable[[ServerAddress], bool] = lambda server: False,
     ) -> None:
+        """`is_here` says of a server whether it is on the same host as we."""
         self._identity = identity
+        self._is_here = is_here
         self.timeout_s = timeout_s
         self._connect_s_max = connect_s_max
         self._lock = threading.Lock()
         self._idle: dict[str, list[tuple[BulkStream, float]]] = {}
         self._pid = os.getpid()
+
+    def address_of(self, server: ServerAddress) -> str:
+        """Where to reach a server: through its Unix socket, at a third of the cost, if it is on
+        this host and lets this user in."""
+        path = server.local_socket
+        if path and self._is_here(server) and os.access(path, os.W_OK):
+            return f"unix:{path}"
+        return join_address(server.host, server.bulk_port)
 
     def call(self, address: str, request: Request) -> Any:
         """Send a request without raw bytes and return its reply."""

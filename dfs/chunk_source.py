@@ -12,7 +12,6 @@ from typing import Protocol
 
 from crc32c import crc32c
 
-from cluster.addresses import join_address
 from cluster.errors import ClusterError, HostUnreachable, Unavailable
 from cluster.network import BulkStream
 from dfs.bulk_pool import BulkPool
@@ -53,7 +52,7 @@ class RemoteSource:
         self, pool: BulkPool, server: ServerAddress, chunk: LocatedChunk, start: int, stop: int
     ) -> None:
         self._pool = pool
-        self._address = join_address(server.host, server.bulk_port)
+        self._address = pool.address_of(server)
         self._server = server
         self._chunk = chunk
         self.position = start

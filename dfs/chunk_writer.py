@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 from crc32c import crc32c
 
-from cluster.addresses import join_address
 from cluster.errors import ClusterError, HostUnreachable, Unavailable
 from cluster.messages import Request
 from cluster.network import BulkStream
@@ -142,7 +141,7 @@ def ask_primary(client: DfsClient, grant: ChunkGrant, request: Request) -> Any:
     """Send a mutation to the primary; PrimaryUnreachable if it does not answer."""
     primary = primary_of(grant)
     try:
-        return client.pool.call(join_address(primary.host, primary.bulk_port), request)
+        return client.pool.call(client.pool.address_of(primary), request)
     except HostUnreachable as error:
         raise PrimaryUnreachable(f"primary {primary.server}: {error}") from error
 
@@ -170,7 +169,7 @@ def _write_small(client: DfsClient, run: Run, grant: ChunkGrant, request: WriteC
     primary = primary_of(grant)
     others = [server for server in grant.replicas if server is not primary]
     order = chain(Place(primary.server, primary.rack), others)
-    address = join_address(primary.host, primary.bulk_port)
+    address = client.pool.address_of(primary)
     message = PushData(run.data_id, len(run.data), order, crc32c(run.data))
     stream = client.pool.idle(address)
     if stream is not None:

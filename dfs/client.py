@@ -86,8 +86,12 @@ class DfsClient:
         self.group = group or self.user
         self.retry = retry or RetryPolicy()
         self.name = f"{self.user}@{os.uname().nodename}:{os.getpid()}:{new_client_id():x}"
-        self.pool = BulkPool(identity, timeout_s=transfer_s_max, connect_s_max=connect_s_max)
-        self.local_pool = BulkPool(identity, timeout_s=transfer_s_max, connect_s_max=1.0)
+        self.pool = BulkPool(
+            identity,
+            timeout_s=transfer_s_max,
+            connect_s_max=connect_s_max,
+            is_here=lambda server: self.place.distance(server) == 0,
+        )
         self.chance = random.Random()
         self._call_s_max = call_s_max
         self._connection = Connection(
@@ -110,7 +114,6 @@ class DfsClient:
         self._closed.set()
         self._connection.close()
         self.pool.close()
-        self.local_pool.close()
 
     # -- calls ----------------------------------------------------------------------------
 

@@ -10,7 +10,6 @@ import struct
 from functools import cache
 from typing import TYPE_CHECKING
 
-from cluster.addresses import join_address
 from cluster.errors import Corrupt, Unavailable
 from dfs.chunk import BLOCK_BYTES
 from dfs.errors import NoReplica
@@ -46,7 +45,7 @@ def block_crcs(client: DfsClient, path: str, chunk: LocatedChunk) -> bytes:
     for server in nearest_first(client.place, chunk.replicas, client.chance):
         request = ChecksumChunk(chunk.handle, chunk.version, chunk.length_bytes)
         try:
-            reply = client.pool.call(join_address(server.host, server.bulk_port), request)
+            reply = client.pool.call(client.pool.address_of(server), request)
         except (Unavailable, Corrupt) as error:
             last_error = error
         else:

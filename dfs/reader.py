@@ -298,7 +298,7 @@ class DfsReader(io.RawIOBase):
         is_local = self._client.place.distance(server) == 0 and server.local_socket
         if is_local and local_key not in self._bad and os.path.exists(server.local_socket):
             try:
-                return LocalSource(self._client.local_pool, server, chunk, start, stop)
+                return LocalSource(self._client.pool, server, chunk, start, stop)
             except (Unavailable, Corrupt, OSError) as error:
                 log.info("short-circuit read of %016x failed: %s", chunk.handle, error)
                 self._bad.add(local_key)
@@ -340,7 +340,7 @@ class DfsReader(io.RawIOBase):
         for server in nearest_first(self._client.place, chunk.replicas, self._client.chance):
             request = ChunkLength(chunk.handle, chunk.version)
             try:
-                address = f"{server.host}:{server.bulk_port}"
+                address = self._client.pool.address_of(server)
                 return int(self._client.pool.call(address, request).value)
             except (Unavailable, Corrupt) as error:
                 last_error = error

@@ -13,6 +13,7 @@ import contextlib
 import io
 import queue
 import threading
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from cluster.errors import Unavailable
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from dfs.client import DfsClient
 
 RUN_BYTES = 4 << 20
+READ_BYTES = 1 << 20
 SMALL_BYTES = 64 << 10
 QUEUE_RUNS = 3
 BUFFERS_KEPT = QUEUE_RUNS + 2
@@ -75,22 +77,24 @@ class DfsWriter(io.RawIOBase):
 
     def write(self, data: object) -> int:
         view = memoryview(data).cast("B")  # type: ignore[arg-type]
-        if self.closed or self._is_over:
-            raise ValueError(f"{self.status.path} is closed")
-        self._raise_error()
+        self._check_open()
         position = 0
         while position < len(view):
-            room = self._room()
-            piece = view[position : position + room]
-            if len(self._buffer) < self._filled + len(piece):
-                self._enlarge(self._filled + len(piece))
-            self._buffer[self._filled : self._filled + len(piece)] = piece
-            self._filled += len(piece)
+            piece = view[position : position + self._room()]
+            self._space(len(piece))[:] = piece
             position += len(piece)
-            self._position += len(piece)
-            if len(piece) == room:
-                self._submit(durable=False)
+            self._took(len(piece))
         return len(view)
+
+    def write_from(self, read_into: Callable[[memoryview], int | None]) -> int:
+        """Write what `read_into` puts into the buffer that it is given; return how many bytes, 0
+        if it gave none. Saves `write` its copy."""
+        self._check_open()
+        # A file may be small: little room is made for its first bytes.
+        size = min(self._room(), READ_BYTES if self._position else SMALL_BYTES)
+        count = read_into(self._space(size)) or 0
+        self._took(count)
+        return count
 
     def flush(self) -> None:
         """Return when every byte written so far is on the disks of all replicas."""
@@ -145,6 +149,26 @@ class DfsWriter(io.RawIOBase):
         self._is_over = True
 
     # -- runs -----------------------------------------------------------------------------
+
+    def _check_open(self) -> None:
+        if self.closed or self._is_over:
+            raise ValueError(f"{self.status.path} is closed")
+        self._raise_error()
+
+    def _space(self, size: int) -> memoryview:
+        """Where the next `size` bytes of the run being gathered go."""
+        end = self._filled + size
+        if len(self._buffer) < end:
+            self._enlarge(end)
+        return memoryview(self._buffer)[self._filled : end]
+
+    def _took(self, count: int) -> None:
+        """So many bytes were put there; a run that is full is on its way when it returns."""
+        is_full = count == self._room()
+        self._filled += count
+        self._position += count
+        if is_full:
+            self._submit(durable=False)
 
     def _room(self) -> int:
         """How many bytes still go into the run being gathered."""

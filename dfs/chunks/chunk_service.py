@@ -16,7 +16,6 @@ from dataclasses import dataclass
 
 from crc32c import crc32c
 
-from cluster.addresses import join_address
 from cluster.clock import Clock
 from cluster.errors import ClusterError, DiskFailed, HostUnreachable, Overloaded, Unavailable
 from cluster.messages import Request, union_of
@@ -423,7 +422,7 @@ class _Call(threading.Thread):
         self.server = secondary.server
         self.error: ClusterError | None = None
         self._pool = pool
-        self._address = join_address(secondary.host, secondary.bulk_port)
+        self._address = pool.address_of(secondary)
         self._mutation = mutation
 
     def run(self) -> None:

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 
 from crc32c import crc32c
 
-from cluster.addresses import join_address
 from cluster.clock import Clock
 from cluster.errors import ClusterError, Corrupt, HostUnreachable, Unavailable
 from dfs.bulk_pool import BulkPool
@@ -190,7 +189,7 @@ class CommandRunner:
         return replica if is_same and replica.length >= command.length_bytes else None
 
     def _pull(self, command: CloneChunk, source: ServerAddress, incoming: Replica) -> None:
-        stream = self._pool.connect(join_address(source.host, source.bulk_port))
+        stream = self._pool.connect(self._pool.address_of(source))
         with stream:
             stream.send(ReadChunk(command.handle, command.version, 0, command.length_bytes))
             offset, is_last = 0, command.length_bytes == 0

@@ -12,6 +12,8 @@ import hashlib
 import os
 from typing import Any, Protocol, TypeAlias
 
+from cluster.disk import WRITE_BYTES
+
 Bytes: TypeAlias = bytes | bytearray | memoryview
 
 
@@ -108,7 +110,7 @@ class RealFile:
         view = memoryview(data).cast("B")
         done = 0
         while done < len(view):
-            done += os.pwrite(self._fd, view[done:], offset + done)
+            done += os.pwrite(self._fd, view[done : done + WRITE_BYTES], offset + done)
 
     def truncate(self, size: int) -> None:
         os.ftruncate(self._fd, size)

@@ -7,7 +7,6 @@ for its successor and by the client for the first of the chain.
 
 from __future__ import annotations
 
-from cluster.addresses import join_address
 from cluster.errors import ClusterError, HostUnreachable
 from cluster.network import BulkStream
 from dfs.bulk_pool import BulkPool
@@ -23,7 +22,7 @@ class Forward:
     def __init__(self, pool: BulkPool, request: PushData, data: memoryview) -> None:
         self._pool = pool
         self._next = request.chain[0]
-        self._address = join_address(self._next.host, self._next.bulk_port)
+        self._address = pool.address_of(self._next)
         self._request = PushData(
             request.data_id, request.length_bytes, request.chain[1:], request.crc
         )

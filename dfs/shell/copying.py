@@ -21,6 +21,7 @@ from dfs.shell.arguments import Arguments, BadUsage
 from dfs.shell.items import Item, Shell, is_disk
 from dfs.shell.progress import Progress
 from dfs.shell.volumes import PIECE_BYTES
+from dfs.writer import DfsWriter
 
 THREADS_DEFAULT = 4
 THREADS_MAX = 64
@@ -166,9 +167,8 @@ def _copy_one(shell: Shell, copy: Copy, said: Arguments, progress: Progress) -> 
     with _reported(shell, copy.target.shown):
         status = copy.source.known()
         with _created(copy.target, said) as file:
-            for piece in _pieces(copy.source):
-                file.write(piece)
-                progress.add(len(piece))
+            for count in _poured(copy.source, file):
+                progress.add(count)
         if "p" in said:
             volume, path = copy.target.volume, copy.target.path
             volume.set_times(path, status.modified_at_s, status.accessed_at_s)
@@ -193,6 +193,18 @@ def _pour_in(shell: Shell, target: Item, said: Arguments) -> None:
         with _created(target, said) as file:
             while piece := sys.stdin.buffer.read(PIECE_BYTES):
                 file.write(piece)
+
+
+def _poured(source: Item, target: io.RawIOBase) -> Iterator[int]:
+    """Copy a file, and say piece by piece how many bytes."""
+    if isinstance(target, DfsWriter) and is_disk(source.volume):
+        with source.volume.open(source.path) as file:
+            while count := target.write_from(file.readinto):
+                yield count
+        return
+    for piece in _pieces(source):
+        target.write(piece)
+        yield len(piece)
 
 
 def _pieces(item: Item) -> Iterator[memoryview]:

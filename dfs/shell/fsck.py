@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cluster.addresses import join_address
 from cluster.errors import ClusterError, Corrupt, Unavailable
 from dfs.chunk import handle_name
 from dfs.client import DfsClient
@@ -177,7 +176,7 @@ def _compare(client: DfsClient, path: str, chunk: ChunkFact) -> str:
     for located in client.locate(path, chunk.index, 1).chunks:
         for server in located.replicas:
             request = ChecksumChunk(chunk.handle, chunk.version, chunk.length_bytes)
-            address = join_address(server.host, server.bulk_port)
+            address = client.pool.address_of(server)
             try:
                 sums[server.server] = client.pool.call(address, request).packed.hex()
             except (Unavailable, Corrupt) as error:

@@ -17,6 +17,7 @@ import stat
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol, TypeVar
 
+from cluster.disk import WRITE_BYTES
 from dfs import file_checksum, writer
 from dfs.chunk import CHUNK_BYTES_DEFAULT, FileId
 from dfs.client import DfsClient
@@ -268,7 +269,7 @@ class DiskFile:
     def write(self, data: bytes | memoryview) -> int:
         view = memoryview(data)
         while len(view):
-            view = view[self._file.write(view) :]
+            view = view[self._file.write(view[:WRITE_BYTES]) :]
         return len(data)
 
     def close(self) -> None:

@@ -458,16 +458,16 @@ def test_a_local_reader_gets_the_files_and_verifies_them(servers: Servers) -> No
     address = servers.all["h1"].address
     chunk = LocatedChunk(0, HANDLE, ChunkVersion(1), len(data), (address,))
 
-    source = LocalSource(servers.client.local_pool, address, chunk, 100, len(data))
+    source = LocalSource(servers.client.pool, address, chunk, 100, len(data))
     found = b"".join(bytes(piece) for piece in iter(source.next_piece, b""))
     source.close()
 
     assert found == data[100:]
     with pytest.raises(StaleReplica):
         stale = LocatedChunk(0, HANDLE, ChunkVersion(2), len(data), (address,))
-        LocalSource(servers.client.local_pool, address, stale, 0, 1)
+        LocalSource(servers.client.pool, address, stale, 0, 1)
     _flip(servers.all["h1"].root / path_of(HANDLE, "data"), BLOCK_BYTES + 5)
-    source = LocalSource(servers.client.local_pool, address, chunk, 0, len(data))
+    source = LocalSource(servers.client.pool, address, chunk, 0, len(data))
     with pytest.raises(ChunkCorrupt):
         source.next_piece()
     source.close()
