@@ -32,6 +32,8 @@ ATTEMPTS_MAX: Final = 4
 """Attempts at a task, unless the job says otherwise (Hadoop's number)."""
 LINES_MAX: Final = 10_000
 SAID_CHARS_MAX: Final = 1 << 20
+SAID_KEPT_CHARS_MAX: Final = 256 << 10
+"""What all attempts of a job said is kept here up to so much: their hosts may be lost."""
 _NO_LIMIT: Final = 1 << 30
 
 
@@ -87,7 +89,10 @@ class JobLedger:
         self.lines: list[NewsLine] = []
         self.waiters: list[asyncio.Future[None]] = []
         self.end: JobEnd | None = None
+        self.said: dict[str, str] = {}
+        """By attempt: the beginning of what its programs said."""
         self._said_chars = 0
+        self._said_kept_chars = 0
         self._counters = Counters(user_counters_max=_NO_LIMIT)
         self._done = dict.fromkeys(TaskKind, 0)
         self._segment_bytes = 0
@@ -185,6 +190,15 @@ class JobLedger:
         self.lines.append(NewsLine(level, text))
         self.wake()
 
+    def attempt_said(self, attempt_id: str, level: str, text: str) -> None:
+        """Tell what an attempt says to whoever waits, and keep it should its log be lost."""
+        self.say(level, text)
+        room = SAID_KEPT_CHARS_MAX - self._said_kept_chars
+        if room > 0:
+            self._said_kept_chars += len(text)
+            end = "" if not level else "\n"
+            self.said[attempt_id] = self.said.get(attempt_id, "") + text[:room] + end
+
     def wake(self) -> None:
         """Answer those who wait for news."""
         waiters, self.waiters = self.waiters, []
@@ -276,6 +290,7 @@ class JobLedger:
             self._table(totals, now_s),
             self.closing(now_s),
             self.spec.properties,
+            dict(self.said),
         )  # fmt: skip
 
     def _table(self, totals: JobTotals | None, now_s: float) -> dict[str, float]:

@@ -177,6 +177,9 @@ def _print_log(client: JobClient, attempt: AttemptRecord, report: JobReport) -> 
             offset += len(piece.data)
     except ClusterError as error:
         print(f"(its log cannot be read: {error})")
+        if said := report.said.get(attempt.attempt_id):
+            print("(what the master had heard of it until then)")
+            print(said, end="" if said.endswith("\n") else "\n")
         for text in report.failures:  # the end of its log came with its failure
             if text.startswith(f"{attempt.attempt_id} "):
                 print(text)

@@ -148,6 +148,8 @@ class JobReport(Message, frozen=True):
     """The columns of the paper's Table 1, and more (MapReduce §6)."""
     closing: str = ""
     properties: dict[str, str] = msgspec.field(default_factory=dict)
+    said: dict[str, str] = msgspec.field(default_factory=dict)
+    """By attempt: the beginning of what it said, for when its host is lost with its log."""
 
 
 class ReportOfJob(Request, frozen=True):

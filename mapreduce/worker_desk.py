@@ -216,7 +216,7 @@ class WorkerDesk:
         attempt_id = parse_attempt_id(request.attempt_id)
         ledger = self._duties.jobs.get(attempt_id.task_id.job_id)
         if ledger is not None:
-            ledger.say(request.level, request.text)
+            ledger.attempt_said(request.attempt_id, request.level, request.text)
 
     def _heard_from(self, worker_id: str) -> None:
         link = self._duties.links.get(worker_id)

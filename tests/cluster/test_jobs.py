@@ -209,6 +209,26 @@ def test_a_killed_master_goes_on_where_it_was_and_repeats_no_finished_map(
     assert job.report().facts["maps_rerun"] == 0
 
 
+def test_logs_of_a_lost_host_are_shown_as_far_as_they_came(cluster: LocalCluster) -> None:
+    """The log lies on the host; what its programs said first, the master had heard."""
+    said = cluster.mrstream(
+        *TEN_MAPS, "-numReduceTasks", "0", "-input", "/in", "-output", "/said",
+        "-mapper", "sh -c 'echo I ran on $MRSTREAM_HOST >&2; cat'",
+    )  # fmt: skip
+    assert said.returncode == 0, said.stderr.decode()
+    rows = JobClient(cluster.cluster).call_patiently(ListJobs(True))
+    report: JobReport = JobClient(cluster.cluster).call_patiently(ReportOfJob(rows[-1].key))
+    lost = report.attempts[0]
+
+    cluster.kill("mapreduce.worker", lost.host)
+    logs = cluster.mrstream("job", "-logs", report.job.key, lost.attempt_id)
+    cluster.start("mapreduce.worker", lost.host)
+
+    assert logs.returncode == 1
+    assert "its log cannot be read" in logs.stdout.decode()
+    assert f"I ran on {lost.host}\n" in logs.stdout.decode()
+
+
 def test_ctrl_c_kills_the_job_and_leaves_nothing(cluster: LocalCluster) -> None:
     """Exit status 130; no attempt and no temporary output stays."""
     job = slow_job(cluster)

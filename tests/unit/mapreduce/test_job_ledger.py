@@ -7,7 +7,7 @@ from mapreduce import job
 from mapreduce.attempt_report import Done, Failure
 from mapreduce.dataflow.split_plan import Piece, Split
 from mapreduce.job import JobSpec
-from mapreduce.job_ledger import JobLedger
+from mapreduce.job_ledger import SAID_KEPT_CHARS_MAX, JobLedger
 from mapreduce.scheduler.ids import AttemptId, JobId, TaskId, TaskKind
 from mapreduce.scheduler.phases import JobTotals
 from mapreduce.snapshot import JobRow
@@ -84,6 +84,22 @@ def test_the_first_failure_is_told_in_full_with_its_host_and_later_ones_in_a_lin
     assert "host:" in texts[1] and "h2" in texts[1] and "oh no" in texts[1]
     assert texts[3].endswith("failed on h2: it broke")
     assert len(ledger.failures) == 2
+
+
+def test_what_attempts_said_is_kept_for_the_report_within_bounds() -> None:
+    """Their logs may be lost with their hosts."""
+    ledger = ledger_of()
+
+    ledger.attempt_said("a", "", "first line\nsec")
+    ledger.attempt_said("a", "", "ond\n")
+    ledger.attempt_said("a", "WARN", "a counter makes no sense")
+    ledger.attempt_said("b", "", "x" * SAID_KEPT_CHARS_MAX)
+    ledger.attempt_said("c", "", "too late\n")
+
+    said = ledger.report(JobRow(JOB), None, None, 110.0).said
+    assert said["a"] == "first line\nsecond\na counter makes no sense\n"
+    assert len(said["a"]) + len(said["b"]) <= SAID_KEPT_CHARS_MAX + 1
+    assert "c" not in said
 
 
 def test_the_scheduler_learns_sizes_homes_and_wishes() -> None:
