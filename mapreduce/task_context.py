@@ -72,7 +72,13 @@ class AttemptOrder(msgspec.Struct, frozen=True):
 
     @property
     def task_index(self) -> int:
-        """The number of the task, which is the number of its part file."""
+        """The number of the task in the whole job, which is the number of its part file.
+
+        A map's is that of its split: where `-tasks` runs a part of a job on a cluster, tasks are
+        counted anew.
+        """
+        if self.split is not None:
+            return self.split.index
         return parse_attempt_id(self.attempt_id).task_id.task_index
 
 

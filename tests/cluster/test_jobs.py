@@ -139,6 +139,25 @@ def test_a_job_gives_the_bytes_of_local_mode(cluster: LocalCluster, expected: by
     assert f"Map input records={LINES}" in done.stderr.decode()
 
 
+def test_a_part_of_a_job_has_the_part_files_of_local_mode(cluster: LocalCluster) -> None:
+    """MR-32: `-tasks` runs some maps, and their files are named as in the whole job."""
+    words = (*TEN_MAPS, "-numReduceTasks", "0", "-tasks", "m0,m3-5", "-mapper", "cat")
+    local = cluster.directory / "some"
+
+    here = cluster.mrstream(
+        *words, "-jt", "local", "-fs", "file:///",
+        "-input", str(cluster.directory / "words.txt"), "-output", str(local),
+    )  # fmt: skip
+    there = cluster.mrstream(*words, "-input", "/in", "-output", "/some")
+    got = cluster.mrstream("dfs", "-get", "/some", str(cluster.directory / "some-there"))
+
+    assert (here.returncode, there.returncode, got.returncode) == (0, 0, 0), there.stderr.decode()
+    found = {path.name: path.read_bytes() for path in local.glob("part-*")}
+    assert sorted(found) == ["part-00000", "part-00003", "part-00004", "part-00005"]
+    copied = cluster.directory / "some-there"
+    assert {path.name: path.read_bytes() for path in copied.glob("part-*")} == found
+
+
 def test_an_output_directory_is_complete_and_never_overwritten(
     cluster: LocalCluster, expected: bytes
 ) -> None:
