@@ -20,6 +20,7 @@ from cluster.journal_format import FILE_HEADER, decode_record
 from cluster.network import Connection
 from cluster.recovery import list_logs, log_path
 from dfs import oplog, protocol, writer
+from dfs.chunk import ServerId
 from dfs.client import DfsClient
 from dfs.metadata import operations as op
 from dfs.metadata.metadata import Metadata
@@ -206,6 +207,35 @@ def test_gate_8_a_damaged_checkpoint_is_passed_over_for_the_one_before(
     assert listing(cluster.client()) == before
 
 
+def test_2_6_3_a_checkpoint_beside_changes_loses_none_of_them(cluster: LocalCluster) -> None:
+    """GFS-19: changes go on while checkpoints are built; a kill afterwards costs nothing."""
+    client = cluster.client(retry_s=60.0)
+    over = threading.Event()
+    made: list[str] = []
+
+    def make(number: int) -> None:
+        for count in itertools.count():
+            if over.is_set():
+                return
+            client.make_directory(f"/{number}-{count}")
+            made.append(f"/{number}-{count}")
+
+    threads = [threading.Thread(target=make, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for _ in range(3):
+        before = len(made)
+        client.call(protocol.Checkpoint())
+        wait_for(lambda before=before: len(made) > before, 60.0, "changes to go on")
+    over.set()
+    for thread in threads:
+        thread.join()
+    cluster.kill(MASTER, "h1")
+    cluster.start(MASTER, "h1")
+
+    assert {path for path, _ in listing(client)} == {"/", *made}
+
+
 def test_gate_16_sixteen_clients_on_the_same_names_make_one_history(cluster: LocalCluster) -> None:
     """GFS-25: what was acknowledged is in the log once, in an order that real time allows; what
     was refused is not. Each path alternates between being there and not."""
@@ -360,6 +390,6 @@ def test_5_1_3_a_refused_question_is_a_clear_error_and_the_master_lives(
     with pytest.raises(ClusterError, match="neither a path nor"):
         client.story("no such thing")
     with pytest.raises(ClusterError, match="no such chunkserver"):
-        client.call(protocol.DrainServer(protocol.ServerId("h99")))
+        client.call(protocol.DrainServer(ServerId("h99")))
 
     assert client.report().safe_mode == ""

@@ -125,7 +125,8 @@ def _is_given_up(operator: Operator, host: str) -> bool:
 def test_a_master_whose_disk_is_gone_is_restored_elsewhere_with_everything(
     make_hosts: MakeHosts, operator_at: OperatorAt
 ) -> None:
-    """GFS-16: the log is on two other hosts before anyone is told; nothing acknowledged is lost."""
+    """GFS-16, GFS-76: the log is on two other hosts before anyone is told; a new master takes over
+    there under the same name, and nothing acknowledged is lost."""
     hosts = make_hosts(4)
     operator = operator_at(hosts)
     path = operator.write_cluster(dfs={"replication": 2})

@@ -170,6 +170,56 @@ class TestMetadata:
         assert b"".join(pack_image(model.brain)) == before
 
 
+class TestNamespace:
+    def test_4_1_names_are_full_paths_and_nothing_else_leads_to_a_file(self) -> None:
+        """GFS-55: a path is looked up as a whole; there are no links, so that a file has one name,
+        and a deleted name leads nowhere."""
+        model = Model()
+        model.call(p.MakeDirectory("/a/b", "me", parents=True))
+        model.put("/a/b/f")
+        file_id = model.call(p.Stat("/a/b/f")).file_id
+
+        model.call(p.Rename("/a/b", "/c", "me"))
+
+        assert model.call(p.Stat("/c/f")).file_id == file_id
+        with pytest.raises(NoSuchFile):
+            model.call(p.Stat("/a/b/f"))
+        assert [path for path in model.paths() if path.endswith("f")] == ["/c/f"]
+        assert not any("Link" in name for name in dir(p))
+
+    def test_4_1_changes_in_one_directory_are_independent_and_none_waits_for_another(self) -> None:
+        """GFS-53, GFS-54: the brain takes one request at a time, so that there is no lock to take
+        in a wrong order; a request that has to wait for servers holds up no other."""
+        model = Model()
+        for server in model.servers.values():
+            server.is_mute = True
+        stuck = model.begin(
+            p.CreateFile("/d/stuck", "client", "me", parents=True, first_chunk=True)
+        )
+        assert not model.is_answered(stuck)
+
+        model.create("/d/other", first_chunk=False)
+        model.call(p.Rename("/d/other", "/d/renamed", "me"))
+        model.call(p.Delete("/d/renamed", "me"))
+
+        assert not model.is_answered(stuck)
+
+    def test_2_6_1_a_scan_of_all_that_changed_drives_repair_and_collection(self) -> None:
+        """GFS-24: nobody asks for it; ticks and heartbeats are enough."""
+        model = Model(servers=4)
+        model.put("/kept", 10)
+        model.put("/gone", 10)
+        (gone,) = (chunk.handle for chunk in model.locate("/gone"))
+        model.kill(model.where("/kept")[0])
+        model.call(p.Delete("/gone", "me", skip_trash=True))
+
+        model.pass_time(20)
+
+        assert len(model.where("/kept")) == 3
+        up = [server for server in model.servers.values() if server.is_up]
+        assert not any(gone in server.chunks for server in up)
+
+
 class TestLeases:
     def test_3_1_a_lease_is_for_60_s_and_its_holder_is_the_primary(self) -> None:
         """GFS-33."""

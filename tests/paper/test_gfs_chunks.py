@@ -7,6 +7,7 @@ import random
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -39,6 +40,7 @@ from dfs.errors import (
 )
 from dfs.protocol import (
     AppendRecord,
+    ApplyMutation,
     ChunkGrant,
     CloneChunk,
     CopyChunk,
@@ -183,6 +185,89 @@ def test_a_write_reaches_all_replicas_before_it_is_acknowledged(servers: Servers
         assert servers.contents(name) == data
         path = servers.all[name].root / path_of(HANDLE, "data")
         assert path.read_bytes() == data
+
+
+def test_data_is_everywhere_before_the_primary_is_asked_and_numbers_are_given_in_order(
+    servers: Servers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """§3.1, Figure 2 (GFS-37): push to all replicas, under an id, in bounded buffers; the write
+    request to the primary; its serial number; forward; acks; reply."""
+    grant = servers.grant("h1", "h2", "h3")
+    steps: list[tuple[str, str, int]] = []
+    for name, server in servers.all.items():
+        service = server.service
+
+        def kept(*pushed: Any, name: str = name, keep: Any = service._buffer.keep) -> None:
+            keep(*pushed)
+            steps.append(("pushed", name, 0))
+
+        def write(request: WriteChunk, name: str = name, write: Any = service.write) -> None:
+            steps.append(("asked", name, 0))
+            write(request)
+            steps.append(("replies", name, 0))
+
+        def apply(request: ApplyMutation, name: str = name, apply: Any = service.apply) -> None:
+            apply(request)
+            steps.append(("applied", name, request.serial))
+
+        monkeypatch.setattr(service._buffer, "keep", kept)
+        monkeypatch.setattr(service, "write", write)
+        monkeypatch.setattr(service, "apply", apply)
+
+    for serial in (1, 2):
+        servers.write(grant, (serial - 1) * 300_000, bytes([serial]) * 300_000)
+
+        assert sorted(steps[:3]) == [("pushed", name, 0) for name in ("h1", "h2", "h3")]
+        assert steps[3] == ("asked", "h1", 0)
+        assert sorted(steps[4:6]) == [("applied", "h2", serial), ("applied", "h3", serial)]
+        assert steps[6:] == [("replies", "h1", 0)]
+        steps.clear()
+
+
+def test_table_1_a_lone_write_is_defined_and_a_failed_one_inconsistent(
+    servers: Servers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """§2.7.1, Table 1 (GFS-26): replicas compared byte for byte. (Concurrent writes leave regions
+    consistent: `test_overlapping_writers_leave_identical_replicas`.)"""
+    grant = servers.grant("h1", "h2", "h3")
+    servers.write(grant, 0, b"defined " * 100)
+    defined = [servers.contents(name) for name in ("h1", "h2", "h3")]
+    assert defined == [b"defined " * 100] * 3
+
+    with monkeypatch.context() as broken:
+        broken.setattr(servers.all["h3"].service, "_apply", _refuse)
+        with pytest.raises(ReplicaFailed) as failed:
+            _write_once(servers, grant, b"failed", offset=800)
+
+    assert failed.value.details["servers"] == ["h3"]
+    assert servers.contents("h1") == servers.contents("h2") == defined[0] + b"failed"
+    assert servers.contents("h3") == defined[0]
+
+
+def test_table_1_a_record_append_is_defined_with_inconsistent_regions_between(
+    servers: Servers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """§2.7.1, §3.3 (GFS-26, 46): what failed at one replica lies between, at no record's offset."""
+    grant = servers.grant("h1", "h2", "h3")
+    first = servers.append(grant, b"<first>")
+    with monkeypatch.context() as broken:
+        broken.setattr(servers.all["h2"].service, "_apply", _refuse)
+        with pytest.raises(ReplicaFailed):
+            servers.append(grant, b"<again>")
+
+    again = servers.append(grant, b"<again>")
+
+    contents = {name: servers.contents(name) for name in ("h1", "h2", "h3")}
+    for content in contents.values():
+        assert content[first : first + 7] == b"<first>"
+        assert content[again : again + 7] == b"<again>"
+    assert again == 14
+    assert contents["h1"][7:14] == b"<again>"
+    assert contents["h2"][7:14] == bytes(7)
+
+
+def _refuse(*_: object) -> None:
+    raise Unavailable("no")
 
 
 def test_a_read_gives_the_range_in_pieces_from_one_replica(servers: Servers) -> None:
@@ -489,10 +574,10 @@ def test_a_failing_fsync_ends_the_server_and_nothing_is_acknowledged(
     assert [type(failure) for failure in servers.all["h1"].failures] == [DiskFailed]
 
 
-def _write_once(servers: Servers, grant: ChunkGrant, data: bytes) -> None:
-    run = Run(0, 0, memoryview(data))
+def _write_once(servers: Servers, grant: ChunkGrant, data: bytes, offset: int = 0) -> None:
+    run = Run(0, offset, memoryview(data))
     push(servers.client, run, grant)
-    request = WriteChunk(HANDLE, grant.version, 0, len(data), run.data_id, grant.replicas)
+    request = WriteChunk(HANDLE, grant.version, offset, len(data), run.data_id, grant.replicas)
     ask_primary(servers.client, grant, request)
 
 

@@ -8,17 +8,19 @@ import socket
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from dfs import reader as reader_module
 from dfs import writer
-from dfs.chunk import ChunkHandle
+from dfs.chunk import BLOCK_BYTES, ChunkHandle
 from dfs.chunks.chunk_store import ChunkStore
 from dfs.chunks.disk import RealDisk
 from dfs.chunks.replica_files import path_of
 from dfs.client import DfsClient
 from dfs.errors import NoReplica, RecordTooLarge
+from dfs.filesystem import DfsFileSystem
 from dfs.protocol import ChunkFact
 from dfs.reader import DfsReader
 from dfs.records import RecordAppender, RecordCutter
@@ -30,7 +32,7 @@ CHUNK_BYTES = 256 * 1024
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    settings = {"chunk_size": "256KiB", "lease": "2s", "dead_after": "1s", "replication": "2"}
+    settings = {"chunk_size": "256KiB", "lease": "2s", "dead_after": "5s", "replication": "2"}
     with LocalCluster(tmp_path_factory.mktemp("gfs"), 3, dfs=settings) as running:
         yield running
 
@@ -81,6 +83,108 @@ def test_a_file_is_cut_into_fixed_chunks_that_are_plain_files(
         start = chunk.index * CHUNK_BYTES
         assert len(files) == 2
         assert all(file.read_bytes() == data[start : start + CHUNK_BYTES] for file in files)
+
+
+def test_names_and_bytes_are_the_same_through_library_shell_and_fsspec(
+    cluster: LocalCluster, client: DfsClient, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """§2.2 (GFS-01): create, open, write, close, read, rename and delete in a tree of names, with
+    no help of the kernel."""
+    monkeypatch.setenv("MRSTREAM_HOME", cluster.environment["MRSTREAM_HOME"])
+    fs = DfsFileSystem(cluster=cluster.file, skip_instance_cache=True)
+    run = cluster.mrstream
+
+    client.make_directory(f"{path}/deep", parents=True)
+    put(client, f"{path}/deep/library", b"by the library")
+    assert run("dfs", "-put", "-", f"{path}/deep/shell", input=b"by the shell").returncode == 0
+    fs.pipe_file(f"{path}/deep/fsspec", b"by fsspec")
+
+    for name, content in (
+        ("library", "by the library"),
+        ("shell", "by the shell"),
+        ("fsspec", "by fsspec"),
+    ):
+        where = f"{path}/deep/{name}"
+        assert read(client, where) == content.encode()
+        assert run("dfs", "-cat", where).stdout == content.encode()
+        assert fs.cat_file(where) == content.encode()
+    names = [f"{path}/deep/{name}" for name in ("fsspec", "library", "shell")]
+    assert [status.path for status in client.list(f"{path}/deep")] == names
+    assert run("dfs", "-ls", "-C", f"{path}/deep").stdout.decode().split() == names
+    assert sorted(fs.ls(f"{path}/deep", detail=False)) == names
+
+    client.rename(f"{path}/deep/library", f"{path}/moved")
+    assert run("dfs", "-rm", "-skipTrash", f"{path}/deep/shell").returncode == 0
+    fs.rm(f"{path}/deep/fsspec")
+
+    assert list(client.list(f"{path}/deep")) == []
+    assert fs.cat_file(f"{path}/moved") == b"by the library"
+
+
+def test_a_file_replaced_by_a_rename_is_seen_whole_before_and_after(
+    client: DfsClient, cluster: LocalCluster, path: str
+) -> None:
+    """§2.7.2 (GFS-31): write under a temporary name, then rename: readers see all of one or all of
+    the other, never a mixture and never nothing."""
+    client.make_directory(path)
+    put(client, f"{path}/file", b"0" * 300_000)
+    over = threading.Event()
+    seen: list[bytes] = []
+
+    def look() -> None:
+        reader = cluster.client()
+        while not over.is_set():
+            seen.append(read(reader, f"{path}/file"))
+
+    looking = threading.Thread(target=look)
+    looking.start()
+    for version in range(1, 10):
+        put(client, f"{path}/.tmp", b"%d" % version * 300_000)
+        client.rename(f"{path}/.tmp", f"{path}/file", overwrite=True)
+    over.set()
+    looking.join()
+
+    assert seen
+    assert all(len(one) == 300_000 and len(set(one)) == 1 for one in seen)
+    assert read(client, f"{path}/file") == b"9" * 300_000
+
+
+def test_a_reader_with_old_locations_sees_at_worst_an_early_end(
+    cluster: LocalCluster, client: DfsClient, path: str
+) -> None:
+    """§2.7.1 (GFS-30): most files are appended to, so that an outdated replica or length means a
+    premature end; asking the master again gives current data."""
+    old, new = b"old" * 40_000, b"new" * 40_000
+    put(client, path, old)
+
+    with DfsReader(client, path) as file:
+        assert file.pread(0, 1 << 30) == old
+        with writer.append(cluster.client(), path) as appended:
+            appended.write(new)
+        assert file.pread(0, 1 << 30) in (old, old + new)
+        assert file.pread(0, 1 << 30) == old + new
+
+
+def test_a_reader_that_jumps_about_asks_for_whole_checksum_blocks(
+    client: DfsClient, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """§5.2 (GFS-83): so that no block is verified for a part of it twice."""
+    data = random.Random(83).randbytes(CHUNK_BYTES)
+    put(client, path, data)
+    client.place = Place()  # not on a replica's host: over the network
+    asked: list[tuple[int, int]] = []
+
+    class Recorded(reader_module.RemoteSource):
+        def __init__(self, pool: Any, server: Any, chunk: Any, start: int, stop: int) -> None:
+            asked.append((start, stop))
+            super().__init__(pool, server, chunk, start, stop)
+
+    monkeypatch.setattr(reader_module, "RemoteSource", Recorded)
+    with DfsReader(client, path) as file:
+        assert file.pread(100_000, 10) == data[100_000:100_010]
+        assert file.pread(10, 10) == data[10:20]
+
+    assert [stop for _, stop in asked] == [2 * BLOCK_BYTES, BLOCK_BYTES]
 
 
 def test_file_bytes_never_cross_the_master(

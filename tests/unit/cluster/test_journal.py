@@ -261,6 +261,7 @@ def test_a_missing_log_is_named_not_skipped() -> None:
 def test_a_forked_checkpoint_holds_the_state_at_the_fork_while_the_service_goes_on(
     tmp_path: Path,
 ) -> None:
+    """GFS §2.6.3 (GFS-19): a checkpoint is built without delaying mutations."""
     journal = opened(None, str(tmp_path))
     journal.start()
     state = [b"a", b"b"]
