@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from cluster.errors import Unavailable
+from cluster.errors import Unavailable, UserError
 from mapreduce.snapshot import (
     BACKUP,
     COMMITTED,
@@ -36,6 +36,7 @@ class Recorded:
     """A source that answers from memory and notes what it was asked to do."""
 
     cluster: str = "demo"
+    master_host: str = "h1"
     hosts: Board[HostRow] = field(default_factory=Board)
     jobs: Board[JobRow] = field(default_factory=Board)
     boards: dict[str, JobBoard] = field(default_factory=dict)
@@ -67,6 +68,8 @@ class Recorded:
 
     def job(self, job_id: str, seen: JobSeen) -> JobSnapshot:
         self._answer()
+        if job_id not in self.boards:
+            raise UserError(f"{job_id} is not shown: it never was, or it ended long ago")
         return self.boards[job_id].since(seen, NOW_S)
 
     def log(self, attempt_id: str, stream: str, offset: int) -> bytes:

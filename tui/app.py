@@ -10,7 +10,7 @@ from textual import work
 from textual.app import App
 from textual.binding import Binding, BindingType
 
-from cluster.errors import ClusterError, Unavailable
+from cluster.errors import ClusterError, UserError
 from tui.messages import ActionDone, ClusterChanged, JobChanged, MasterBack, MasterLost
 from tui.screens.confirm import Confirm, Help
 from tui.screens.files import FilesScreen
@@ -153,7 +153,7 @@ class Monitor(App[None]):
         while not self._ending.is_set():
             try:
                 self._ask_once(with_storage=rounds % STORAGE_EVERY == 0)
-            except Unavailable as error:
+            except ClusterError as error:
                 self.post_message(MasterLost(str(error)))
             rounds += 1
             self._wake.wait(REFRESH_S)
@@ -164,9 +164,13 @@ class Monitor(App[None]):
         news = self.source.snapshot(picture.hosts.version, picture.jobs.version)
         storage = self.source.storage() if with_storage else picture.storage
         job_news = None
+        refusal = ""
         if self._watched:
             board, seen = picture.job, picture.job_seen
-            job_news = self.source.job(self._watched, seen if board else type(seen)())
+            try:
+                job_news = self.source.job(self._watched, seen if board else type(seen)())
+            except UserError as error:  # such as a job that ended before the master started anew
+                refusal = str(error)
         if self._ending.is_set():
             return
 
@@ -177,6 +181,9 @@ class Monitor(App[None]):
             picture.storage = storage
             if job_news is not None and job_news.job.key == self._watched:
                 picture.see_job(job_news)
+                self.post_message(JobChanged())
+            elif refusal != picture.job_refusal:
+                picture.job_refusal = refusal
                 self.post_message(JobChanged())
             elif differs:
                 self.post_message(ClusterChanged())

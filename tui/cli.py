@@ -5,21 +5,42 @@ from __future__ import annotations
 import argparse
 import sys
 
-from cluster.errors import ClusterError
+from cluster.errors import ClusterError, UserError
 from tui.source import Source
+
+_MORE = """\
+In the monitor: 1 jobs, 2 hosts, 3 files, Enter opens, Esc goes back, / finds,
+? shows all keys, q quits. The guide: docs/guide/top.md
+
+examples:
+  mrstream top
+  mrstream top job_1763280000123_0042
+  mrstream top --once | grep '^Missing'
+  mrstream top --demo
+
+exit status: 0 done; 1 no cluster, no such job, or no terminal; 2 wrong words"""
 
 
 def parser() -> argparse.ArgumentParser:
     """Describe the command line."""
     words = argparse.ArgumentParser(
-        prog="mrstream top", description="Watch, understand and steer the cluster."
+        prog="mrstream top",
+        description="Watch, understand and steer the cluster.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog=_MORE,
     )
-    words.add_argument("job", nargs="?", default="", metavar="JOB", help="open this job at once")
+    words.add_argument(
+        "job",
+        nargs="?",
+        default="",
+        metavar="JOB",
+        help="open this job at once (with --once: show only this job)",
+    )
     words.add_argument(
         "-cluster",
         "--cluster",
         metavar="FILE",
-        help="the cluster.yaml; default: the current cluster",
+        help="the cluster file, or the name of a known cluster (default: the current one)",
     )
     words.add_argument(
         "--once", action="store_true", help="print one plain-text picture and exit, for scripts"
@@ -60,11 +81,11 @@ def _watch(chosen: argparse.Namespace) -> int:
 
     source = ClusterSource.of_current(chosen.cluster)
     if chosen.once:
-        return _once(source)
+        return _once(source, chosen.job)
     return _run(source, chosen.job, read_only=chosen.read_only)
 
 
-def _once(source: Source) -> int:
+def _once(source: Source, job_id: str = "") -> int:
     from tui.once import plain_picture
     from tui.snapshot import Picture
 
@@ -74,7 +95,9 @@ def _once(source: Source) -> int:
         picture.storage = source.storage()
     finally:
         source.close()
-    sys.stdout.write(plain_picture(picture, source.now_s()))
+    if job_id and picture.jobs.get(job_id) is None:
+        raise UserError(f"there is no job {job_id}, or it ended long ago: `mrstream job -list all`")
+    sys.stdout.write(plain_picture(picture, source.now_s(), job_id))
     return 0
 
 

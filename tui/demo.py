@@ -38,6 +38,7 @@ class DemoSource:
     """A source whose cluster is simulated up to the moment of each question."""
 
     cluster = "paper sort (simulated)"
+    master_host = ""
 
     def __init__(self, simulated: SimulatedCluster | None = None, *, speed: float = SPEED) -> None:
         self._simulated = simulated or paper_sort()

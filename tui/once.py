@@ -7,8 +7,9 @@ from tui.snapshot import Picture, StorageRow
 from tui.words import natural, percent, size, span
 
 
-def plain_picture(picture: Picture, now_s: float) -> str:
-    """Give the picture as lines without colour, each table with its titles."""
+def plain_picture(picture: Picture, now_s: float, job_id: str = "") -> str:
+    """Give the picture as lines without colour, each table with its titles; of all jobs or one."""
+    jobs = [job for job in picture.jobs if job_id in ("", job.key)]
     workers = {row.key: row for row in picture.hosts}
     servers = {row.host: row for row in picture.storage.servers}
     names = sorted({**workers, **servers}, key=natural)
@@ -23,7 +24,7 @@ def plain_picture(picture: Picture, now_s: float) -> str:
         "",
         _table(
             ("JOB", "STATE", "MAP", "SHUFFLE", "REDUCE", "TIME", "LEFT", "FAILED", "NAME"),
-            [_job(job, now_s) for job in sorted(picture.jobs, key=lambda job: job.key)],
+            [_job(job, now_s) for job in sorted(jobs, key=lambda job: job.key)],
         ),
         "",
         f"Chunks: {counts.total}",

@@ -100,6 +100,8 @@ class Picture:
     job: JobBoard | None = None
     job_seen: JobSeen = field(default_factory=JobSeen)
     remarks: tuple[str, ...] = ()
+    job_refusal: str = ""
+    """Why the master does not tell of the job being watched."""
     lost_reason: str = ""
     lost_at_s: float = 0.0
 
@@ -124,3 +126,4 @@ class Picture:
         self.job = None
         self.job_seen = JobSeen()
         self.remarks = ()
+        self.job_refusal = ""

@@ -43,6 +43,11 @@ class Source(Protocol):
         """The name of the cluster."""
         ...
 
+    @property
+    def master_host(self) -> str:
+        """The host of both masters; empty if there is none."""
+        ...
+
     def now_s(self) -> float:
         """The time by the masters' clock, so that ages are right on any machine."""
         ...
@@ -139,6 +144,10 @@ class ClusterSource:
     @property
     def cluster(self) -> str:
         return self._cluster.config.name
+
+    @property
+    def master_host(self) -> str:
+        return self._cluster.config.master
 
     def now_s(self) -> float:
         return time.monotonic() + self._ahead_s

@@ -49,14 +49,6 @@ def percent(fraction: float) -> str:
     return f"{min(int(fraction * 100), 99) if fraction < 1 else 100:3d}%"
 
 
-def bar(fraction: float, width: int) -> str:
-    """Give a bar of `width` cells in eighths."""
-    eighths = round(max(0.0, min(1.0, fraction)) * width * 8)
-    full, rest = divmod(eighths, 8)
-    tail = " ▏▎▍▌▋▊▉"[rest] if full < width else ""
-    return ("█" * full + tail).ljust(width)[:width]
-
-
 def natural(name: str) -> list[tuple[int, str]]:
     """Give a sort key by which h2 comes before h10."""
     return [

@@ -105,6 +105,23 @@ def test_a_lost_master_is_said_and_its_return_is_noticed(
     quit_cleanly(terminal)
 
 
+def test_a_job_that_does_not_exist_is_said_in_words(
+    cluster: LocalCluster, terminal: Terminal
+) -> None:
+    terminal.run([*TOP, "job_1_0001"])
+    terminal.wait("job_1_0001 is not shown")
+    quit_cleanly(terminal)
+    once = subprocess.run(
+        [*TOP, "--once", "job_1_0001"],
+        env=environment(MRSTREAM_HOME=cluster.environment["MRSTREAM_HOME"]),
+        capture_output=True,
+        text=True,
+    )
+
+    assert once.returncode == 1
+    assert once.stderr.startswith("mrstream top: there is no job job_1_0001") and not once.stdout
+
+
 def test_one_plain_picture_for_scripts(cluster: LocalCluster) -> None:
     done = subprocess.run(
         [*TOP, "--once"],

@@ -21,8 +21,8 @@ class AttemptScreen(Page):
     """stderr or stdout of an attempt, followed live; `/` shows only lines with some text."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("o", "other", "stderr/stdout"),
-        Binding("c", "copy", "Copy repeat"),
+        Binding("o", "other", "Stdout/stderr"),
+        Binding("c", "copy", "Copy the repeat command"),
         Binding("k", "kill", "Kill"),
         Binding("f", "fail", "Fail"),
         Binding("escape", "leave", "Back"),
@@ -56,9 +56,11 @@ class AttemptScreen(Page):
         self.query_one("#log").focus()
 
     def draw(self) -> None:
-        self.query_one("#where", Static).update(
-            Text(f"{self.attempt_id}  {self._stream}   repeat: {self.repeat_command}", no_wrap=True)
-        )
+        where = Text().append(self.attempt_id, "bold").append(f"  {self._stream}", "bold #e69f00")
+        if not self._offset:
+            where.append("  (nothing written so far)")
+        where.append(f"\nrepeat it with  {self.repeat_command}")
+        self.query_one("#where", Static).update(where)
         board = self.picture.job
         row = board.attempts.get(self.attempt_id) if board else None
         if row is not None:
@@ -97,6 +99,7 @@ class AttemptScreen(Page):
         if not news or stream != self._stream or offset != self._offset or not self.is_mounted:
             return
         self._offset += len(news)
+        self.draw()
         *whole, self._rest = (self._rest + news).split(b"\n")
         lines = [line.decode("utf-8", "replace") for line in whole]
         self._lines = (self._lines + lines)[-LINES_KEPT_MAX:]

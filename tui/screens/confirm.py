@@ -64,8 +64,8 @@ class Help(ModalScreen[None]):
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,question_mark,q", "dismiss", "Close")]
 
     TEXT = """\
-1 2 3   jobs, hosts, files          k   kill a job or attempt (asks)
-Enter   open what the cursor is on  f   fail an attempt (asks)
+1 2 3   jobs, hosts, files          k   kill a job or an attempt
+Enter   open what the cursor is on  f   fail an attempt
 Esc     back                        p   change a job's priority
 /       only rows with some text    e   why the job failed
 s S     sort; turn the order round  r   set a file's replication
@@ -76,6 +76,7 @@ t u     trash; bring a file back    d   space by directory
 
 ·  idle    ▸  running    ■  done    ✗  failed    ◆  has a backup
 A cell for several tasks is shaded by how many of them are done.
+Whatever changes something asks first.
 """
 
     def compose(self) -> ComposeResult:

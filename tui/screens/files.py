@@ -15,8 +15,9 @@ from tui.screens.confirm import Ask
 from tui.screens.page import Page
 from tui.screens.report import ReportScreen
 from tui.snapshot import ChunkPlace, FileEntry
+from tui.widgets.bar import bar
 from tui.widgets.table import Cell, Column, RowTable
-from tui.words import bar, natural, size
+from tui.words import natural, size
 
 UP = ".."
 
@@ -46,7 +47,7 @@ def chunk_map(chunks: list[ChunkPlace]) -> Text:
     """Draw which host holds which chunk: one line a host, one sign a chunk."""
     hosts = sorted({host for chunk in chunks for host in chunk.hosts}, key=natural)
     width = max((len(host) for host in hosts), default=4)
-    text = Text(f"{len(chunks)} chunks; one column a chunk\n", "dim")
+    text = Text().append(f"{len(chunks)} chunks; one column a chunk\n", "dim")
     for host in hosts:
         text.append(f"{host:<{width}}  ", "bold")
         for chunk in chunks:
@@ -86,6 +87,7 @@ class FilesScreen(Page):
         self.path = "/"
         self.in_trash = False
         self._entries: list[FileEntry] = []
+        self._read = False
 
     def body(self) -> ComposeResult:
         yield Static(id="where")
@@ -100,11 +102,13 @@ class FilesScreen(Page):
             ],
             id="files",
         )
+        yield Static(id="nothing")
         with VerticalScroll(id="detail"):
             yield Static(id="about", markup=False)
 
     def on_mount(self) -> None:
         super().on_mount()
+        self.query_one("#detail").display = False
         self.action_reload()
 
     def on_screen_resume(self) -> None:
@@ -119,7 +123,8 @@ class FilesScreen(Page):
         ]
         if self.path != "/" or self.in_trash:
             rows.insert(0, (UP, (Text("../", "bold"), "", "", "", "", "")))
-        self.query_one(RowTable).show(rows)
+        nothing = "The trash is empty." if self.in_trash else "This directory is empty."
+        self.show_rows(self.query_one(RowTable), rows, nothing if self._read else "Reading…")
 
     def action_reload(self) -> None:
         path, in_trash = self.path, self.in_trash
@@ -130,11 +135,12 @@ class FilesScreen(Page):
 
     def _take(self, path: str, in_trash: bool, entries: list[FileEntry]) -> None:
         if (path, in_trash) == (self.path, self.in_trash) and self.is_mounted:
+            self._read = True
             self._entries = sorted(entries, key=lambda e: (not e.is_directory, e.name))
             self.redraw()
 
     def _go(self, path: str, *, trash: bool = False) -> None:
-        self.path, self.in_trash, self._entries = path, trash, []
+        self.path, self.in_trash, self._entries, self._read = path, trash, [], False
         self._about("")
         self.redraw()
         self.action_reload()
@@ -187,7 +193,7 @@ class FilesScreen(Page):
             self.monitor.ask(
                 lambda source: source.chunks(path),
                 lambda chunks: self._about(
-                    Text(path + "  ", "bold").append_text(chunk_map(chunks))
+                    Text().append(path + "  ", "bold").append_text(chunk_map(chunks))
                 ),
             )
 
@@ -197,9 +203,10 @@ class FilesScreen(Page):
 
     def _show_usage(self, usage: list[tuple[str, int]]) -> None:
         most = max((used for _, used in usage), default=0) or 1
-        text = Text("space below here\n", "dim")
+        text = Text().append("space below here\n", "dim")
         for path, used in usage:
-            text.append(f"{size(used):>6} {bar(used / most, 20)} ").append(f"{path}\n", "bold")
+            text.append(f"{size(used):>6} ").append_text(bar(used / most, 20))
+            text.append(f" {path}\n", "bold")
         self._about(text)
 
     def action_trash(self) -> None:

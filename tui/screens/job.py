@@ -14,15 +14,27 @@ from mapreduce.snapshot import AttemptRow, JobBoard, JobRow
 from tui.screens.attempt import AttemptScreen
 from tui.screens.page import Page
 from tui.screens.report import ReportScreen
+from tui.widgets.bar import bar
 from tui.widgets.curves import Curves
 from tui.widgets.table import Cell, Column, RowTable
 from tui.widgets.task_grid import TaskGrid
-from tui.words import bar, count, percent, rate, size, span
+from tui.words import count, percent, rate, size, span
 
 WIDE_COLUMNS = 120
 ATTEMPTS_SHOWN_MAX = 500
 _ATTEMPT_ORDER = {"running": 0, "failed": 1, "killed": 2, "succeeded": 3}
 _SIGNS = {"running": "▸", "failed": "✗", "killed": "✗", "succeeded": "■"}
+
+
+_STATE_STYLES = {"running": "bold #f0e442", "failed": "bold #d55e00", "killed": "bold #d55e00"}
+
+
+def title_text(job: JobRow) -> Text:
+    """Give the line that names the job, its state first."""
+    sign, style = _SIGNS.get(job.state, "·"), _STATE_STYLES.get(job.state, "bold")
+    text = Text().append(f"{sign} {job.state}", style).append(f"  {job.name}", "bold")
+    priority = "" if job.priority == "NORMAL" else f"  priority {job.priority}"
+    return text.append(f"  {job.key}{priority}  → {job.output or 'stdout'}", "dim")
 
 
 def progress_text(job: JobRow, now_s: float, width: int) -> Text:
@@ -38,7 +50,7 @@ def progress_text(job: JobRow, now_s: float, width: int) -> Text:
         if tasks == 0:
             continue
         text.append(f"{label:<8}", "bold")
-        text.append(bar(fraction, bar_width), "#56b4e9 on #2b3440")
+        text.append_text(bar(fraction, bar_width))
         text.append(f" {percent(fraction)}  ")
         text.append(f"{count(done)} of {count(tasks)} done, {count(running)} running\n", "dim")
     elapsed = (job.finished_at_s or now_s) - job.submitted_at_s
@@ -69,7 +81,7 @@ def attempt_cells(row: AttemptRow, now_s: float) -> tuple[Cell, ...]:
     elapsed = (row.finished_at_s or now_s) - row.started_at_s
     return (
         Text(f"{_SIGNS.get(row.state, '?')} {row.state}", "bold #d55e00" if failed else ""),
-        row.key.removeprefix("attempt_"),
+        "_".join(row.key.split("_")[3:]),
         row.host,
         row.locality or "–",
         row.phase or "–",
@@ -151,11 +163,11 @@ class JobScreen(Page):
     def draw(self) -> None:
         board = self.picture.job
         if board is None or board.job.key != self.job_id:
-            self.query_one("#where", Static).update(f"{self.job_id}: asking the master…")
+            why = self.picture.job_refusal or f"{self.job_id}: asking the master…"
+            self.query_one("#where", Static).update(Text(why))
             return
         job, now_s = board.job, self.monitor.source.now_s()
-        where = f"{job.key}  {job.name}  {job.state}  {job.priority}  → {job.output or 'stdout'}"
-        self.query_one("#where", Static).update(Text(where, no_wrap=True, overflow="ellipsis"))
+        self.query_one("#where", Static).update(title_text(job))
         self.query_one("#progress", Static).update(progress_text(job, now_s, self.size.width))
         said = list(self.picture.remarks)
         if job.diagnosis:

@@ -7,13 +7,15 @@ from typing import ClassVar
 from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
+from textual.widgets import Static
 
 from mapreduce.snapshot import JobRow
 from tui.screens.confirm import Ask
 from tui.screens.job import JobScreen
 from tui.screens.page import Page
+from tui.widgets.bar import bar
 from tui.widgets.table import Cell, Column, RowTable
-from tui.words import bar, percent, rate, span
+from tui.words import percent, rate, span
 
 STATE_SIGNS = {
     "running": ("▸", "#f0e442"),
@@ -24,34 +26,66 @@ STATE_SIGNS = {
 }
 _ORDER = ("running", "waiting", "failed", "killed", "succeeded")
 PRIORITIES = ("VERY_HIGH", "HIGH", "NORMAL", "LOW", "VERY_LOW")
+NO_JOBS = """\
+No job has been submitted yet. For example:
+
+    mrstream -input /in -mapper m.py -reducer r.py"""
 SORTS = ("state", "name", "started", "time left", "failed attempts")
 
 
-def phase(fraction: float, tasks: int, width: int) -> Cell:
+WIDE_COLUMNS = 120
+BAR_CELLS = 10
+WIDE = (
+    Column("State", 11),
+    Column("Job"),
+    Column("Map", 15),
+    Column("Shuffle", 15),
+    Column("Reduce", 15),
+    Column("Left", right=True),
+    Column("Time", right=True),
+    Column("Input", right=True),
+    Column("Failed", right=True),
+    Column("Name"),
+)
+# In 80 columns: the last word of the id, and no bars; only the end of a long name is cut off.
+NARROW = (
+    Column("State", 11),
+    Column("Job", 4),
+    Column("Map", 4, right=True),
+    Column("Shuf", 4, right=True),
+    Column("Red", 4, right=True),
+    Column("Left", 5, right=True),
+    Column("Input", 6, right=True),
+    Column("✗", 2, right=True),
+    Column("Name"),
+)
+
+
+def phase(fraction: float, tasks: int, *, with_bar: bool) -> Cell:
     """Give a bar and a percentage; a dash for a phase that the job does not have."""
     if tasks == 0:
         return "–"
-    return Text(bar(fraction, width), "#56b4e9").append(percent(fraction), "default")
+    share = percent(fraction)
+    return bar(fraction, BAR_CELLS).append(f" {share}", "default") if with_bar else share
 
 
-def job_cells(job: JobRow, now_s: float, bar_width: int) -> tuple[Cell, ...]:
-    """Give the cells of one job."""
+def job_cells(job: JobRow, now_s: float, *, wide: bool) -> tuple[Cell, ...]:
+    """Give the cells of one job, for `WIDE` or `NARROW`."""
     sign, style = STATE_SIGNS.get(job.state, ("?", ""))
-    ended = job.finished_at_s or now_s
-    elapsed = max(0.0, ended - job.submitted_at_s)
-    failed = Text(str(job.attempts_failed), "bold #d55e00" if job.attempts_failed else "dim")
-    return (
-        Text(f"{sign} {job.state}", style),
-        job.key.removeprefix("job_"),
-        job.name,
-        phase(job.map_fraction, job.maps, bar_width),
-        phase(job.shuffle_fraction, job.reduces, bar_width),
-        phase(job.reduce_fraction, job.reduces, bar_width),
-        rate(job.input_bytes / elapsed) if elapsed and job.state != "waiting" else "–",
-        span(elapsed),
-        span(job.seconds_left) if job.state == "running" else "–",
-        failed,
+    elapsed = max(0.0, (job.finished_at_s or now_s) - job.submitted_at_s)
+    state = Text(f"{sign} {job.state}", style)
+    name = job.key.removeprefix("job_")
+    phases = (
+        phase(job.map_fraction, job.maps, with_bar=wide),
+        phase(job.shuffle_fraction, job.reduces, with_bar=wide),
+        phase(job.reduce_fraction, job.reduces, with_bar=wide),
     )
+    left = span(job.seconds_left) if job.state == "running" else "–"
+    speed = rate(job.input_bytes / elapsed) if elapsed and job.state != "waiting" else "–"
+    failed = Text(str(job.attempts_failed), "bold #d55e00" if job.attempts_failed else "dim")
+    if wide:
+        return (state, name, *phases, left, span(elapsed), speed, failed, job.name)
+    return (state, name.rpartition("_")[2], *phases, left, speed, failed, job.name)
 
 
 class JobsScreen(Page):
@@ -71,31 +105,23 @@ class JobsScreen(Page):
         self._reverse = False
 
     def body(self) -> ComposeResult:
-        yield RowTable(
-            [
-                Column("State", 11),
-                Column("Job"),
-                Column("Name"),
-                Column("Map"),
-                Column("Shuffle"),
-                Column("Reduce"),
-                Column("Input", right=True),
-                Column("Time", right=True),
-                Column("Left", right=True),
-                Column("✗", right=True),
-            ],
-            id="jobs",
-        )
+        yield RowTable(NARROW, id="jobs")
+        yield Static(id="nothing")
 
     def draw(self) -> None:
         now_s = self.monitor.source.now_s()
-        width = 10 if self.size.width >= 120 else 0
+        wide = self.size.width >= WIDE_COLUMNS
         jobs = [job for job in self.picture.jobs if self.passes(job.key, job.name, job.state)]
         jobs.sort(key=self._sort_key)
         if self._reverse:
             jobs.reverse()
-        self.query_one(RowTable).show([(job.key, job_cells(job, now_s, width)) for job in jobs])
-        self.query_one(RowTable).border_subtitle = f"by {SORTS[self._sort]}"
+        table = self.query_one(RowTable)
+        table.set_columns(WIDE if wide else NARROW)
+        rows = [(job.key, job_cells(job, now_s, wide=wide)) for job in jobs]
+        self.show_rows(table, rows, NO_JOBS)
+
+    def on_resize(self) -> None:
+        self.redraw()
 
     def _sort_key(self, job: JobRow) -> tuple[float | str, ...]:
         order = _ORDER.index(job.state) if job.state in _ORDER else len(_ORDER)

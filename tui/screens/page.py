@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, cast
 
+from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
-from textual.widgets import Footer, Input
+from textual.widgets import Input, Static
 
 from tui.snapshot import Picture
+from tui.widgets.key_line import KeyLine
 from tui.widgets.summary import Summary
+from tui.widgets.table import Cell, RowTable
 
 if TYPE_CHECKING:
     from tui.app import Monitor
@@ -20,7 +23,7 @@ class Page(Screen[None]):
     """A full page. Subclasses compose their body and draw it from the picture."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("slash", "filter", "Filter"),
+        Binding("slash", "filter", "Find"),
         Binding("escape", "leave", "Back", show=False),
     ]
 
@@ -50,7 +53,7 @@ class Page(Screen[None]):
         yield Input(
             placeholder="show only rows with this text; Enter keeps, Esc clears", id="filter"
         )
-        yield Footer(compact=True)
+        yield KeyLine()
 
     def body(self) -> ComposeResult:
         """Give the widgets between summary and keys."""
@@ -80,6 +83,21 @@ class Page(Screen[None]):
             return
         now_s = self.monitor.source.now_s()
         self.query_one(Summary).show(self.picture, now_s, read_only=self.monitor.read_only)
+
+    def show_rows(
+        self, table: RowTable, rows: list[tuple[str, tuple[Cell, ...]]], nothing: str
+    ) -> None:
+        """Show these rows; if there are none, say why in the place of the table's body."""
+        table.show(rows)
+        if self.picture.lost_reason and not self.picture.at_s:
+            nothing = "The master has not answered yet: `mrstream cluster doctor` says why."
+        elif self.filter_text:
+            nothing = f"Nothing here has {self.filter_text!r} in it; Esc shows all again."
+        table.set_class(not rows, "empty")
+        said = self.query_one("#nothing", Static)
+        said.display = not rows
+        if not rows:
+            said.update(Text(nothing))
 
     def passes(self, *words: str) -> bool:
         """Tell whether a row with these words passes the filter."""

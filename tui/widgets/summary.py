@@ -8,51 +8,64 @@ from textual.widgets import Static
 from tui.snapshot import Picture
 from tui.words import size, span
 
+LOST_STYLE = "bold #ffffff on #b04a00"
 
-def summary(picture: Picture, now_s: float, *, read_only: bool) -> Text:
-    """Give the one line that answers: is everything all right?"""
-    hosts = list(picture.hosts)
-    up = sum(host.state == "up" for host in hosts)
-    slots = sum(host.slots for host in hosts if host.state == "up")
-    used = sum(host.slots_used for host in hosts if host.state == "up")
-    running = sum(job.state == "running" for job in picture.jobs)
-    line = Text(no_wrap=True, overflow="ellipsis")
-    line.append(f" {picture.cluster or 'no cluster'} ", "bold reverse")
+
+def summary(picture: Picture, now_s: float, *, read_only: bool, width: int = 200) -> Text:
+    """Give the one line that answers: is everything all right? What is wrong comes before what is
+    merely good to know, which is left out where there is no room for it."""
+    line = Text().append(f" {picture.cluster or 'no cluster'} ", "bold reverse")
     if picture.lost_reason:
         silent = span(max(0.0, now_s - picture.lost_at_s))
-        line.append(f" ✗ NO ANSWER for {silent}: {picture.lost_reason} ", "bold white on #d55e00")
-        line.append(" last picture below; trying again")
-        return line
-    line.append("  hosts ", "dim").append(
-        f"{up}/{len(hosts)}", "bold" if up == len(hosts) else "bold #d55e00"
-    )
-    line.append("  slots ", "dim").append(f"{used}/{slots}", "bold")
-    line.append("  jobs ", "dim").append(str(running), "bold")
-    line.append_text(_storage(picture))
+        line.append(f" ✗ NO ANSWER for {silent}: {picture.lost_reason} ", LOST_STYLE)
+        return line.append(" last picture below; trying again")
+    parts = [*_work(picture), *_storage(picture)]
     if read_only:
-        line.append("  read-only", "italic dim")
+        parts.append((1, Text("read-only", "italic dim")))
+    while parts and len(line) + sum(len(part) + 2 for _, part in parts) > width:
+        parts.remove(max(parts, key=lambda part: part[0]))
+    for _, part in parts:
+        line.append("  ").append_text(part)
     return line
 
 
-def _storage(picture: Picture) -> Text:
-    counts, text = picture.storage.counts, Text()
+def _figure(label: str, value: str, style: str = "bold") -> Text:
+    return Text().append(f"{label} ", "dim").append(value, style)
+
+
+def _work(picture: Picture) -> list[tuple[int, Text]]:
+    """Hosts, slots and jobs, each with its rank: the higher, the sooner it is left out."""
+    hosts = list(picture.hosts)
+    up = [host for host in hosts if host.state == "up"]
+    slots, used = sum(host.slots for host in up), sum(host.slots_used for host in up)
+    running = sum(job.state == "running" for job in picture.jobs)
+    all_up = "bold" if len(up) == len(hosts) else "bold #d55e00"
+    return [
+        (0, _figure("hosts", f"{len(up)}/{len(hosts)}", all_up)),
+        (3, _figure("slots", f"{used}/{slots}")),
+        (2, _figure("jobs", str(running))),
+    ]
+
+
+def _storage(picture: Picture) -> list[tuple[int, Text]]:
+    counts = picture.storage.counts
     if not picture.storage.servers:
-        return text
+        return []
     used = sum(server.used_bytes for server in picture.storage.servers)
     capacity = sum(server.capacity_bytes for server in picture.storage.servers)
-    text.append("  dfs ", "dim").append(f"{size(used)}/{size(capacity)}", "bold")
+    parts = [(5, _figure("dfs", f"{size(used)}/{size(capacity)}"))]
     if counts.healthy:
-        text.append(f"  ✓ {counts.total:,} chunks", "#56b4e9")
+        parts.append((4, Text(f"✓ {counts.total:,} chunks", "#56b4e9")))
     for number, word in (
         (counts.missing, "missing"),
         (counts.corrupt, "corrupt"),
         (counts.under_replicated, "under-replicated"),
     ):
         if number:
-            text.append(f"  ✗ {number:,} {word}", "bold #d55e00")
+            parts.append((0, Text(f"✗ {number:,} {word}", "bold #d55e00")))
     if counts.repairing:
-        text.append(f"  ↻ {counts.repairing:,} repairing", "#f0e442")
-    return text
+        parts.append((6, Text(f"↻ {counts.repairing:,} repairing", "#f0e442")))
+    return parts
 
 
 class Summary(Static):
@@ -66,7 +79,7 @@ class Summary(Static):
 
     def show(self, picture: Picture, now_s: float, *, read_only: bool) -> None:
         """Draw the line for this picture."""
-        line = summary(picture, now_s, read_only=read_only)
+        line = summary(picture, now_s, read_only=read_only, width=self.app.size.width)
         if line.markup != self._shown:
             self._shown = line.markup
             self.update(line)

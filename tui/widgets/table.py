@@ -32,6 +32,18 @@ class RowTable(DataTable[Cell]):
         self._cells: dict[str, tuple[Cell, ...]] = {}
 
     def on_mount(self) -> None:
+        self._add_columns()
+
+    def set_columns(self, columns: Sequence[Column]) -> None:
+        """Have these columns from now on; does nothing if they are the same."""
+        if list(columns) == self._wanted_columns:
+            return
+        self._wanted_columns = list(columns)
+        self._keys, self._cells = [], {}
+        self.clear(columns=True)
+        self._add_columns()
+
+    def _add_columns(self) -> None:
         for index, column in enumerate(self._wanted_columns):
             title = Text(column.title, justify="right" if column.right else "left")
             self.add_column(title, key=str(index), width=column.width)

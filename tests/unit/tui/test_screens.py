@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from textual.pilot import Pilot
-from textual.widgets import Input, RichLog, TabbedContent
+from textual.widgets import Input, RichLog, Static, TabbedContent
 
 from mapreduce.snapshot import TaskRow
 from tests import tui_states
@@ -22,6 +23,7 @@ from tui.screens.hosts import HostsScreen
 from tui.screens.job import JobScreen
 from tui.screens.jobs import JobsScreen
 from tui.screens.report import ReportScreen
+from tui.widgets.key_line import KeyLine
 from tui.widgets.summary import Summary
 from tui.widgets.table import RowTable
 
@@ -43,7 +45,7 @@ def _one_time_zone(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def until(pilot: Pilot[None], holds: Callable[[], bool]) -> None:
     """Let the application run until something holds; the deadline is the test's own."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(120):
         while not holds():
             await pilot.pause(0.02)
     await pilot.pause()
@@ -181,6 +183,53 @@ async def test_kill_asks_first_and_no_means_no() -> None:
         await until(pilot, lambda: bool(source.done))
 
         assert source.done == [f"killed {JOB}"]
+
+
+async def test_a_click_on_a_key_at_the_bottom_is_the_key() -> None:
+    async with Monitor(tui_states.busy()).run_test() as pilot:
+        await first_picture(pilot)
+        hosts = next(key for key in pilot.app.screen.query_one(KeyLine)._placed if key.key == "2")
+        await pilot.click(KeyLine, offset=(hosts.start, hosts.line))
+        await until(pilot, lambda: isinstance(pilot.app.screen, HostsScreen))
+
+
+@pytest.mark.parametrize("page", ["1", "2", "3"])
+async def test_every_key_fits_into_eighty_columns(page: str) -> None:
+    async with Monitor(tui_states.busy()).run_test(size=(80, 24)) as pilot:
+        await keys(page)(pilot)
+        placed = pilot.app.screen.query_one(KeyLine)._placed
+
+        assert {"?", "q"} <= {key.sign for key in placed}
+        assert all(key.start + key.width <= 80 for key in placed)
+
+
+async def test_a_job_that_the_master_does_not_know_is_said_and_nothing_breaks() -> None:
+    """A master that started anew has forgotten jobs that ended long ago."""
+    source = tui_states.busy()
+    monitor = Monitor(source, job_id=JOB)
+    async with monitor.run_test() as pilot:
+        await first_picture(pilot)
+        await until(pilot, lambda: monitor.picture.job is not None)
+        source.boards.clear()
+        await until(pilot, lambda: bool(monitor.picture.job_refusal))
+        await pilot.press("escape")
+        await until(pilot, lambda: isinstance(pilot.app.screen, JobsScreen))
+
+    assert source.closed
+
+
+async def test_a_host_is_not_called_up_when_one_of_its_roles_is_gone() -> None:
+    """Issue: what is stuck, at a glance; a worker that is up says nothing of the chunkserver."""
+    source = tui_states.busy()
+    first, *others = source.store.servers
+    source.store = replace(source.store, servers=(replace(first, state="dead"), *others))
+    async with Monitor(source).run_test(size=(160, 48)) as pilot:
+        await keys("2")(pilot)
+        table = pilot.app.screen.query_one(RowTable)
+
+        assert str(table.get_row_at(0)[1]) == "✗ no chunkserver"
+        detail = str(pilot.app.screen.query_one("#detail", Static).render())
+        assert "both masters; chunkserver dead" in detail and "worker up" in detail
 
 
 async def test_read_only_has_no_actions() -> None:
@@ -323,14 +372,14 @@ async def test_sorting_and_help_and_quit() -> None:
         table = pilot.app.screen.query_one(RowTable)
         await pilot.press("s")
         await pilot.pause()
-        assert [str(table.get_row_at(i)[2]) for i in range(3)] == [
+        assert [str(table.get_row_at(i)[-1]) for i in range(3)] == [
             "inverted index",
             "sort of the web log",
             "word count",
         ]
         await pilot.press("S")
         await pilot.pause()
-        assert str(table.get_row_at(0)[2]) == "word count"
+        assert str(table.get_row_at(0)[-1]) == "word count"
         await pilot.press("question_mark")
         await pilot.pause()
         assert isinstance(pilot.app.screen, Help)

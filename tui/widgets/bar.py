@@ -1,0 +1,22 @@
+"""A bar that shows a share: heavy where it is done, thin where not; it reads without colour."""
+
+from __future__ import annotations
+
+from rich.text import Text
+
+DONE_STYLE = "#56b4e9"
+REST_STYLE = "#4a5866"
+
+
+def bar(fraction: float, width: int) -> Text:
+    """Give a bar of `width` cells, in halves; less than half a cell still shows as something."""
+    share = max(0.0, min(1.0, fraction))
+    halves = round(share * width * 2)
+    if share and not halves:
+        halves = 1
+    if share < 1 and halves == width * 2:
+        halves -= 1
+    full, half = divmod(halves, 2)
+    rest = width - full - half
+    text = Text().append("━" * full + "╸" * half, DONE_STYLE)
+    return text.append("─" * rest, REST_STYLE)
