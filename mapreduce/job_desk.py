@@ -18,6 +18,7 @@ from mapreduce.job_history import JobHistory
 from mapreduce.job_journal import JobAccepted, JobClosed, OpenJob, PriorityChanged
 from mapreduce.job_ledger import JobLedger, Result
 from mapreduce.job_output import clear_leftovers
+from mapreduce.notices import PRIORITY_NAMES
 from mapreduce.protocol import ForgetJob, JobEnd, KillJob, SetPriority, StopAttempt, SubmitJob
 from mapreduce.scheduler.commands import (
     AbandonTask,
@@ -129,6 +130,7 @@ class JobDesk:
                 submitted_at_s=ledger.submitted_at_s,
                 maps=len(ledger.spec.splits),
                 reduces=ledger.spec.reduces,
+                priority=PRIORITY_NAMES[ledger.settings.priority],
                 output=ledger.spec.output or "",
             )
         )

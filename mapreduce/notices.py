@@ -37,6 +37,7 @@ from mapreduce.scheduler.events import (
     AttemptProgress,
     AttemptSucceeded,
     Event,
+    FailAttemptRequested,
     JobPrioritySet,
     ShuffleFinished,
     WorkerDraining,
@@ -260,6 +261,8 @@ class Notices:
                 self._attempt_ended(event.attempt_id, "failed", event.reason, now_s)
             case AttemptKilled():
                 self._attempt_ended(event.attempt_id, "killed", event.reason, now_s)
+            case FailAttemptRequested():
+                self._attempt_ended(event.attempt_id, "failed", "failed on request", now_s)
             case JobPrioritySet():
                 name = PRIORITY_NAMES.get(event.priority, str(event.priority))
                 watched = self._watched.get(event.job_id)

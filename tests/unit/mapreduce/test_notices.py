@@ -5,7 +5,12 @@ from __future__ import annotations
 import pytest
 
 from mapreduce.notices import Notices
-from mapreduce.scheduler.events import AttemptFailed, WorkerLost
+from mapreduce.scheduler.events import (
+    AttemptFailed,
+    AttemptKilled,
+    FailAttemptRequested,
+    WorkerLost,
+)
 from mapreduce.scheduler.ids import WorkerId
 from mapreduce.simulation import ClusterPlan, SimulatedCluster, Workload
 from mapreduce.snapshot import COMMITTED, JobRow, JobSeen
@@ -65,6 +70,21 @@ def test_a_lost_host_says_why_and_its_attempts_are_gone() -> None:
     row = notices.hosts.get("h0001")
     assert row is not None
     assert (row.state, row.reason, row.running) == ("lost", "silent for 10 s", ())
+
+
+def test_an_attempt_that_was_failed_on_request_stays_failed() -> None:
+    """Its process is killed then, but `mapred job -fail-task` counts it as a failure."""
+    cluster, notices = watched_cluster()
+    cluster.run_until(20.0)
+    attempt_id = next(iter(cluster.attempts))
+
+    notices.observe(FailAttemptRequested(attempt_id), [], 21.0)
+    notices.observe(AttemptKilled(attempt_id, "failed on request"), [], 22.0)
+
+    board = notices.job(cluster.workload.job_id, JobSeen(), 22.0)
+    assert board is not None
+    (row,) = (row for row in board.attempts.rows if row.key == str(attempt_id))
+    assert (row.state, row.diagnosis) == ("failed", "failed on request")
 
 
 def test_a_failed_attempt_is_counted_and_told() -> None:
