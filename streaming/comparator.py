@@ -244,12 +244,16 @@ def numeric_compare(a: bytes, i: int, end_a: int, b: bytes, j: int, end_b: int) 
 
 
 def _negative_against(a: bytes, i: int, end_a: int, b: bytes, j: int, end_b: int) -> int:
-    """Compare -a with b: only if neither has a digit but 0 are they equal."""
+    """Compare -a with b: they are equal only if both are zero."""
     return 0 if _is_zero(a, i, end_a) and _is_zero(b, j, end_b) else -1
 
 
 def _is_zero(a: bytes, i: int, end: int) -> bool:
-    return not any(_ZERO < byte <= _NINE for byte in a[i : max(i, end)])
+    """Say whether a number is 0 up to its first character that is neither digit nor point."""
+    i = _skip_zeros(a, i, end)
+    if i < end and a[i] == _POINT:
+        return not _has_digit_after_zeros(a, i + 1, end)
+    return i >= end or not _is_digit(a[i])
 
 
 def _is_digit(byte: int) -> bool:

@@ -75,14 +75,6 @@ static void skip_zeros(digits *d)
         d->at++;
 }
 
-static bool is_zero(const uint8_t *text, int64_t at, int64_t end)
-{
-    for (; at < end; at++)
-        if (text[at] > '0' && text[at] <= '9')
-            return false;
-    return true;
-}
-
 static int64_t count_digits(const digits *d)
 {
     int64_t at = d->at;
@@ -96,6 +88,18 @@ static int digit_after_zeros(const uint8_t *text, int64_t at, int64_t end)
     digits d = {text, at, end};
     skip_zeros(&d);
     return d.at < d.end && is_digit(d.text[d.at]);
+}
+
+/* Whether a number is 0 up to its first character that is neither digit nor point. */
+static bool is_zero(const uint8_t *text, int64_t at, int64_t end)
+{
+    digits d = {text, at, end};
+    skip_zeros(&d);
+    if (d.at >= d.end)
+        return true;
+    if (text[d.at] == '.')
+        return !digit_after_zeros(text, d.at + 1, end);
+    return !is_digit(text[d.at]);
 }
 
 static int compare_both_fractions(digits a, digits b)

@@ -83,6 +83,15 @@ def test_numbers_are_compared_without_being_parsed() -> None:
     assert ordered("-n", [b"7", b"007"]) == [b"007", b"7"]
 
 
+@pytest.mark.parametrize("zero", [b"0", b"00.0", b".", b"x5", b"0\t7", b"0.0a5"])
+def test_minus_zero_equals_what_is_zero_up_to_its_first_other_character(zero: bytes) -> None:
+    """Spec 5.3; `-k2n` reaches to the end of the key, over the fields behind."""
+    order = key_field_order("-k1n")
+
+    assert compare(order, b"-0\t3", zero) == compare(order, zero, b"-0\t3") == 0
+    assert compare(order, b"-0.01", zero) < 0
+
+
 def test_keys_equal_in_all_specs_are_ties() -> None:
     order = key_field_order("-k1,1")
 
