@@ -109,6 +109,7 @@ class ClusterJob:
 
     def __init__(self, spec: JobSpec, client: JobClient, console: Console) -> None:
         """Check the output and plan the input; nothing is made yet."""
+        self._began_s = time.monotonic()
         self._client = client
         self._console = console
         self._conf: JobConf = spec.conf()
@@ -152,6 +153,7 @@ class ClusterJob:
         if spec.shipped:
             shipped = shipping.stage(spec.shipped, dfs_files.new_client())
             spec = msgspec.structs.replace(spec, shipped=shipped)
+        spec = msgspec.structs.replace(spec, prepared_s=time.monotonic() - self._began_s)
         console.info(f"Total input files to process : {self._file_count}")
         console.info(f"number of splits:{len(spec.splits)}")
         job_id: str = self._client.call_patiently(

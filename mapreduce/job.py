@@ -38,6 +38,8 @@ class JobSpec(msgspec.Struct, frozen=True):
     user: str = ""
     tasks: str = ""
     """Which maps to run, such as `m0,m3-5`; empty: all of them."""
+    prepared_s: float = 0.0
+    """How long the client took to plan the input and to ship programs (MapReduce §5.2)."""
 
     def conf(self) -> JobConf:
         """Give the job's settings, typed."""

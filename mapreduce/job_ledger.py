@@ -8,6 +8,7 @@ history keeps. Does no IO and reads no clock.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -287,7 +288,7 @@ class JobLedger:
                 for each in attempts
             ),
             tuple(self.failures),
-            self._table(totals, now_s),
+            self._table(totals, now_s) | self._start_up([each.started_at_s for each in attempts]),
             self.closing(now_s),
             self.spec.properties,
             dict(self.said),
@@ -321,6 +322,14 @@ class JobLedger:
                 "wasted_s": totals.wasted_s,
             }
         return table
+
+    def _start_up(self, started_at_s: Sequence[float]) -> dict[str, float]:
+        """Give what was needed before the first map could run (§5.2)."""
+        waited_s = min(started_at_s, default=self.submitted_at_s) - self.submitted_at_s
+        return {
+            "prepared_s": self.spec.prepared_s,
+            "start_up_s": self.spec.prepared_s + max(0.0, waited_s),
+        }
 
 
 def settings_of(conf: JobConf) -> JobSettings:

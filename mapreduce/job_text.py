@@ -55,6 +55,9 @@ def status_text(report: JobReport) -> str:
         f"User: {row.user}",
         f"Output: {row.output}",
         f"Submitted: {_moment(row.submitted_at_s)}",
+        f"Number of maps: {row.maps} ({row.maps_done} done, {row.maps_running} running)",
+        f"Number of reduces: {row.reduces} ({row.reduces_done} done, "
+        f"{row.reduces_running} running)",
         f"map() completion: {_fraction(row, row.map_fraction)}",
         f"reduce() completion: {_fraction(row, row.reduce_fraction)}",
         f"Job state: {state_word(row)}",
@@ -116,6 +119,8 @@ def _table_lines(facts: Mapping[str, float]) -> list[str]:
     """Give Table 1 of the paper for one job (MapReduce §6)."""
     return [
         f"Completion time: {duration(facts.get('elapsed_s', 0.0))}",
+        f"Start-up: {duration(facts.get('start_up_s', 0.0))}, of which to plan the input and ship "
+        f"programs: {duration(facts.get('prepared_s', 0.0))}",
         f"Mean task time: {duration(facts.get('task_s_mean', 0.0))}",
         f"Machine days used: {facts.get('machine_days', 0.0):.6f}",
         f"Input data read: {size(facts.get('input_bytes', 0.0))}",

@@ -175,6 +175,8 @@ class JobConf(Properties):
     )
     output_value_class = Setting("mapreduce.job.output.value.class", setting.trimmed, classes.TEXT)
     trailing_legs = Setting("mapred.outputformat.numOfTrailingLegs", setting.whole, "0")
+    output_replication = Setting("dfs.replication", setting.optional_count)
+    """Copies of each chunk of output; none: as many as the directory or the cluster has."""
     committer_version = Setting("mapreduce.fileoutputcommitter.algorithm.version", setting.whole)
     mark_success = Setting(
         "mapreduce.fileoutputcommitter.marksuccessfuljobs", setting.true_or(True)

@@ -24,16 +24,19 @@ _LOCATE_CHUNKS = 64
 # A plan asks for every piece of a file in turn; for so long the answers stand.
 _LOCATED_S = 5.0
 _served: tuple[Cluster, str] | None = None
+_replication = 0
 
 
-def serve(cluster: Cluster, user: str = "") -> None:
+def serve(cluster: Cluster, user: str = "", replication: int = 0) -> None:
     """From now on, in this process and its forks, reach this cluster by what is given here.
 
     Daemons have their cluster's file and secret in a directory of their own, and no user's state.
-    `user` owns what is made; empty: whoever runs this process.
+    `user` owns what is made; empty: whoever runs this process. Files made have so many replicas;
+    0: as many as their directory says.
     """
-    global _served
+    global _served, _replication
     _served = (cluster, user)
+    _replication = replication
 
 
 def new_client(name: str = "") -> DfsClient:
@@ -82,7 +85,8 @@ class DfsFiles:
         return cast(BinaryIO, reader)
 
     def create(self, url: str) -> BinaryIO:
-        return cast(BinaryIO, writer.create(self.client, _split(url)[1], overwrite=True))
+        made = writer.create(self.client, _split(url)[1], overwrite=True, replication=_replication)
+        return cast(BinaryIO, made)
 
     def rename(self, source: str, target: str) -> None:
         self.client.make_directory(_split(parent(target))[1], parents=True)

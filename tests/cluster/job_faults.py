@@ -394,7 +394,9 @@ class JobRoom:
         for host in self.cluster.hosts:
             (self._here(host) / name).unlink(missing_ok=True)
 
-    def start_held_maps(self, *words: str) -> tuple[RunningJob, dict[str, str]]:
+    def start_held_maps(
+        self, *words: str, mapper: str = "", reducer: str = "cat"
+    ) -> tuple[RunningJob, dict[str, str]]:
         """Start the job with maps that wait in the middle of their work; give the host of each.
 
         All run at once: no host has more of them than slots, so there are always several hosts.
@@ -402,7 +404,8 @@ class JobRoom:
         tasks = [f"{number:06d}" for number in range(MAPS)]
         for task in tasks:
             self.hold(f"hold-map-{task}")
-        job = self.start(*words, mapper=self.program("held_map.py", GATED_MAP))
+        mapper = mapper or self.program("held_map.py", GATED_MAP)
+        job = self.start(*words, mapper=mapper, reducer=reducer)
         wait_for(lambda: len(self.noted("map-")) >= MAPS, REACHED_S_MAX, "all maps to have started")
         hosts = {name.split("_")[4]: host_of(name) for name in self.noted("map-")}
         assert sorted(hosts) == tasks, self.noted("map-")
