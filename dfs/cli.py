@@ -31,7 +31,7 @@ def main(argv: list[str]) -> int:
     if not words:
         print("\n".join(usage_of_all()), file=sys.stderr)
         return USAGE_STATUS
-    name = words[0].removeprefix("-")
+    name = "help" if words[0] in ("--help", "-h") else words[0].removeprefix("-")
     if name in ("help", "usage"):
         return _help(name, words[1:])
     verb = VERBS.get(name)

@@ -18,11 +18,12 @@ from mapreduce.errors import NoSuchJob
 from mapreduce.history import JobRecord
 from mapreduce.scheduler.ids import JobId
 
-USAGE = """usage: mrstream job -list [all]
-       mrstream job -status JOB
-       mrstream job -counter JOB GROUP NAME
-       mrstream job -logs JOB [ATTEMPT]
-       mrstream job -history JOB"""
+USAGE = """usage: mrstream job -list [all]                 jobs that ran on this machine
+       mrstream job -status JOB                 how a job went
+       mrstream job -counter JOB GROUP NAME     one counter
+       mrstream job -logs JOB [ATTEMPT]         what its programs said
+       mrstream job -history JOB                the whole report of a job
+There is no current cluster; with one there are more verbs."""
 
 
 def main(argv: Sequence[str]) -> int:
@@ -35,7 +36,12 @@ def main(argv: Sequence[str]) -> int:
         "-history": _history,
     }
     verb = argv[0] if argv else ""
+    if verb in ("-help", "-h"):
+        print(USAGE)
+        return 0
     if verb not in verbs:
+        if verb:
+            print(f"mrstream job has no {verb!r}", file=sys.stderr)
         print(USAGE, file=sys.stderr)
         return 1
     return verbs[verb](list(argv[1:]))

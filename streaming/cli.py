@@ -55,6 +55,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _dispatch(words: list[str]) -> int:
     if words and words[0] in _SUBCOMMANDS:
         return _run_module(_SUBCOMMANDS[words[0]], words[1:])
+    if words in (["--version"], ["-version"], ["version"]):
+        return _version()
     if words and words[0].replace("--", "-", 1) in _JOB_WORDS:
         return _run_module("mapreduce.cli", words)
     try:
@@ -65,7 +67,7 @@ def _dispatch(words: list[str]) -> int:
             return _help(said)
         return _job(said)
     except UserError as e:
-        return _refuse(e)
+        return _refuse(e, words)
 
 
 def _run_module(name: str, words: list[str]) -> int:
@@ -151,7 +153,22 @@ def _typed_bytes_tool(said: Options) -> int:
     return 0
 
 
-def _refuse(error: UserError) -> int:
+def _version() -> int:
+    from cluster.version import version
+
+    print(f"mrstream {version()}")
+    return 0
+
+
+def _meant(words: list[str]) -> list[str]:
+    """Return the question after the command that a first word is a misspelling of, if it is."""
+    import difflib
+
+    close = difflib.get_close_matches(words[0] if words else "", _SUBCOMMANDS, n=1)
+    return [f"Did you mean `mrstream {close[0]}`?"] if close else []
+
+
+def _refuse(error: UserError, words: list[str]) -> int:
     """Say why there is no job, with the lines that Hadoop has for it."""
     lines = [str(error)]
     match error:
@@ -166,7 +183,7 @@ def _refuse(error: UserError) -> int:
             print(usage.full(), flush=True)
             lines = ["", "Try -help for more information", "Streaming Command Failed!"]
         case BadCommandLine():
-            lines += ["Try -help for more information", "Streaming Command Failed!"]
+            lines += [*_meant(words), "Try -help for more information", "Streaming Command Failed!"]
         case NoSuchShippedFile():
             lines = [f'Exception in thread "main" {error}']
         case _ if error.exit_status == LAUNCH_FAILED:

@@ -20,7 +20,11 @@ Usage: mapred streaming [options]
 Usage: mrstream [options]
 Tools: mrstream dumptb GLOB      print files as typed bytes
        mrstream loadtb PATH      typed bytes from stdin into a sequence file
-       mrstream dfs|cluster|job|top …
+       mrstream cluster …        start, stop and look after a cluster of hosts
+       mrstream dfs …            the files of the cluster, with the verbs of hdfs dfs
+       mrstream job …            jobs, past and present, with the verbs of mapred job
+       mrstream top              watch jobs, hosts and files; --demo needs no cluster
+       mrstream --version
 Try -help for more information"""
 
 _HEAD = """\
@@ -67,6 +71,7 @@ def full() -> str:
             *_lines(GENERIC_OPTIONS),
             "Options of mrstream's own:",
             *_lines((*OWN_OPTIONS, *OWN_COMMANDS)),
+            "Other commands, each with a --help of its own: mrstream cluster, dfs, job, top",
             "For more details about these options: mrstream -info",
         ]
     )

@@ -35,6 +35,30 @@ def test_help_wins_over_everything(words: list[str], capsys: pytest.CaptureFixtu
     assert err == ""
 
 
+@pytest.mark.parametrize("command", ["dfs", "job", "cluster", "top"])
+def test_every_command_has_a_help_of_its_own(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    try:
+        status = main([command, "--help"])
+    except SystemExit as ended:
+        status = int(str(ended.code))
+
+    out, err = capsys.readouterr()
+    assert (status, err) == (0, "")
+    assert f"mrstream {command}" in out or "-put" in out
+
+
+def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out.startswith("mrstream ")
+
+
+def test_a_misspelt_command_is_guessed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["cluser", "up"]) == 1
+    assert "Did you mean `mrstream cluster`?" in capsys.readouterr().err
+
+
 def test_info_has_tips(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["-info"]) == 0
     assert "Usage tips:" in capsys.readouterr().out
