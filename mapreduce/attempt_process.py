@@ -60,11 +60,7 @@ class AttemptProcess:
             work = msgspec.msgpack.decode(packed, type=WorkOrder)
             spec, order = job.decode(work.spec), work.order
             if files is None:
-<<<<<<< Updated upstream
                 dfs_files.serve(self._cluster, spec.user, spec.conf().output_replication or 0)
-=======
-                dfs_files.serve(self._cluster, spec.user, spec.conf().output_replication)
->>>>>>> Stashed changes
                 files = files_for(order.filesystem, spec.working_directory)
             os.environ[MARK] = order.attempt_id
             status = self._run(spec, order, files, report, lifeline)

@@ -163,7 +163,6 @@ class JobConf(Properties):
         classes.TEXT_OUTPUT,
     )
     output_separator = Setting("mapreduce.output.textoutputformat.separator", setting.separator)
-    output_replication = Setting("dfs.replication", setting.whole, "0")
     output_compress = Setting("mapreduce.output.fileoutputformat.compress", setting.true_or(False))
     output_codec_class = Setting(
         "mapreduce.output.fileoutputformat.compress.codec", _class_of("codec")

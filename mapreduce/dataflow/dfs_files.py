@@ -31,13 +31,8 @@ def serve(cluster: Cluster, user: str = "", replication: int = 0) -> None:
     """From now on, in this process and its forks, reach this cluster by what is given here.
 
     Daemons have their cluster's file and secret in a directory of their own, and no user's state.
-<<<<<<< Updated upstream
     `user` owns what is made; empty: whoever runs this process. Files made have so many replicas;
     0: as many as their directory says.
-=======
-    `user` owns what is made (empty: whoever runs this process), with so many replicas (0: as many
-    as the cluster's file says).
->>>>>>> Stashed changes
     """
     global _served, _replication
     _served = (cluster, user)

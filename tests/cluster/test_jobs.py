@@ -180,18 +180,6 @@ def test_an_output_directory_is_complete_and_never_overwritten(
     assert "already exists" in second.stderr.decode()
 
 
-def test_part_files_have_the_replicas_that_the_job_asks_for(cluster: LocalCluster) -> None:
-    """As with Hadoop: `-D dfs.replication=1` for output that may be made again."""
-    job = cluster.mrstream(
-        "-D", "dfs.replication=1", "-input", "/in", "-mapper", "cat", "-reducer", "cat",
-        "-output", "/once",
-    )  # fmt: skip
-    replicas = cluster.mrstream("dfs", "-stat", "%r", "/once/part-00000").stdout
-
-    assert job.returncode == 0, job.stderr.decode()
-    assert replicas == b"1\n"
-
-
 def test_a_failing_program_is_reported_with_its_host_and_fails_the_job(
     cluster: LocalCluster,
 ) -> None:
