@@ -12,11 +12,12 @@ import os
 import sys
 import time
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from cluster.errors import ClusterError, UserError
 from streaming import options
-from streaming.command import StreamingCommand, command_of, described
+from streaming.command import StreamingCommand, command_of, lines_for_stdout
 from streaming.options import BadCommandLine, BadOptionWord, NoArguments, Options
 from streaming.shipment import NoSuchShippedFile
 
@@ -92,8 +93,8 @@ def _job(said: Options) -> int:
         _log("WARN", line)
     for line in command.notes:
         _log("INFO", line)
-    if command.verbose:
-        print("\n".join(described(command)), flush=True)
+    if lines := lines_for_stdout(command):
+        print("\n".join(lines), flush=True)
     cluster = _cluster(command)
     if cluster is None:
         status = _run_here(command)
@@ -168,6 +169,18 @@ def _meant(words: list[str]) -> list[str]:
     return [f"Did you mean `mrstream {close[0]}`?"] if close else []
 
 
+def _lies_here(words: list[str], error: str) -> list[str]:
+    """Return what to do about input that was looked for in the dfs and lies on this machine."""
+    if not error.startswith("Input path does not exist: dfs:"):
+        return []
+    return [
+        f"{path} is on this machine: `mrstream dfs -put {path}` stores it in the dfs; with -jt "
+        "local the job runs here"
+        for before, path in pairwise(words)
+        if before == "-input" and os.path.exists(path)
+    ]
+
+
 def _refuse(error: UserError, words: list[str]) -> int:
     """Say why there is no job, with the lines that Hadoop has for it."""
     lines = [str(error)]
@@ -188,7 +201,7 @@ def _refuse(error: UserError, words: list[str]) -> int:
             lines = [f'Exception in thread "main" {error}']
         case _ if error.exit_status == LAUNCH_FAILED:
             _log("ERROR", f"Error Launching job : {error}")
-            lines = ["Streaming Command Failed!"]
+            lines = [*_lies_here(words, str(error)), "Streaming Command Failed!"]
         case _:
             lines.append("Streaming Command Failed!")
     print("\n".join(lines), file=sys.stderr, flush=True)

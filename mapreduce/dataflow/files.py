@@ -245,6 +245,12 @@ def _sync_directory(path: str) -> None:
         os.close(descriptor)
 
 
+def _hint(scheme: str) -> str:
+    if scheme in ("hdfs", "viewfs"):
+        return f"; a path of the current cluster is written without {scheme}://HOST:PORT"
+    return ""
+
+
 class FsspecFiles:
     """One file system of fsspec (`dfs`, `memory`, `s3`, …), given by any URL on it."""
 
@@ -252,7 +258,10 @@ class FsspecFiles:
         import fsspec  # 100 ms that a local job need not pay
 
         self._scheme = scheme_of(url) or "file"
-        self._fs: Any = fsspec.core.url_to_fs(url)[0]
+        try:
+            self._fs: Any = fsspec.core.url_to_fs(url)[0]
+        except (ImportError, ValueError) as error:
+            raise UserError(f"{url} cannot be used: {error}{_hint(self._scheme)}") from None
         authority = re.match(r"[^:]+://([^/]*)", url)
         # dfs://NAME/path: NAME is the cluster; elsewhere (s3://bucket/key) it is part of the path.
         self._authority = authority.group(1) if authority and self._scheme == "dfs" else ""

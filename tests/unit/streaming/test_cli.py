@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from streaming.cli import main
+from streaming.cli import _lies_here, main
 
 
 @pytest.fixture(autouse=True)
@@ -135,3 +135,29 @@ def test_ctrl_c_is_130(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "dfs.cli", Interrupted)
 
     assert main(["dfs", "-ls"]) == 130
+
+
+def test_input_on_this_machine_that_was_looked_for_in_the_dfs_is_pointed_out(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The most common mistake of the first day with a cluster."""
+    Path("here.txt").write_text("x\n")
+    words = ["-input", "here.txt", "-input", "gone.txt", "-mapper", "cat"]
+
+    said = _lies_here(words, "Input path does not exist: dfs://lab/user/me/here.txt")
+
+    assert len(said) == 1 and said[0].startswith("here.txt is on this machine: `mrstream dfs -put")
+    assert _lies_here(words, "Input path does not exist: file:/tmp/here.txt") == []
+
+
+def test_a_file_system_that_is_not_installed_is_one_line(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow.fs", None)
+
+    status = main(["-input", "hdfs://nn:9000/in", "-mapper", "cat"])
+
+    err = capsys.readouterr().err
+    assert status != 0 and "Traceback" not in err
+    assert "hdfs://nn:9000/in cannot be used: " in err
+    assert "a path of the current cluster is written without hdfs://HOST:PORT" in err
