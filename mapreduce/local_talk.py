@@ -50,6 +50,7 @@ class LocalTalk:
             return
         self._console.info(f"Total input files to process : {files}")
         self._console.info(f"number of splits:{splits}")
+        self._console.info(f"Submitting tokens for job: {self._spec.job_id}")
         self._console.info(f"Running job: {self._spec.job_id}")
         self._console.info(f"Job {self._spec.job_id} running in uber mode : false")
 
@@ -111,7 +112,8 @@ class LocalTalk:
             failed = {kind: tally.failed_tasks(kind) for kind in (TaskKind.MAP, TaskKind.REDUCE)}
             reason = (
                 f"Task failed {finish.culprit.task_id}\nJob failed as tasks failed. "
-                f"failedMaps:{failed[TaskKind.MAP]} failedReduces:{failed[TaskKind.REDUCE]}"
+                f"failedMaps:{failed[TaskKind.MAP]} failedReduces:{failed[TaskKind.REDUCE]} "
+                "killedMaps:0 killedReduces: 0"
             )
         self._console.info(f"Job {self._spec.job_id} failed with state FAILED due to: {reason}")
         self._console.error("Job not successful!")

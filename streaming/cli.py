@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from cluster.errors import ClusterError, UserError
 from streaming import options
-from streaming.command import StreamingCommand, command_of, lines_for_stdout
+from streaming.command import StreamingCommand, command_of, opening_lines
 from streaming.options import BadCommandLine, BadOptionWord, NoArguments, Options
 from streaming.shipment import NoSuchShippedFile
 
@@ -93,8 +93,10 @@ def _job(said: Options) -> int:
         _log("WARN", line)
     for line in command.notes:
         _log("INFO", line)
-    if lines := lines_for_stdout(command):
-        print("\n".join(lines), flush=True)
+    if lines := opening_lines(command):
+        # Without -output, standard output is the place of results.
+        place = sys.stderr if command.output is None else sys.stdout
+        print("\n".join(lines), file=place, flush=True)
     cluster = _cluster(command)
     if cluster is None:
         status = _run_here(command)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator
 
 import msgspec
 
@@ -48,7 +48,8 @@ class StreamingCommand(msgspec.Struct, frozen=True):
 
     `inputs` are cut at commas, with globs in place. `reducer` is None for a job of
     maps only. `force_local` says that the user asked for this machine, `cluster` names a
-    cluster.yaml. `warnings` and `notes` are lines for the log.
+    cluster.yaml. `packed` are the words of `-file`. `warnings` and `notes` are lines for the log,
+    `understood` those of `-verbose`.
     """
 
     conf: JobConf
@@ -65,8 +66,10 @@ class StreamingCommand(msgspec.Struct, frozen=True):
     tasks: str | None = None
     cluster: str | None = None
     force_local: bool = False
+    packed: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    understood: tuple[str, ...] = ()
 
 
 def command_of(said: Options) -> StreamingCommand:
@@ -95,6 +98,8 @@ def command_of(said: Options) -> StreamingCommand:
         notes=tuple(
             f"{old} is deprecated. Instead, use {new}" for old, new in conf.old_names_used()
         ),
+        packed=tuple(said.all("file")),
+        understood=tuple(_understood(said, shipment, conf)) if command.verbose else (),
     )
 
 
@@ -311,14 +316,23 @@ def _forces_local(conf: JobConf) -> bool:
     return framework == "local" or filesystem.rstrip("/") == "file:"
 
 
-def described(command: StreamingCommand) -> Sequence[str]:
-    """Return the lines of `-verbose`."""
-    lines = [f"addTaskEnvironment={command.conf.added_environment}"]
-    lines.append(f"shippedCanonFiles_={[item.source for item in command.shipped]}")
-    for program in (command.mapper, command.combiner, command.reducer):
-        if program is not None and program.command:
-            lines.append(f"cmd={program.command}")
-    lines.append("==== JobConf properties:")
-    lines += sorted(f"{name}={value}" for name, value in command.conf.items())
-    lines.append("====")
-    return [f"STREAM: {line}" for line in lines]
+def _understood(said: Options, shipment: Shipment, conf: JobConf) -> Iterator[str]:
+    """Give the lines of `-verbose`."""
+    yield f"addTaskEnvironment={conf.added_environment}"
+    yield f"shippedCanonFiles_=[{', '.join(shipment.packed)}]"
+    for option in ("mapper", "combiner", "reducer"):
+        yield from shipment.told(said.first(option))
+    yield "==== JobConf properties:"
+    yield from sorted(f"{name}={value}" for name, value in conf.items())
+    yield "===="
+    yield f"submitting to jobconf: {conf.tracker_address}"
+
+
+def opening_lines(command: StreamingCommand) -> list[str]:
+    """Return what Hadoop prints before a job: that it packs files, and what `-verbose` asks for."""
+    lines = [f"STREAM: {line}" for line in command.understood]
+    if command.packed:
+        lines.append(
+            f"packageJobJar: [{', '.join(command.packed)}] [] tmpDir={command.conf.tmpdir}"
+        )
+    return lines

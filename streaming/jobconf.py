@@ -244,6 +244,16 @@ class JobConf(Properties):
         return self.declared_output_format_class
 
     @property
+    def tmpdir(self) -> str:
+        """Where Hadoop would pack the job's files, for the line that says so."""
+        return self.get("stream.tmpdir") or "null"
+
+    @property
+    def tracker_address(self) -> str:
+        """Where Hadoop 1 would submit the job, for the line that says so."""
+        return self.get("mapreduce.jobtracker.address") or "null"
+
+    @property
     def given_inputs(self) -> list[str]:
         """Input paths that stand in a property; those of `-input` are added to them."""
         listed = self.get("mapreduce.input.fileinputformat.inputdir") or ""

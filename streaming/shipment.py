@@ -21,6 +21,8 @@ _SYSTEM_DIRECTORIES = (
     "/bin/", "/boot/", "/dev/", "/etc/", "/lib/", "/lib32/", "/lib64/", "/proc/", "/run/",
     "/sbin/", "/sys/", "/usr/",
 )  # fmt: skip
+# Where a file of `-file` lies in the job's jar, unless at its top: a task finds it there too.
+_JAR_PLACES = {(".class",): "classes", (".jar", ".zip"): "lib"}
 _SHELL_WORDS = re.compile(r"[^\s;|&()<>\"'`$=]+")
 
 _NEEDS_LINK = (
@@ -39,6 +41,8 @@ class Shipment:
     def __init__(self) -> None:
         self.items: list[Shipped] = []
         self.warnings: list[str] = []
+        self.packed: list[str] = []
+        """The plain files of `-file`, by their real paths."""
         self._by_link: dict[str, Shipped] = {}
         self._replaced: dict[str, str] = {}
 
@@ -72,6 +76,14 @@ class Shipment:
             self._replaced.get(os.path.realpath(first), first) + blank + rest if first else command
         )
 
+    def told(self, command: str | None) -> list[str]:
+        """Return what `-verbose` says about a command."""
+        if command is None:
+            return ["cmd=null"]
+        program = os.path.realpath(command.partition(" ")[0])
+        is_packed = "true" if program in self.packed else "false"
+        return [f"shipped: {is_packed} {program}", f"cmd={self.rewritten(command)}"]
+
     def _add_entry(self, entry: str, *, archive: bool) -> None:
         source, _, alias = entry.partition("#")
         if not source:
@@ -90,8 +102,14 @@ class Shipment:
             raise BadCommandLine(f"File: {shown} does not exist.")
         if not os.access(plain, os.R_OK):
             raise BadCommandLine(f"File: {shown} is not readable.")
-        self._replaced[os.path.realpath(plain)] = _base_name(plain)
-        self._add(plain, _base_name(plain), archive=False)
+        name = _base_name(plain)
+        if os.path.isfile(plain):
+            self.packed.append(os.path.realpath(plain))
+            self._replaced[os.path.realpath(plain)] = name
+        self._add(plain, name, archive=False)
+        for suffixes, directory in _JAR_PLACES.items():
+            if name.endswith(suffixes):
+                self._add(plain, f"{directory}/{name}", archive=False)
 
     def _add_cache_uri(self, uri: str, *, archive: bool) -> None:
         source, _, link = uri.partition("#")

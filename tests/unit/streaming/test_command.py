@@ -13,7 +13,7 @@ from streaming.command import (
     RunsNoJava,
     StreamingCommand,
     command_of,
-    described,
+    opening_lines,
     url_encoded,
 )
 from streaming.configuration_file import BadConfigurationFile
@@ -206,11 +206,40 @@ def test_a_command_stands_in_the_properties_as_java_encodes_it() -> None:
     assert url_encoded("grep -v 'ä~*'") == "grep+-v+%27%C3%A4%7E*%27"
 
 
-def test_verbose_lines_show_the_properties() -> None:
-    lines = described(job("-mapper", "cat"))
+def test_verbose_lines_show_how_the_job_was_understood(empty_directory: Path) -> None:
+    """Spec 1.3."""
+    (empty_directory / "m.sh").touch()
 
-    assert "STREAM: cmd=cat" in lines
+    lines = opening_lines(job("-verbose", "-file", "m.sh", "-mapper", "./m.sh x"))
+
+    assert lines[:5] == [
+        "STREAM: addTaskEnvironment=HADOOP_ROOT_LOGGER=",
+        f"STREAM: shippedCanonFiles_=[{empty_directory}/m.sh]",
+        f"STREAM: shipped: true {empty_directory}/m.sh",
+        "STREAM: cmd=m.sh x",
+        "STREAM: cmd=null",
+    ]
     assert "STREAM: mapreduce.job.reduces=1" in lines
+    assert lines[-2:] == [
+        "STREAM: submitting to jobconf: null",
+        "packageJobJar: [m.sh] [] tmpDir=null",
+    ]
+
+
+def test_without_verbose_and_file_nothing_is_printed_before_the_job() -> None:
+    assert opening_lines(job("-mapper", "cat")) == []
+
+
+def test_jars_and_classes_are_also_where_the_jobs_jar_has_them(empty_directory: Path) -> None:
+    """Spec 7.3."""
+    for name in ("a.txt", "b.zip", "c.class"):
+        (empty_directory / name).touch()
+
+    command = job("-file", "a.txt", "b.zip", "c.class", "-mapper", "cat")
+
+    assert [item.link for item in command.shipped] == [
+        "a.txt", "b.zip", "lib/b.zip", "c.class", "classes/c.class",
+    ]  # fmt: skip
 
 
 # ---- files to ship -------------------------------------------------------------------------
