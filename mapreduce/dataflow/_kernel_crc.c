@@ -21,11 +21,15 @@ void crc32c_start(void)
         for (int i = 0; i < 256; i++)
             tables[t][i] = tables[t - 1][i] >> 8 ^ tables[0][tables[t - 1][i] & 0xff];
     for (unsigned t = 0; t < 4; t++)
-        for (uint32_t i = 0; i < 256; i++) {
-            uint32_t crc = i << 8 * t;
-            for (size_t zero = 0; zero < STRIP_BYTES; zero++)
-                crc = crc >> 8 ^ tables[0][crc & 0xff];
-            strip_tables[t][i] = crc;
+        for (uint32_t i = 1; i < 256; i++) {
+            uint32_t lowest = i & -i, crc = lowest << 8 * t;
+            if (i == lowest) {
+                for (size_t zero = 0; zero < STRIP_BYTES; zero++)
+                    crc = crc >> 8 ^ tables[0][crc & 0xff];
+                strip_tables[t][i] = crc;
+            } else { /* the sum of its bits */
+                strip_tables[t][i] = strip_tables[t][i - lowest] ^ strip_tables[t][lowest];
+            }
         }
 }
 

@@ -123,12 +123,22 @@ static inline bool same_key(const merge_tree *m, const merge_run *run)
     return memcmp(m->last_key, run->at.key, run->at.key_length) == 0;
 }
 
-/* Begin a group with the run's record; false if that may not follow the last one (D1). */
+/* May the run's record follow the last one (D1)? */
+static inline bool may_follow(const merge_tree *m, const merge_run *run)
+{
+    const record *r = &run->at;
+    if (m->order.kind == ORDER_BYTES)
+        return order_compare_prefixed(&m->order, m->last_prefix, m->last_key,
+                                      m->last_key_length, run->prefix, r->key,
+                                      r->key_length) <= 0;
+    return order_allows(&m->order, m->last_key, m->last_key_length, r->key, r->key_length);
+}
+
+/* Begin a group with the run's record; false if that may not follow the last one. */
 static bool begin_group(merge_tree *m, const merge_run *run)
 {
     if (m->last_key) {
-        if (!order_allows(&m->order, m->last_key, m->last_key_length, run->at.key,
-                          run->at.key_length)) {
+        if (!may_follow(m, run)) {
             snprintf(m->error, ERROR_BYTES, "run %zu is not in order (D1)", m->winner);
             return false;
         }

@@ -85,19 +85,28 @@ static unsigned top_byte_shift(uint64_t differing)
     return shift;
 }
 
-/* Deal from to into 256 buckets by the byte at shift; bucket i ends at ends[i]. */
-static void deal(const entry *from, entry *to, size_t count, unsigned shift, size_t ends[256])
+typedef struct {        /* entries dealt by one byte of their prefixes */
+    unsigned low, high; /* its least and its greatest value */
+    size_t ends[256];   /* of the entries with that value; only those in between are set */
+} deck;
+
+/* Deal by the first byte in which prefixes differ, being given the least and the greatest. */
+static void deal(deck *d, const entry *from, entry *to, size_t count, uint64_t least,
+                 uint64_t greatest)
 {
     size_t starts[256];
-    memset(starts, 0, sizeof starts);
+    unsigned shift = top_byte_shift(least ^ greatest);
+    d->low = least >> shift & 0xff;
+    d->high = greatest >> shift & 0xff;
+    memset(starts + d->low, 0, (d->high - d->low + 1) * sizeof *starts);
     for (size_t i = 0; i < count; i++)
         starts[from[i].prefix >> shift & 0xff]++;
     size_t sum = 0;
-    for (int i = 0; i < 256; i++) {
+    for (unsigned i = d->low; i <= d->high; i++) {
         size_t size = starts[i];
         starts[i] = sum;
         sum += size;
-        ends[i] = sum;
+        d->ends[i] = sum;
     }
     for (size_t i = 0; i < count; i++)
         to[starts[from[i].prefix >> shift & 0xff]++] = from[i];
@@ -109,13 +118,16 @@ static void deal(const entry *from, entry *to, size_t count, unsigned shift, siz
 static void radix_sort(const radix *r, entry *here, entry *there, size_t count, size_t depth,
                        bool into_there)
 {
-    size_t ends[256];
+    deck d;
     while (count > 1) {
-        uint64_t first = here[0].prefix, differing = 0;
-        for (size_t i = 1; i < count; i++)
-            differing |= here[i].prefix ^ first;
-        if (!differing) {
-            if (r->exact || (first & 0xff) != PREFIX_MORE)
+        uint64_t least = here[0].prefix, greatest = least;
+        for (size_t i = 1; i < count; i++) {
+            uint64_t prefix = here[i].prefix;
+            least = prefix < least ? prefix : least;
+            greatest = prefix > greatest ? prefix : greatest;
+        }
+        if (least == greatest) {
+            if (r->exact || (least & 0xff) != PREFIX_MORE)
                 goto sorted;
             depth += PREFIX_STEP;
             if (count > LEAF_COUNT && count <= SHARED_COUNT_MAX)
@@ -127,18 +139,18 @@ static void radix_sort(const radix *r, entry *here, entry *there, size_t count, 
             insertion_sort(r, here, count, depth);
             goto sorted;
         }
-        deal(here, there, count, top_byte_shift(differing), ends);
-        size_t largest = 0, largest_size = 0, start = 0;
-        for (size_t i = 0; i < 256; start = ends[i], i++)
-            if (ends[i] - start > largest_size) {
+        deal(&d, here, there, count, least, greatest);
+        size_t largest = d.low, largest_size = 0, start = 0;
+        for (unsigned i = d.low; i <= d.high; start = d.ends[i], i++)
+            if (d.ends[i] - start > largest_size) {
                 largest = i;
-                largest_size = ends[i] - start;
+                largest_size = d.ends[i] - start;
             }
         start = 0;
-        for (size_t i = 0; i < 256; start = ends[i], i++)
-            if (i != largest && ends[i] > start)
-                radix_sort(r, there + start, here + start, ends[i] - start, depth, !into_there);
-        start = ends[largest] - largest_size;
+        for (unsigned i = d.low; i <= d.high; start = d.ends[i], i++)
+            if (i != largest && d.ends[i] > start)
+                radix_sort(r, there + start, here + start, d.ends[i] - start, depth, !into_there);
+        start = d.ends[largest] - largest_size;
         entry *swapped = here + start;
         here = there + start;
         there = swapped;

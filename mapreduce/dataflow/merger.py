@@ -25,7 +25,7 @@ from mapreduce.dataflow.record_form import (
 )
 from streaming.comparator import ComparatorSpec
 
-BLOB_BYTES = 1 << 20
+BLOB_BYTES = 1 << 18
 WIDTH_MAX = 64
 
 _pass_numbers = count(1)
