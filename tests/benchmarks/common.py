@@ -56,6 +56,8 @@ HEADER = "| what | mrstream | peer | ratio | goal |\n|---|---|---|---|---|"
 
 def run(argv: Sequence[str], cwd: Path, env: dict[str, str] | None = None) -> Run:
     """Run a command to its end; a failure is an error, not a figure."""
+    env = dict(os.environ if env is None else env)
+    env.pop("PYTHONDONTWRITEBYTECODE", None)  # nobody installs a package without its byte code
     with tempfile.TemporaryFile() as said:
         started = time.monotonic()
         child = subprocess.Popen(
