@@ -109,6 +109,8 @@ _KNOWN: dict[str, dict[str, tuple[str, ...]]] = {
         _MAPRED + "LineRecordReader": (_NEW + "lib.input.LineRecordReader",),
         _MAPRED + "KeyValueLineRecordReader": (_NEW + "lib.input.KeyValueLineRecordReader",),
     },
+    "resolver": {_STREAMING + "io.IdentifierResolver": ()},
+    "pathfilter": {},
     "codec": {
         _COMPRESS + "DefaultCodec": (),
         _COMPRESS + "DeflateCodec": (),
@@ -137,6 +139,8 @@ INSTEAD = {
     "CombineTextInputFormat or SequenceFileInputFormat",
     "outputformat": "use TextOutputFormat, MultipleTextOutputFormat or SequenceFileOutputFormat",
     "inputreader": "use StreamXmlRecordReader",
+    "resolver": "use -io text, rawbytes, typedbytes or keyonlytext",
+    "pathfilter": "choose the files with a glob in -input",
     "codec": "use GzipCodec, BZip2Codec, DefaultCodec, Lz4Codec, SnappyCodec or ZStandardCodec",
 }
 

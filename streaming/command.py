@@ -206,8 +206,10 @@ def _with_programs(said: Options, told: OptionProperties, shipment: Shipment) ->
         told.set_reduces(0)
     if conf.reduces < 0:
         raise BadCommandLine(f"the number of reducers is {conf.reduces}; it must be 0 or more")
-    reducer = _program(reducer_word, "reducer", classes.IDENTITY_REDUCER)
-    combiner = _combiner(said)
+    for name, given, role in conf.unknown_classes():
+        raise RunsNoJava(classes.java_message(name, given, role))
+    reducer = _program(reducer_word, conf, "reducer", classes.IDENTITY_REDUCER)
+    combiner = _combiner(said, conf)
     mapper = _mapper(said, conf, reducer)
     mapper, reducer = _shipped(mapper, shipment), _shipped(reducer, shipment)
     combiner = _shipped(combiner, shipment) if combiner else None
@@ -256,7 +258,7 @@ def _portable_file(item: Shipped) -> Shipped:
 
 
 def _mapper(said: Options, conf: JobConf, reducer: Program) -> Program:
-    mapper = _program(said.first("mapper"), "mapper", classes.IDENTITY_MAPPER)
+    mapper = _program(said.first("mapper"), conf, "mapper", classes.IDENTITY_MAPPER)
     offset_keys = conf.input_format_class in classes.OFFSET_KEYED_INPUTS
     if (
         mapper.builtin == classes.IDENTITY_MAPPER
@@ -269,21 +271,24 @@ def _mapper(said: Options, conf: JobConf, reducer: Program) -> Program:
     return mapper
 
 
-def _combiner(said: Options) -> Program | None:
+def _combiner(said: Options, conf: JobConf) -> Program | None:
     if _is_aggregate(said.first("reducer")):  # the word; by its class it has no combiner
         return Program(builtin=classes.AGGREGATE_COMBINER)
-    word = said.first("combiner")
-    return None if word is None else _program(word, "combiner", "")
+    program = _program(said.first("combiner"), conf, "combiner", "")
+    return program if program.command or program.builtin else None
 
 
 def _is_aggregate(word: str | None) -> bool:
     return word is not None and word.lower() == AGGREGATE
 
 
-def _program(word: str | None, role: str, default: str) -> Program:
-    """Return a built-in if the word is the name of a class that we know, else a command."""
+def _program(word: str | None, conf: JobConf, role: str, default: str) -> Program:
+    """Return a built-in if the word is the name of a class that we know, else a command.
+
+    Without a word, the class that stands in the role's property; without that, the default.
+    """
     if word is None:
-        return Program(builtin=default)
+        return _program_of_class(conf.class_of(role), role, default)
     if role == "reducer" and word == NO_REDUCER:
         return Program(builtin=default)
     if role == "reducer" and _is_aggregate(word):
@@ -294,6 +299,15 @@ def _program(word: str | None, role: str, default: str) -> Program:
     if classes.looks_like_java(word) and not os.path.isfile(word):
         raise RunsNoJava(classes.java_message(f"-{role}", word, role))
     return Program(command=word or " ")  # no words at all fail the task, not the command line
+
+
+def _program_of_class(name: str | None, role: str, default: str) -> Program:
+    if name is None:
+        return Program(builtin=default)
+    full = classes.canonical(name.strip(), role)
+    if full is None:
+        raise RunsNoJava(classes.java_message(f"the {role}", name, role))
+    return Program(builtin=full)
 
 
 def _encoded(program: Program | None) -> tuple[str, str]:

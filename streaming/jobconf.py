@@ -31,6 +31,17 @@ COUNT_MAX = 2**63 - 1
 NO_HADOOP_LOGGER = "HADOOP_ROOT_LOGGER="
 
 
+_CLASSES_OF_ANY_JOB = {
+    "mapreduce.input.pathFilter.class": "pathfilter",
+    "stream.io.identifier.resolver.class": "resolver",
+}
+_CLASSES_OF_REDUCES = {
+    "mapreduce.job.output.key.comparator.class": "comparator",
+    "mapreduce.job.output.group.comparator.class": "comparator",
+}
+_CLASSES_OF_PARTITIONS = {"mapred.partitioner.class": "partitioner"}
+
+
 def _class_of(role: str) -> Callable[[str, str], str]:
     """Read a class name; a simple or new-API name becomes the full old one, others stay."""
 
@@ -308,6 +319,22 @@ class JobConf(Properties):
         if self.map_output_key_class in classes.INTEGER_WRITABLES:
             return LongHashPartition()
         return HashPartition()
+
+    def unknown_classes(self) -> Iterator[tuple[str, str, str]]:
+        """Give (property, class, role) of the Java classes that the job would use and we lack."""
+        roles = dict(_CLASSES_OF_ANY_JOB)
+        if self.reduces > 0:
+            roles |= _CLASSES_OF_REDUCES
+        if self.reduces > 1:
+            roles |= _CLASSES_OF_PARTITIONS
+        for name, role in roles.items():
+            given = (self.get(name) or "").strip()
+            if given and classes.canonical(given, role) is None:
+                yield name, given, role
+
+    def class_of(self, stage: str) -> str | None:
+        """Return the class of a mapper, combiner or reducer that stands in a property."""
+        return self.get(f"mapred.{stage}.class")
 
     @property
     def is_total_order(self) -> bool:

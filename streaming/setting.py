@@ -6,6 +6,7 @@ read raises `BadProperty`, with name, value and what it may be.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Generic, TypeVar, overload
 
@@ -19,6 +20,7 @@ T = TypeVar("T")
 UNSET = ""  # where Hadoop has no default either: a reader makes of it what absence means
 PRIORITIES = {"VERY_LOW": 1, "LOW": 2, "DEFAULT": 3, "NORMAL": 3, "HIGH": 4, "VERY_HIGH": 5}
 SORT_BUFFER_MEBIBYTES_MAX = 2047
+_WHOLE = re.compile(r"[+-]?(?:[0-9]+|(0[xX])[0-9a-fA-F]+)")
 IO_IDENTIFIERS = ("text", "rawbytes", "typedbytes", "keyonlytext")
 
 
@@ -87,11 +89,10 @@ def optional_bytes(value: str, name: str) -> bytes | None:
 
 def whole(value: str, name: str) -> int:
     """Read a whole number, decimal or 0x…."""
-    try:
-        text = value.strip()
-        return int(text, 16) if text[:2].lower() == "0x" else int(text)
-    except ValueError:
-        raise BadProperty(f"{name} is {value!r}; it must be a whole number") from None
+    found = _WHOLE.fullmatch(value.strip())
+    if found is None:
+        raise BadProperty(f"{name} is {value!r}; it must be a whole number")
+    return int(found[0], 16 if found[1] else 10)
 
 
 def optional_whole(value: str, name: str) -> int | None:

@@ -242,6 +242,40 @@ def test_jars_and_classes_are_also_where_the_jobs_jar_has_them(empty_directory: 
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("name", "reduces", "is_used"),
+    [
+        ("mapred.output.key.comparator.class", 1, True),
+        ("mapred.output.value.groupfn.class", 1, True),
+        ("mapreduce.job.output.key.comparator.class", 0, False),
+        ("mapred.partitioner.class", 2, True),
+        ("mapred.partitioner.class", 1, False),
+        ("mapreduce.input.pathFilter.class", 0, True),
+        ("stream.io.identifier.resolver.class", 0, True),
+    ],
+)
+def test_a_class_in_a_property_that_the_job_would_use_is_refused(
+    name: str, reduces: int, is_used: bool
+) -> None:
+    words = ["-D", f"{name}=com.acme.Thing", "-numReduceTasks", str(reduces), "-mapper", "cat"]
+    if not is_used:
+        assert job(*words).reduces == reduces
+        return
+    with pytest.raises(RunsNoJava, match=r"com\.acme\.Thing is a Java class"):
+        job(*words)
+
+
+def test_programs_may_stand_in_properties_as_classes() -> None:
+    """Hadoop's own properties; options beat them."""
+    lib = "org.apache.hadoop.mapred.lib."
+    words = ["-D", f"mapred.mapper.class={lib}InverseMapper"]
+
+    assert job(*words).mapper.builtin == f"{lib}InverseMapper"
+    assert job(*words, "-mapper", "cat").mapper.command == "cat"
+    with pytest.raises(RunsNoJava, match=r"the reducer com\.acme\.R is a Java class"):
+        job("-D", "mapred.reducer.class=com.acme.R")
+
+
 # ---- files to ship -------------------------------------------------------------------------
 
 
