@@ -117,6 +117,7 @@ class ClusterJob:
         self._files: Files = files_for(self._filesystem, spec.working_directory)
         self._submission = secrets.token_hex(12)
         self._prints = spec.output is None
+        self._output_as_given = spec.output
         output = spec.output or f"{RESULTS}/{self._submission}"
         self._output = self._files.qualify(output)
         if not self._prints:
@@ -140,7 +141,7 @@ class ClusterJob:
                 job_id = self._submit()
                 if background:
                     console.info("Job is running in background.")
-                    console.info(f"Output directory: {self._output}")
+                    console.info(f"Output directory: {self._output_as_given or self._output}")
                     return 0
                 return self._report(job_id, self._wait(job_id))
         except KeyboardInterrupt as stop:
@@ -206,7 +207,7 @@ class ClusterJob:
         console.info(Counters(end.counters, user_counters_max=_NO_LIMIT).dump())
         console.info(end.closing)
         if not self._prints:
-            console.info(f"Output directory: {self._output}")
+            console.info(f"Output directory: {self._output_as_given}")
         return 0
 
     def _print_results(self) -> None:
