@@ -1,0 +1,43 @@
+"""The documents point at what is there: every link, and every path of ours that they name."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+DOCUMENTS = sorted(
+    [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), ROOT / "examples" / "README.md"]
+)
+_LINK = re.compile(r"\]\(([^)\s]+)\)")
+_PATH = re.compile(r"`((?:cluster|dfs|mapreduce|streaming|tui|tests|docs|examples)/[\w./-]*)`")
+
+
+def anchors(path: Path) -> set[str]:
+    """The headings of a document as links name them."""
+    found = set()
+    for title in re.findall(r"^#+ (.+)$", path.read_text(), re.MULTILINE):
+        plain = re.sub(r"[^\w\- ]", "", title.lower())
+        found.add(plain.strip().replace(" ", "-"))
+    return found
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_link_leads_somewhere(path: Path) -> None:
+    wrong = []
+    for link in _LINK.findall(path.read_text()):
+        if "://" in link:
+            continue
+        name, _, anchor = link.partition("#")
+        target = (path.parent / name).resolve() if name else path
+        if not target.exists() or (anchor and anchor not in anchors(target)):
+            wrong.append(link)
+
+    assert wrong == []
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_path_that_is_named_exists(path: Path) -> None:
+    assert [name for name in _PATH.findall(path.read_text()) if not (ROOT / name).exists()] == []
