@@ -34,9 +34,15 @@ _FIELD_CHARS_MAX: Final = 120
 class _Lines(logging.Formatter):
     """`2026-11-16T05:24:54.123Z INFO dfs.master: words`, in UTC."""
 
+    def __init__(self, role: str) -> None:
+        super().__init__()
+        self._role = role
+
     def format(self, record: logging.LogRecord) -> str:
         stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
-        head = f"{stamp}.{int(record.msecs):03d}Z {record.levelname} {record.name}"
+        # A daemon is a module that is run: its own name for itself says nothing.
+        name = self._role if record.name == "__main__" else record.name
+        head = f"{stamp}.{int(record.msecs):03d}Z {record.levelname} {name}"
         text = f"{head}: {record.getMessage()}"
         if record.exc_info:
             text += "\n" + self.formatException(record.exc_info)
@@ -49,7 +55,7 @@ def rotating(path: str) -> logging.Handler:
     handler = logging.handlers.RotatingFileHandler(
         path, maxBytes=LOG_BYTES_MAX, backupCount=LOG_FILES_KEPT, encoding="utf-8"
     )
-    handler.setFormatter(_Lines())
+    handler.setFormatter(_Lines(os.path.basename(path).removesuffix(".log")))
     return handler
 
 

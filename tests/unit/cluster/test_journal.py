@@ -271,7 +271,7 @@ def test_a_forked_checkpoint_holds_the_state_at_the_fork_while_the_service_goes_
     thread = journal.fork_checkpoint(lambda: lines(state))
     state.append(b"c")
     journal.append(b"c")
-    thread.join(20)
+    thread.join(60)
     journal.close()
 
     assert list_checkpoints(OsDisk(), str(tmp_path)) == [2]

@@ -80,7 +80,7 @@ def test_a_process_that_a_daemon_left_behind_is_found_by_its_mark(
     script = Path(fake_role)
     script.write_text('#!/bin/sh\nsetsid sleep 1000 &\necho $! > "$0.pid"\n')
     agent.call("start", role="dfs.master", python=fake_role, environment={})
-    deadline_s = time.monotonic() + 30
+    deadline_s = time.monotonic() + 60
     # For a moment it is still the shell, then setsid, and only then what it will be.
     while [command for _, command in agent.call("processes")["left"]] != ["sleep 1000"]:
         assert time.monotonic() < deadline_s, agent.call("processes")

@@ -8,7 +8,6 @@ import os
 import socket
 import struct
 import threading
-import time
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, ClassVar
 
@@ -17,6 +16,7 @@ import pytest
 from cluster.addresses import split_address
 from cluster.errors import (
     CallTimedOut,
+    ClusterError,
     DaemonFault,
     HostUnreachable,
     NotTrusted,
@@ -94,7 +94,7 @@ class Desk:
 def run(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
     loop = new_event_loop()
     try:
-        loop.run_until_complete(asyncio.wait_for(main(), 20))
+        loop.run_until_complete(asyncio.wait_for(main(), 120))
     finally:
         loop.close()
 
@@ -106,11 +106,11 @@ def desk() -> Iterator[Desk]:
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
     made = Desk()
-    asyncio.run_coroutine_threadsafe(made.server.start("127.0.0.1:0"), loop).result(5)
+    asyncio.run_coroutine_threadsafe(made.server.start("127.0.0.1:0"), loop).result(60)
     yield made
-    asyncio.run_coroutine_threadsafe(made.server.close(), loop).result(5)
+    asyncio.run_coroutine_threadsafe(made.server.close(), loop).result(60)
     loop.call_soon_threadsafe(loop.stop)
-    thread.join(5)
+    thread.join(60)
     loop.close()
 
 
@@ -177,7 +177,8 @@ def test_a_repeat_while_the_first_is_still_running_waits_for_its_answer() -> Non
         two = await Channel.connect(address, CLIENT, client_id=5)
 
         a, b = one.call(Add(4), number=1), two.call(Add(4), number=1)
-        await asyncio.sleep(0.05)
+        while not runs:
+            await asyncio.sleep(0.001)
         one.close()  # the one that started it goes away: the work is still seen through
         gate.set()
 
@@ -304,14 +305,22 @@ def test_blocking_connection_calls_from_many_threads(desk: Desk) -> None:
 
 def test_a_slow_call_does_not_hold_up_a_quick_one_on_the_same_connection(desk: Desk) -> None:
     with Connection(desk.server.address, CLIENT) as connection:
-        slow = threading.Thread(target=lambda: connection.call(Slow(1.0)))
+        ended: list[ClusterError] = []
+
+        def call_slowly() -> None:
+            try:
+                connection.call(Slow(600), timeout_s=600)
+            except ClusterError as error:
+                ended.append(error)
+
+        slow = threading.Thread(target=call_slowly)
         slow.start()
-        began_s = time.monotonic()
 
         assert connection.call(Add(1)) == 1
 
-        assert time.monotonic() - began_s < 0.8
-        slow.join()
+        assert slow.is_alive() and not ended
+    slow.join()
+    assert isinstance(ended[0], HostUnreachable)
 
 
 def test_a_blocking_call_times_out_and_the_connection_goes_on(desk: Desk) -> None:
@@ -339,7 +348,7 @@ def test_after_a_fork_the_child_has_a_connection_of_its_own(desk: Desk) -> None:
         if child == 0:
             status = 1
             with contextlib.suppress(BaseException):
-                status = 0 if connection.call(Add(10), timeout_s=5) == 11 else 2
+                status = 0 if connection.call(Add(10), timeout_s=60) == 11 else 2
             os._exit(status)
         _, status = os.waitpid(child, 0)
 
@@ -357,15 +366,15 @@ def test_a_stranger_gets_one_clear_refusal_and_the_server_lives(desk: Desk) -> N
         bytes(encode_frame(Kind.HANDSHAKE, 0, ["Hello", "nonsense"])),
         os.urandom(4096),
     ):
-        with socket.create_connection(host_port, 5) as sock:
+        with socket.create_connection(host_port, 60) as sock:
             sock.sendall(noise)
-            sock.settimeout(5)
+            sock.settimeout(60)
             said = b""
             with contextlib.suppress(ConnectionResetError):
                 while part := sock.recv(4096):
                     said += part
             assert len(said) < 1024
-    half_open = [socket.create_connection(host_port, 5) for _ in range(20)]
+    half_open = [socket.create_connection(host_port, 60) for _ in range(20)]
 
     with Connection(desk.server.address, CLIENT) as connection:
         assert connection.call(Add(1)) == 1
@@ -379,8 +388,8 @@ def test_a_connection_that_never_speaks_is_ended(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("cluster.server.HANDSHAKE_S_MAX", 0.1)
-    with socket.create_connection(split_address(desk.server.address), 5) as sock:
-        sock.settimeout(5)
+    with socket.create_connection(split_address(desk.server.address), 60) as sock:
+        sock.settimeout(60)
 
         assert b"no handshake within" in sock.recv(4096)
         assert sock.recv(4096) == b""
@@ -390,10 +399,10 @@ def test_too_many_unproven_connections_are_turned_away(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("cluster.server.UNPROVEN_MAX", 3)
-    held = [socket.create_connection(split_address(desk.server.address), 5) for _ in range(3)]
+    held = [socket.create_connection(split_address(desk.server.address), 60) for _ in range(3)]
 
-    with socket.create_connection(split_address(desk.server.address), 5) as sock:
-        sock.settimeout(5)
+    with socket.create_connection(split_address(desk.server.address), 60) as sock:
+        sock.settimeout(60)
         assert b"already wait for their handshake" in sock.recv(4096)
 
     for sock in held:

@@ -52,11 +52,11 @@ def server() -> Iterator[Server]:
         return request.n * 2
 
     made = Server({Twice: twice}, identity(SECRET, "dfs.master"))
-    asyncio.run_coroutine_threadsafe(made.start("127.0.0.1:0"), loop).result(5)
+    asyncio.run_coroutine_threadsafe(made.start("127.0.0.1:0"), loop).result(60)
     yield made
-    asyncio.run_coroutine_threadsafe(made.close(), loop).result(5)
+    asyncio.run_coroutine_threadsafe(made.close(), loop).result(60)
     loop.call_soon_threadsafe(loop.stop)
-    thread.join(5)
+    thread.join(60)
     loop.close()
 
 
@@ -79,7 +79,7 @@ def test_a_blocking_connection_from_many_threads(server: Server) -> None:
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(20)
+            thread.join(60)
 
         assert sorted(got) == sorted(n * 2 for n in range(50) for _ in range(6))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import threading
@@ -26,6 +27,7 @@ class Toy:
         self.handlers: Mapping[type[Any], Handler] = {Break: self.fail}
 
     async def start(self) -> None:
+        logging.getLogger(__name__).info("playing")
         with open(os.path.join(self.daemon.state_directory, "started"), "a") as file:
             file.write("x")
 
