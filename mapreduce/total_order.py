@@ -15,7 +15,7 @@ from mapreduce.dataflow.files import Files
 from mapreduce.errors import TaskFailed
 from streaming.comparator import compare
 from streaming.jobconf import JobConf
-from streaming.partitioner import PartitionerSpec, TotalOrderPartition
+from streaming.partitioner import HashPartition, PartitionerSpec, TotalOrderPartition
 from streaming.shipping import Shipped, local_path
 
 
@@ -27,6 +27,8 @@ def partitioner_of(
     conf: JobConf, files: Files, reduces: int, shipped: Sequence[Shipped] = ()
 ) -> PartitionerSpec:
     """Give the job's partitioner, with its cut points if it has any."""
+    if reduces == 1:
+        return HashPartition()  # as on Hadoop: with nothing to choose, its settings are not read
     if not conf.is_total_order:
         return conf.partitioner_spec()
     spec = conf.partitioner_spec(_cut_points(_open(conf.total_order_path, files, shipped)))

@@ -98,6 +98,34 @@ def test_only_text_has_a_record_delimiter(desk: Desk, input_format: str, given: 
     assert written == given
 
 
+# ---- 5: partition and sort -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("-partitioner", f"{LIB}TotalOrderPartitioner"),
+        ("-D", "mapreduce.partition.keypartitioner.options=-kx",
+         "-partitioner", f"{LIB}KeyFieldBasedPartitioner"),
+    ],
+)  # fmt: skip
+def test_a_partitioner_of_one_reducer_is_never_asked(desk: Desk, words: tuple[str, ...]) -> None:
+    """Section 5: R = 1; so neither a missing partition file nor a wrong key spec is noticed."""
+    ran = desk.job(*words, "-mapper", "cat", "-reducer", "cat")
+
+    assert ran.status == 0, ran.stderr
+
+
+def test_a_comparator_that_is_not_known_is_refused(desk: Desk) -> None:
+    """Section 2: Hadoop fails too, but when the job runs."""
+    ran = desk.job(
+        "-D", "mapreduce.job.output.key.comparator.class=com.acme.Order", "-mapper", "cat"
+    )
+
+    assert ran.status == 1
+    assert "com.acme.Order is a Java class" in ran.stderr
+
+
 # ---- 6: reducers that are classes ----------------------------------------------------------------
 
 
