@@ -128,6 +128,17 @@ class BulkStream:
         except msgspec.DecodeError as error:
             raise Speechless(f"{self.address}: a message that cannot be read: {error}") from None
 
+    @property
+    def timeout_s(self) -> float:
+        """How long one send or receive may take."""
+        return self._timeout_s
+
+    @property
+    def has_bytes(self) -> bool:
+        """Whether something was received that nobody has taken: then the socket may be silent."""
+        is_deciphered = isinstance(self.sock, ssl.SSLSocket) and self.sock.pending() > 0
+        return bool(self._held) or is_deciphered
+
     def receive_into(self, buffer: bytearray | memoryview) -> None:
         """Fill the whole buffer with raw bytes."""
         view = memoryview(buffer).cast("B")

@@ -12,6 +12,7 @@ from typing import Protocol
 
 from crc32c import crc32c
 
+from cluster.addresses import wait_readable
 from cluster.errors import ClusterError, HostUnreachable, Unavailable
 from cluster.network import BulkStream
 from dfs.bulk_pool import BulkPool
@@ -19,6 +20,7 @@ from dfs.chunk import BLOCK_BYTES
 from dfs.chunks import chunk_format as fmt
 from dfs.chunks.verified import check_blocks
 from dfs.errors import ChunkCorrupt
+from dfs.hedge import SLOW_S
 from dfs.protocol import (
     LocatedChunk,
     OpenReplica,
@@ -53,14 +55,30 @@ class RemoteSource:
     ) -> None:
         self._pool = pool
         self._address = pool.address_of(server)
-        self._server = server
+        self.server = server
         self._chunk = chunk
         self.position = start
+        self.stop = stop
         self._is_done = start >= stop
         self._buffer = bytearray(0)
         self._stream: BulkStream | None = None
         if not self._is_done:
             self._first = self._begin(ReadChunk(chunk.handle, chunk.version, start, stop - start))
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether `next_piece` has something to begin with; else its descriptor will tell."""
+        return self._stream is None or self._first is not None or self._stream.has_bytes
+
+    @property
+    def patience_s(self) -> float:
+        """How long a silent server is waited for."""
+        return self._stream.timeout_s if self._stream is not None else 0.0
+
+    def fileno(self) -> int:
+        """Give the descriptor that is readable once the server has sent something."""
+        assert self._stream is not None, "a source without a stream is ready"
+        return self._stream.sock.fileno()
 
     def next_piece(self) -> memoryview:
         if self._is_done or self._stream is None:
@@ -84,7 +102,7 @@ class RemoteSource:
             self.close()
             raise ChunkCorrupt(
                 f"chunk {self._chunk.handle:016x}: bytes at {self.position} were damaged on their "
-                f"way from {self._server.server}"
+                f"way from {self.server.server}"
             )
         self.position += piece.count
         if piece.last:
@@ -105,6 +123,9 @@ class RemoteSource:
         if stream is not None:
             try:
                 stream.send(request)
+                if not wait_readable(stream.sock, SLOW_S):
+                    self._stream = stream  # slow, not dead: the reader may ask another beside it
+                    return None
                 piece: Piece = stream.receive(Piece)
             except (EOFError, HostUnreachable):
                 stream.close()

@@ -1,8 +1,8 @@
 """Reading files: chunk by chunk, from the nearest good replica (GFS §2.4).
 
 Takes a path and byte ranges; gives bytes. Locations are asked for several chunks at a time and
-kept for a bounded time; a replica that fails in the middle of a read is replaced by another from
-the next byte on. No file data is kept but what was read ahead of the caller (GFS-09).
+kept for a bounded time; a replica that fails in the middle of a read, or is slow, is replaced by
+another from the next byte on. No file data is kept but what was read ahead of the caller (GFS-09).
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from cluster.errors import Corrupt, HostUnreachable, Unavailable
 from dfs.chunk import BLOCK_BYTES
 from dfs.chunk_source import ChunkSource, LocalSource, RemoteSource
 from dfs.errors import IsADirectory, NoReplica
+from dfs.hedge import quickest
 from dfs.protocol import ChunkLength, FileStatus, LocatedChunk, ReportReplica, ServerAddress
 from dfs.topology import nearest_first
 
@@ -194,10 +195,9 @@ class DfsReader(io.RawIOBase):
 
     def _go_on(self, offset: int) -> bool:
         """Hold the next bytes of the replica being read, if it has any: nothing else to decide."""
-        source = self._source
-        assert source is not None
+        assert self._source is not None
         try:
-            piece = source.next_piece()
+            piece = self._next_piece(self._source)
         except (Unavailable, Corrupt) as error:
             chunk, server = self._source_chunk, self._server
             self._drop_source()
@@ -227,12 +227,11 @@ class DfsReader(io.RawIOBase):
             if self._source is None:
                 self._source = self._open(chunk, start, length, size)
                 self._source_chunk = chunk
-            server = self._server
             try:
-                piece = self._source.next_piece()
+                piece = self._next_piece(self._source)
             except (Unavailable, Corrupt) as error:
                 self._drop_source()
-                self._distrust(chunk, server, error)
+                self._distrust(chunk, self._server, error)
                 continue
             if piece:
                 self._hold(piece, offset)
@@ -240,9 +239,33 @@ class DfsReader(io.RawIOBase):
             self._drop_source()
             if not chunk.is_open:
                 # It ended before its length: this replica is behind (GFS-30).
-                self._distrust(chunk, server, NoReplica(f"{server.server} ended at {start}"))
+                name = self._server.server
+                self._distrust(chunk, self._server, NoReplica(f"{name} ended at {start}"))
             else:
                 return False
+
+    def _next_piece(self, source: ChunkSource) -> memoryview:
+        """Take the next bytes, from another replica if this one is slow."""
+        if isinstance(source, RemoteSource):
+            winner = quickest(source, self._elsewhere(source))
+            if winner is not source:
+                log.info("%s is slow: %s goes on", source.server.server, winner.server.server)
+                self._bad.add((self._source_chunk.index, source.server.server))
+                self._source, self._server = winner, winner.server
+                source = winner
+        return source.next_piece()
+
+    def _elsewhere(self, source: RemoteSource) -> Iterator[RemoteSource]:
+        """Open the other replicas where this one stands, one after the other."""
+        client, chunk = self._client, self._source_chunk
+        for server in nearest_first(client.place, chunk.replicas, client.chance):
+            is_bad = (chunk.index, server.server) in self._bad
+            if is_bad or server.server == source.server.server:
+                continue
+            try:
+                yield RemoteSource(client.pool, server, chunk, source.position, source.stop)
+            except (Unavailable, Corrupt) as error:
+                self._distrust(chunk, server, error)
 
     def _continues(self, index: int, start: int) -> bool:
         source = self._source
