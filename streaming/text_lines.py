@@ -4,7 +4,9 @@ A line ends at LF, CR LF or a lone CR (spec 4.1); with a delimiter of the job's 
 there instead. What a piece of a file owns follows one rule: with f(x) = the position after the
 first record end that begins at or after x, and f(0) = 0, a piece from `start` to `end` owns the
 bytes from f(start) to f(end). Neighbours agree on f, so every record is in exactly one piece,
-wherever the borders fall.
+wherever the borders fall. A delimiter that overlaps itself is the exception, on Hadoop too: which
+of the `;;` in `;;;` is a record end depends on where one begins to read, so a piece that begins
+within such a run may see other records than its neighbour (spec 3.2).
 
 `RecordBytes` applies the rule; `to_lines` turns what it gives into `RECORD\\n` blobs and counts
 them; `records` gives the records with their offsets. All three take blobs of any size and hold no
@@ -34,22 +36,21 @@ class RecordBytes:
         self._blobs = iter(blobs)
         self._end = end
         self._delimiter = delimiter
-        # How many bytes of a record end may lie on the other side of a seam.
-        self._seam = 1 if delimiter is None else len(delimiter) - 1
-        self._before = b""
         self.position = start
         self.first = start
 
     def __iter__(self) -> Iterator[bytes]:
+        if self._delimiter is not None:
+            yield from self._delimited(self._delimiter)
+            return
         blobs = self._blobs
         if self.position > 0:
-            rest = self._after_record_end(blobs)
+            rest = self._after_line_end(blobs)
             self.first = self.position
             if rest:
                 blobs = itertools.chain([rest], blobs)
         if self._end is not None and self.position > self._end:
-            yield from self._past_border(blobs)
-            return
+            return  # the line end straddles the border, or lies beyond: the line is the neighbour's
         for blob in blobs:
             if self._end is not None and self.position + len(blob) >= self._end:
                 yield from self._to_border(blob, self._end - self.position, blobs)
@@ -57,17 +58,68 @@ class RecordBytes:
             self.position += len(blob)
             yield blob
 
-    def _after_record_end(self, blobs: Iterator[bytes]) -> bytes:
-        """Skip to after the first record end; gives what of its blob follows."""
+    def _delimited(self, delimiter: bytes) -> Iterator[bytes]:
+        """Give what lies behind the first delimiter, up to the first one that begins at or after
+        the border.
+
+        Delimiters are found one after the other from where the piece begins, as its records will
+        be: near the border alone, one that overlaps itself might be found a byte too late.
+        """
+        blobs = self._blobs
+        if self.position > 0:
+            rest = self._after_delimiter(delimiter)
+            self.first = self.position
+            if rest is None or self._is_beyond(self.position - len(delimiter)):
+                return
+            blobs = itertools.chain([rest], blobs)
+        held = b""  # may be the beginning of a delimiter
+        for more in blobs:
+            blob = held + more
+            at = 0
+            if not self._is_beyond(self.position + len(blob) - 1):
+                at = len(blob) - len(blob.split(delimiter)[-1])
+            while (found := blob.find(delimiter, at)) >= 0:
+                at = found + len(delimiter)
+                if self._is_beyond(self.position + found):
+                    self.position += at
+                    yield blob[:at]
+                    return
+            given = len(blob) - min(len(delimiter) - 1, len(blob) - at)
+            self.position += given
+            yield blob[:given]
+            held = blob[given:]
+        self.position += len(held)
+        yield held
+
+    def _after_delimiter(self, delimiter: bytes) -> bytes | None:
+        """Skip to after the first delimiter; gives what of its blob follows, None without any."""
+        blob = b""
+        for more in self._blobs:
+            blob += more
+            found = blob.find(delimiter)
+            if found >= 0:
+                self.position += found + len(delimiter)
+                return blob[found + len(delimiter) :]
+            skipped = len(blob) - min(len(delimiter) - 1, len(blob))
+            self.position += skipped
+            blob = blob[skipped:]
+        self.position += len(blob)
+        return None
+
+    def _is_beyond(self, position: int) -> bool:
+        """Whether a byte lies at or behind the border."""
+        return self._end is not None and position >= self._end
+
+    def _after_line_end(self, blobs: Iterator[bytes]) -> bytes:
+        """Skip to after the first line end; gives what of its blob follows."""
         blob = b""
         for more in blobs:
             blob += more
-            cut = self._record_end(blob, 0)
+            cut = _line_end(blob, 0)
             if cut is not None:
-                self._before = blob[max(0, cut - self._seam) : cut]
                 self.position += cut
                 return blob[cut:]
-            keep = self._overlap(blob)
+            keep = blob.endswith(b"\r")
             self.position += len(blob) - keep
             blob = blob[len(blob) - keep :]
         # The stream ended; a CR that waited for its LF ends the last record, anything else had no
@@ -75,37 +127,15 @@ class RecordBytes:
         self.position += len(blob)
         return b""
 
-    def _past_border(self, blobs: Iterator[bytes]) -> Iterator[bytes]:
-        """The first record begins after the piece's end: its record end straddles the border, or
-        reaches beyond.
-
-        A line end that straddles is one for the neighbour too, so the line is its. Of a longer
-        delimiter the neighbour sees half, which is none: it starts after the next one, and what
-        lies before is ours.
-        """
-        assert self._end is not None
-        over = self.position - self._end
-        if self._delimiter is None or over > self._seam:
-            return
-        # Search from the border itself; the bytes before `position` are a delimiter's, not ours
-        # to give again.
-        seen = self._before[len(self._before) - over :]
-        self.position -= over
-        for blob in self._to_border(seen, 0, blobs):
-            ours, over = blob[over:], max(0, over - len(blob))
-            if ours:
-                yield ours
-
     def _to_border(self, blob: bytes, search: int, blobs: Iterator[bytes]) -> Iterator[bytes]:
-        """Give the bytes up to the first record end that begins at or after `search` in `blob`."""
+        """Give the bytes up to the first line end that begins at or after `search` in `blob`."""
         while True:
-            cut = self._record_end(blob, search)
+            cut = _line_end(blob, search)
             if cut is not None:
                 self.position += cut
                 yield blob[:cut]
                 return
-            keep = min(self._overlap(blob), max(0, len(blob) - search))
-            given = len(blob) - keep
+            given = len(blob) - (blob.endswith(b"\r") and search < len(blob))
             if given:
                 self.position += given
                 yield blob[:given]
@@ -119,22 +149,14 @@ class RecordBytes:
                 return
             blob += more
 
-    def _record_end(self, blob: bytes, start: int) -> int | None:
-        """Index after the first record end that begins at or after `start`, None if more bytes
-        must tell."""
-        if self._delimiter is not None:
-            found = blob.find(self._delimiter, start)
-            return None if found < 0 else found + len(self._delimiter)
-        match = _LINE_END.search(blob, start)
-        if match is None or (match.end() == len(blob) and blob.endswith(b"\r")):
-            return None
-        return match.end()
 
-    def _overlap(self, blob: bytes) -> int:
-        """How many last bytes may be the beginning of a record end."""
-        if self._delimiter is None:
-            return 1 if blob.endswith(b"\r") else 0
-        return min(self._seam, len(blob))
+def _line_end(blob: bytes, start: int) -> int | None:
+    """Index after the first line end that begins at or after `start`, None if more bytes must
+    tell."""
+    match = _LINE_END.search(blob, start)
+    if match is None or (match.end() == len(blob) and blob.endswith(b"\r")):
+        return None
+    return match.end()
 
 
 def count_line_feeds(blob: bytes) -> int:

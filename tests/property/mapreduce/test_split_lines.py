@@ -20,6 +20,10 @@ _bytes = st.lists(st.sampled_from([b"a", b"b", b"\r", b"\n", b"\r\n", b"\0", b"\
     b"".join
 )
 _borders = st.lists(st.floats(0, 1), max_size=5)
+_delimiters = st.one_of(
+    st.sampled_from([b";", b"ab", b"a\nb", b"aab"]),
+    st.text("ab;\r\n", min_size=1, max_size=4).map(str.encode),
+)
 
 
 def lines_of(data: bytes) -> list[bytes]:
@@ -31,6 +35,33 @@ def records_of(data: bytes, delimiter: bytes) -> list[bytes]:
     """The oracle for a delimiter of the job's own: an empty rest is no record."""
     parts = data.split(delimiter)
     return parts if parts[-1] else parts[:-1]
+
+
+def overlaps_itself(delimiter: bytes) -> bool:
+    """Whether one can begin within another: `;;` can, in `;;;`."""
+    return any(delimiter[:n] == delimiter[-n:] for n in range(1, len(delimiter)))
+
+
+def hadoop_records(data: bytes, start: int, end: int, delimiter: bytes) -> list[bytes]:
+    """What LineRecordReader gives for a split: records that begin up to its end, and one more if
+    the end lies within a delimiter, for the next split will not know it."""
+    position, need_one_more = 0, False
+    if start > 0:
+        skipped = data.find(delimiter, start)
+        if skipped < 0:
+            return []
+        position = skipped + len(delimiter)
+        need_one_more = skipped < end < position
+    found: list[bytes] = []
+    while position < len(data) and (position <= end or need_one_more):
+        record, mark, _ = data[position:].partition(delimiter)
+        found.append(record)
+        if need_one_more or not mark:
+            break
+        at = position + len(record)
+        position = at + len(delimiter)
+        need_one_more = at < end < position
+    return found
 
 
 def edges_of(borders: list[float], length: int) -> list[tuple[int, int]]:
@@ -49,7 +80,7 @@ def blobs(data: bytes, size: int) -> list[bytes]:
     data=_bytes,
     borders=_borders,
     size=st.integers(1, 9),
-    delimiter=st.sampled_from([None, b";", b"ab", b"a\nb"]),
+    delimiter=st.one_of(st.none(), _delimiters.filter(lambda one: not overlaps_itself(one))),
 )
 def test_every_record_is_in_exactly_one_piece(
     data: bytes, borders: list[float], size: int, delimiter: bytes | None
@@ -73,6 +104,20 @@ def test_every_record_is_in_exactly_one_piece(
     assert written == b"".join(record + b"\n" for record in expected)
     assert found == expected
     assert count == len(expected)
+
+
+@settings(max_examples=200, deadline=None)
+@given(data=_bytes, borders=_borders, size=st.integers(1, 9), delimiter=_delimiters)
+def test_a_piece_has_the_records_that_hadoop_gives_it(
+    data: bytes, borders: list[float], size: int, delimiter: bytes
+) -> None:
+    """Spec 3.2: also where the delimiter overlaps itself, and Hadoop's splits do not agree."""
+    for start, end in edges_of(borders, len(data)):
+        owned = RecordBytes(blobs(data[start:], size), start, end, delimiter)
+        written = b"".join(to_lines(owned, LineCounter(), delimiter))
+
+        expected = hadoop_records(data, start, end, delimiter)
+        assert written == b"".join(record + b"\n" for record in expected)
 
 
 @settings(max_examples=60, deadline=None)
