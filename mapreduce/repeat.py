@@ -66,10 +66,10 @@ def bisect(attempt_id: str) -> int:
         attempt = Attempt(spec, order, lambda _: None)
         stage = failure.stage or ("map" if order.is_map else "reduce")
         program = attempt.program_of(stage)
-        if program is None or not program.command or stage == "combine":
+        if program is None or not program.command:
             raise CannotNarrow(
-                f"{attempt_id}: it is not the map or reduce command that failed "
-                f"({failure.message}); repeat it with `mrstream -repeat {attempt_id}`"
+                f"{attempt_id}: it is no command that failed ({failure.message}); repeat it with "
+                f"`mrstream -repeat {attempt_id}`"
             )
         path = _input_file(attempt)
         conf = attempt.conf
@@ -89,14 +89,17 @@ def bisect(attempt_id: str) -> int:
 
 
 class _Trial:
-    """Runs the command of an attempt on a range of its records."""
+    """Runs the command of an attempt on a range of its records.
+
+    What a combiner reads is made by the map command from the map's records: so those are what its
+    failure is narrowed to, and each run is one of the whole map.
+    """
 
     def __init__(self, attempt: Attempt, index: RecordIndex, stage: str) -> None:
         self._attempt = attempt
         self._index = index
-        program = attempt.program_of(stage)
-        assert program is not None
-        self._start = attempt.starter(program, stage)
+        self._stage = stage
+        self._part = os.path.join(attempt.order.directory, "part")
         conf = attempt.conf
         skip_after = conf.skip_after_records if stage == "map" else None
         self._rule = ExitRule(conf.nonzero_exit_is_failure, skip_after)
@@ -107,15 +110,27 @@ class _Trial:
         """Say whether the command fails on records [first, behind)."""
         self.runs += 1
         _say(f"  run {self.runs}: records {first} to {behind} …", end="")
+        run = self._run_map if self._stage == "combine" else self._run_alone
         try:
-            feed = self._index.blobs(first, behind)
-            run_command(self._start, feed, lambda _: None, self._rule, lambda: 1 << 62)
+            run(self._index.blobs(first, behind))
         except (CommandFailed, TaskTimedOut) as error:
             self.failure = failure_of(self._attempt, error)
             _say(" fails")
             return True
         _say(" is fine")
         return False
+
+    def _run_alone(self, feed: Iterator[bytes]) -> None:
+        program = self._attempt.program_of(self._stage)
+        assert program is not None
+        start = self._attempt.starter(program, self._stage)
+        run_command(start, feed, lambda _: None, self._rule, lambda: 1 << 62)
+
+    def _run_map(self, feed: Iterator[bytes]) -> None:
+        with open(self._part, "wb") as file:
+            file.writelines(feed)
+        self._attempt.order = msgspec.structs.replace(self._attempt.order, replay=self._part)
+        run_map(self._attempt)
 
 
 @contextlib.contextmanager

@@ -117,7 +117,8 @@ def local_path(url: str) -> str:
 
 
 class _WholeFile:
-    """A file being written whole; with `sync`, `close` returns only after it is on the disk."""
+    """A file being written whole; with `sync`, `close` returns only after it is on the disk, its
+    name too."""
 
     def __init__(self, path: str, *, sync: bool) -> None:
         self._sync = sync
@@ -149,6 +150,7 @@ class _WholeFile:
             try:
                 if self._sync:
                     os.fsync(self._file.fileno())
+                    _sync_directory(os.path.dirname(self.name))
             finally:
                 self._file.close()
 
@@ -222,7 +224,14 @@ class LocalFiles:
             return
 
     def mkdirs(self, url: str) -> None:
+        path = local_path(url)
+        made = []
+        while self._sync and not os.path.isdir(path):
+            path = os.path.dirname(path)
+            made.append(path)
         os.makedirs(local_path(url), exist_ok=True)
+        for directory in made:
+            _sync_directory(directory)
 
     def exists(self, url: str) -> bool:
         return os.path.lexists(local_path(url))
@@ -237,7 +246,7 @@ def _local_status(url: str, stat: os.stat_result) -> FileStatus:
 
 
 def _sync_directory(path: str) -> None:
-    """Make a rename in `path` survive a power cut."""
+    """Make the names in `path` survive a power cut."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)

@@ -178,11 +178,12 @@ BAD_TWO = (
 )
 
 
-@pytest.mark.parametrize("side", ["map", "reduce"])
+@pytest.mark.parametrize("side", ["map", "combine", "reduce"])
 def test_a_failed_attempt_can_be_repeated_and_narrowed_to_its_record(desk: Desk, side: str) -> None:
     desk.write("bad.py", BAD_TWO)
     programs = {
         "map": ("-mapper", "bad.py", "-reducer", "cat"),
+        "combine": ("-mapper", "cat", "-combiner", "bad.py", "-reducer", "cat"),
         "reduce": ("-mapper", "cat", "-reducer", "bad.py"),
     }
     attempt = failed_attempt(desk.job(*programs[side]).stderr)
