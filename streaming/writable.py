@@ -18,6 +18,10 @@ from cluster.errors import Corrupt, UserError
 from streaming.java_number import format_double, format_float
 
 IO_PACKAGE = "org.apache.hadoop.io."
+# Hadoop sends what these hold as a typed vector or map; other classes it sends as they are.
+_CONTAINERS = frozenset(
+    IO_PACKAGE + name for name in ("ArrayWritable", "MapWritable", "SortedMapWritable")
+)
 
 
 class WritableCorrupt(Corrupt):
@@ -186,15 +190,17 @@ def _writable_to_typed_bytes(class_name: str) -> Callable[[bytes], bytes]:
 
 
 def _opaque(class_name: str) -> WritableType:
-    def to_string(payload: bytes) -> bytes:
+    is_container = class_name in _CONTAINERS
+    ways = "-io rawbytes" if is_container else "-io typedbytes or rawbytes"
+
+    def refuse(payload: bytes) -> bytes:
         raise UnknownWritable(
-            f"{class_name} is a Java class that mrstream cannot print; "
-            "read it with -io typedbytes or rawbytes, or convert the file to Text"
+            f"{class_name} is a Java class that mrstream cannot take apart; read it with {ways}, "
+            "or convert the file to Text"
         )
 
-    return WritableType(
-        class_name, _identity, _identity, to_string, _writable_to_typed_bytes(class_name)
-    )
+    typed = refuse if is_container else _writable_to_typed_bytes(class_name)
+    return WritableType(class_name, _identity, _identity, refuse, typed)
 
 
 def _simple(

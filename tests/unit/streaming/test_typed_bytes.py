@@ -118,6 +118,14 @@ def test_an_unknown_writable_travels_but_does_not_print() -> None:
         kind.to_string(b"xy")
 
 
+def test_a_container_is_refused_as_typed_bytes() -> None:
+    """Spec 9: Hadoop sends a MapWritable as a typed map; sent as it lies, it would be misread."""
+    kind = writable_type(IO + "MapWritable")
+
+    with pytest.raises(UnknownWritable, match=r"MapWritable is a Java class .* -io rawbytes"):
+        kind.to_typed_bytes(b"xy")
+
+
 @pytest.mark.parametrize("kind", [TEXT, BYTES, LONG])
 def test_a_writable_that_is_cut_off_is_corrupt(kind: object) -> None:
     """Bytes that are not what their class says are named, not guessed at."""
