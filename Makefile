@@ -38,7 +38,7 @@ test: setup
 	$(BIN)/mypy
 	tests/cluster/install.sh
 	$(BIN)/pytest -q --no-skips -n 2 tests/house tests/unit tests/paper tests/property tests/simulation tests/conformance
-	$(BIN)/pytest -q --no-skips -n 2 tests/cluster
+	$(BIN)/pytest -q --no-skips -n 2 --dist loadfile tests/cluster
 
 check: setup
 	$(BIN)/ruff format --check .
@@ -55,6 +55,9 @@ soak: setup
 	MRSTREAM_SEEDS=0:$(SEEDS) $(BIN)/pytest -q --timeout 0 tests/simulation/test_dfs.py
 	$(BIN)/python tests/cluster/dfs_soak.py
 	$(BIN)/python tests/cluster/job_soak.py --minutes $(MINUTES)
+	tests/cluster/install.sh
+	for hosts in netns docker; do \
+	  $(BIN)/python tests/cluster/job_soak.py --hosts $$hosts --master-kills 50 || exit 1; done
 
 clean:
 	rm -rf build dist *.egg-info $(VENV)

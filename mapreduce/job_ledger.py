@@ -8,7 +8,7 @@ history keeps. Does no IO and reads no clock.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 import msgspec
@@ -210,8 +210,11 @@ class JobLedger:
     # --- what people see
 
     def counters(self, totals: JobTotals | None) -> Counters:
-        """Give the counters so far, those of the job itself too."""
+        """Give the counters so far: of tasks that are done, of one running attempt of each of the
+        others (users' only), and those of the job itself."""
         total = Counters(self._counters.as_dict(), user_counters_max=_NO_LIMIT)
+        for news in self._furthest():
+            total.add_all(news.counters)
         if totals is not None:
             for name, value in _job_counters(totals):
                 if value:
@@ -221,6 +224,17 @@ class JobLedger:
             if kind is TaskKind.MAP or self.spec.reduces:
                 total.add(c.JOB, name, int(seconds * 1000))
         return total
+
+    def _furthest(self) -> Iterable[AttemptNews]:
+        """Give what the furthest running attempt of each task told that is not done yet."""
+        found: dict[TaskId, AttemptNews] = {}
+        for attempt_id, live in self.live.items():
+            task_id, news = attempt_id.task_id, live.news
+            if news is None or task_id in self.results:
+                continue
+            if task_id not in found or found[task_id].fraction < news.fraction:
+                found[task_id] = news
+        return found.values()
 
     def progress(self, view: JobView | None, now_s: float) -> JobProgress:
         """Give how far the job is."""

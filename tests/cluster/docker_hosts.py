@@ -57,7 +57,7 @@ class Engine:
             start_new_session=True,
         )
         try:
-            wait_for(self._answers, "the docker engine", 30)
+            wait_for(self._answers, "the docker engine", 60)
             self.client.api.import_image_from_data(_tree(), repository=IMAGE)
         except BaseException:
             print((base / "dockerd.log").read_text()[-3000:], file=sys.stderr)

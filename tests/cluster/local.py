@@ -11,6 +11,7 @@ Every process is ended by its pid, and only those started here; all of them end 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import itertools
 import os
 import signal
@@ -20,7 +21,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, BinaryIO, TypeVar
 
 from cluster.config import Cluster, ClusterConfig, load
 from cluster.errors import ClusterError, Unavailable
@@ -29,6 +30,7 @@ from cluster.network import Connection
 from cluster.state import Secret, write_private
 from dfs.client import DfsClient, client_of
 from dfs.retry import RetryPolicy
+from tests.cluster.machine import LOCKS
 
 MASTER = "dfs.master"
 CHUNKSERVER = "dfs.chunkserver"
@@ -75,12 +77,13 @@ class LocalCluster:
         self._processes: dict[tuple[str, str], subprocess.Popen[bytes]] = {}
         self._clients: list[DfsClient] = []
         settings = {
-            "chunk_size": "1MiB", "replication": str(min(3, count)), "dead_after": "2s",
+            "chunk_size": "1MiB", "replication": str(min(3, count)), "dead_after": "4s",
             "heartbeat": "200ms", "lease": "4s", "reserve": "0%", "log_replicas": "0",
             "safe_mode": "3s",
         }  # fmt: skip
         settings.update(dfs or {})
-        lines = [f"name: {name}", f"ports: {{base: {_free_base(count)}}}", "hosts:"]
+        base, self._ports = _take_ports(count)
+        lines = [f"name: {name}", f"ports: {{base: {base}}}", "hosts:"]
         for number, host in enumerate(self.hosts, 1):
             rack = f", rack: {racks[number - 1]}" if racks else ""
             paths = [str(directory / f"{host}-disk{disk}") for disk in range(disks)]
@@ -235,7 +238,7 @@ class LocalCluster:
         ]
         return "\n".join(texts)
 
-    def client(self, retry_s: float = 15.0) -> DfsClient:
+    def client(self, retry_s: float = 30.0) -> DfsClient:
         """A client of the file system, closed with the cluster."""
         client = client_of(self.cluster, user="tester", retry=RetryPolicy(total_s=retry_s))
         self._clients.append(client)
@@ -252,6 +255,7 @@ class LocalCluster:
         for process in self._processes.values():
             process.wait()
         self._processes.clear()
+        self._ports.close()
 
     # -- commands -------------------------------------------------------------------------
 
@@ -288,23 +292,28 @@ def wait_for(
         time.sleep(every_s)
 
 
-_bases: Iterator[int] = itertools.count(0)
+_turns: Iterator[int] = itertools.count()
 
 
-def _free_base(count: int) -> int:
-    """A base port from which all ports are free on all addresses, another at each call."""
+def _take_ports(count: int) -> tuple[int, BinaryIO]:
+    """Give a base port from which all ports are free on all addresses, another at each call, and
+    the lock that keeps other test processes away from it."""
+    LOCKS.mkdir(exist_ok=True)
     # Below the ports that the system gives to outgoing connections.
-    slots = range(0, 22_000, PORTS)
-    # Two test processes begin at different places, so that they seldom race for the same ports.
-    start = (os.getpid() * 7 + next(_bases)) % len(slots)
+    slots = range(10_000, 32_000, PORTS)
+    first = os.getpid() * 7 + next(_turns)
     for step in range(len(slots)):
-        base = 10_000 + slots[(start + step) % len(slots)]
-        if all(
-            _is_free(f"127.0.0.{host}", base + offset)
-            for host in range(1, count + 1)
-            for offset in range(PORTS)
-        ):
-            return base
+        base = slots[(first + step) % len(slots)]
+        lock = open(LOCKS / f"ports-{base}", "ab")  # noqa: SIM115 - held while the cluster lives
+        with contextlib.suppress(BlockingIOError):
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if all(
+                _is_free(f"127.0.0.{host}", base + offset)
+                for host in range(1, count + 1)
+                for offset in range(PORTS)
+            ):
+                return base, lock
+        lock.close()
     raise AssertionError("no free ports")
 
 

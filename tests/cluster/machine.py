@@ -84,7 +84,7 @@ class Site:
         """Take a disk away; nobody may be using it."""
         self._disks.remove(mounted)
         umount = ["umount", str(mounted)]
-        wait_for(lambda: subprocess.run(umount).returncode == 0, f"unmounting {mounted}", 10)
+        wait_for(lambda: subprocess.run(umount).returncode == 0, f"unmounting {mounted}", 60)
         mounted.rmdir()
         mounted.with_suffix(".img").unlink()
 
@@ -201,7 +201,7 @@ class TestHosts:
             except OSError:
                 return False
 
-        wait_for(answers, f"sshd of {host}", 20)
+        wait_for(answers, f"sshd of {host}", 60)
 
     def processes(self, host: str) -> list[str]:
         """Return the command lines of the daemons that run on a host."""

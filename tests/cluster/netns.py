@@ -70,7 +70,7 @@ class NetnsHosts(TestHosts):
         self._thaw(host)
         process.kill()
         process.wait()
-        wait_for(lambda: not self._members(host), f"the end of every process of {host}", 10)
+        wait_for(lambda: not self._members(host), f"the end of every process of {host}", 60)
 
     def start(self, host: str) -> None:
         self._link(host, "up")
@@ -140,7 +140,7 @@ class NetnsHosts(TestHosts):
         run("ip", "route", "del", "unreachable", f"{self._net}.0/24", check=False)
         for kind in ("freezer", "cpu"):
             for group in sorted((CGROUPS / kind).glob(f"{self._tag}-*")):
-                wait_for(lambda group=group: _remove_group(group), f"removing {group}", 10)
+                wait_for(lambda group=group: _remove_group(group), f"removing {group}", 60)
 
     def _make_switch(self) -> None:
         run("ip", "route", "replace", "unreachable", f"{self._net}.0/24", "metric", "9999")

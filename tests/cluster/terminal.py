@@ -44,7 +44,7 @@ class Terminal:
         """What one sees now."""
         return self._tmux("capture-pane", "-p")
 
-    def wait(self, text: str, seconds: float = 30.0) -> str:
+    def wait(self, text: str, seconds: float = 60.0) -> str:
         """Wait until the screen shows some text."""
 
         def shown() -> str | None:

@@ -71,7 +71,7 @@ def is_clean(client: DfsClient) -> bool:
     return all(len(good(chunk)) == len(chunk.replicas) == chunk.goal for chunk in chunks_of(client))
 
 
-def wait_clean(client: DfsClient, seconds: float = 20.0) -> None:
+def wait_clean(client: DfsClient, seconds: float = 60.0) -> None:
     try:
         wait_for(lambda: is_clean(client) or None, seconds, "fsck to be clean")
     except AssertionError:
@@ -86,7 +86,7 @@ def wait_dead(client: DfsClient, *hosts: str) -> None:
         states = {one.address.server: one.state for one in client.report().servers}
         return all(states[host] == "dead" for host in hosts)
 
-    wait_for(lambda: dead() or None, 15.0, f"{hosts} to be dead")
+    wait_for(lambda: dead() or None, 60.0, f"{hosts} to be dead")
 
 
 def replica_file(cluster: LocalCluster, host: str, handle: int, suffix: str) -> Path:
@@ -163,17 +163,17 @@ def test_gate_2_chunks_with_one_copy_left_are_repaired_first(cluster: LocalClust
     for path, content in data.items():
         put(client, path, content)
     wait_clean(client)
-    killed = {"h4", "h5"}
+    killed = set(good(chunks_of(client)[0])[:2])
     left = {chunk.handle: len(set(good(chunk)) - killed) for chunk in chunks_of(client)}
-    assert 1 in left.values() and 2 in left.values()
+    before = set(_clone_order(cluster))
 
-    in_threads(2, lambda number: cluster.kill(CHUNKSERVER, f"h{4 + number}"))
+    in_threads(2, lambda number: cluster.kill(CHUNKSERVER, sorted(killed)[number]))
     for path, content in data.items():
         assert read(client, path) == content
     wait_dead(client, *killed)
     wait_clean(client)
 
-    cloned = _clone_order(cluster)
+    cloned = [handle for handle in _clone_order(cluster) if handle not in before]
     singles = [handle for handle in cloned if left.get(handle) == 1]
     assert singles
     firsts = cloned[: len(singles)]
@@ -249,7 +249,7 @@ def test_gate_7_a_full_disk_is_a_clear_error_and_passes(tmp_path: Path) -> None:
             client.stat("/too-large")
         assert read(client, "/fits") == b"f" * 1_000_000
         client.delete("/fits", skip_trash=True)
-        wait_for(lambda: _put_works(client, b"n" * 2_000_000), 20.0, "space to return")
+        wait_for(lambda: _put_works(client, b"n" * 2_000_000), 60.0, "space to return")
         assert read(client, "/again") == b"n" * 2_000_000
         wait_clean(client)
 
@@ -305,7 +305,7 @@ def test_a_failed_disk_is_taken_out_and_the_rest_serve_on(tmp_path: Path) -> Non
             for path, content in data.items():
                 assert read(client, path) == content
             put(client, "/after", b"after")
-            wait_for(lambda: _all_verify(client) and is_clean(client), 30.0, "repair")
+            wait_for(lambda: _all_verify(client) and is_clean(client), 60.0, "repair")
             for path, content in data.items():
                 assert read(client, path) == content
             assert cluster.health(CHUNKSERVER, "h1").ready
@@ -339,10 +339,10 @@ def test_gate_8_a_flipped_bit_is_never_read_and_its_replica_is_replaced(
             lambda: all(
                 "replica_corrupt" in cluster.output(CHUNKSERVER, host) for host in good(chunk)[:2]
             ),
-            20.0,
+            60.0,
             "the servers to find it",
         )
-        wait_for(lambda: _all_verify(client) and is_clean(client), 20.0, "repair")
+        wait_for(lambda: _all_verify(client) and is_clean(client), 60.0, "repair")
 
 
 def _verify_everywhere(client: DfsClient) -> None:
@@ -376,7 +376,7 @@ def _wait_replaced(client: DfsClient, cluster: LocalCluster, handle: int, data: 
         found = [path.read_bytes() for path in paths if path.exists()]
         return found == [data] * 3 and is_clean(client)
 
-    wait_for(lambda: replaced() or None, 20.0, "the bad replicas to be replaced")
+    wait_for(lambda: replaced() or None, 60.0, "the bad replicas to be replaced")
 
 
 @pytest.mark.parametrize("cluster", [{"dfs": {"scrub_every": "1s"}}], indirect=True)
@@ -390,7 +390,7 @@ def test_gate_8_the_scrubber_finds_rot_that_nobody_reads(cluster: LocalCluster) 
     host = good(chunk)[0]
     flip(replica_file(cluster, host, chunk.handle, "data"), 5)
 
-    wait_for(lambda: "replica_corrupt" in cluster.output(CHUNKSERVER, host), 20.0, "the scrubber")
+    wait_for(lambda: "replica_corrupt" in cluster.output(CHUNKSERVER, host), 60.0, "the scrubber")
     _wait_replaced(client, cluster, chunk.handle, data)
 
 
@@ -418,7 +418,7 @@ def test_gate_9_deleted_and_swapped_files_are_named_and_repaired(cluster: LocalC
         assert read(client, path) == content
     cluster.kill(CHUNKSERVER, host)
     cluster.start(CHUNKSERVER, host)
-    wait_for(lambda: _all_verify(client) and is_clean(client), 20.0, "repair")
+    wait_for(lambda: _all_verify(client) and is_clean(client), 60.0, "repair")
 
     for path, content in data.items():
         assert read(client, path) == content
@@ -517,7 +517,7 @@ def test_gate_15_a_file_whose_writer_died_keeps_what_was_acknowledged(
     for line in process.stdout:
         acknowledged = int(line)
 
-    status = wait_for(lambda: client.recover("/f", force=True), 20.0, "the file to be closed")
+    status = wait_for(lambda: client.recover("/f", force=True), 60.0, "the file to be closed")
 
     assert not status.is_open
     content = read(client, "/f")
@@ -574,7 +574,7 @@ def test_gate_17_sixteen_record_appenders_lose_and_tear_nothing(cluster: LocalCl
     assert set(acknowledged) <= set(found)
     assert all(payload == payload[:7] * 300 for payload in found), "a torn record came out"
     cluster.start(CHUNKSERVER, "h2")
-    wait_for(lambda: client.report().under_replicated == 0 or None, 20.0, "repair")
+    wait_for(lambda: client.report().under_replicated == 0 or None, 60.0, "repair")
 
 
 def test_gate_30_and_75_clients_ride_over_restarts_of_everything(cluster: LocalCluster) -> None:
@@ -595,4 +595,4 @@ def test_gate_30_and_75_clients_ride_over_restarts_of_everything(cluster: LocalC
     file.close()
 
     assert read(client, "/f") == data
-    wait_clean(client, 30.0)
+    wait_clean(client)

@@ -140,7 +140,7 @@ class Files(RuleBasedStateMachine):
         for name, data in getattr(self, "model", {}).items():
             with DfsReader(_clients[1], self.path(name)) as file:
                 assert file.pread(0, 1 << 30) == data
-        wait_for(lambda: _is_replicated(_clients[0]), 30.0, "all chunks to be replicated")
+        wait_for(lambda: _is_replicated(_clients[0]), 60.0, "all chunks to be replicated")
 
     def path(self, name: str) -> str:
         return f"{self.root}/{name}"

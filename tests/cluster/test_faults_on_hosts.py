@@ -35,10 +35,11 @@ def healthy(operator: Operator) -> bool:
 
 
 def put_slowly(operator: Operator, path: str, size: int) -> tuple[subprocess.Popen[str], str]:
-    """Begin to write a file from a pipe that trickles, so that faults fall into the writing."""
+    """Begin to write a file from a pipe that has one half, and the other when there is `go`."""
     content = os.urandom(size)
     (operator.home / "source").write_bytes(content)
-    feed = f"(head -c {size // 2} source; sleep 4; tail -c +{size // 2 + 1} source)"
+    wait = "until test -e go; do sleep 0.05; done"
+    feed = f"(head -c {size // 2} source; {wait}; tail -c +{size // 2 + 1} source)"
     words = f"{feed} | mrstream dfs -put - {path}"
     process = subprocess.Popen(
         ["bash", "-o", "pipefail", "-c", words],
@@ -70,6 +71,7 @@ def test_a_write_goes_on_when_a_chunkserver_is_lost_and_repair_follows(
     victim = "h3"
 
     {"power": hosts.kill, "cable": hosts.cut, "freeze": hosts.pause}[fault](victim)
+    (operator.home / "go").touch()
     out, err = writing.communicate(timeout=120)
 
     assert writing.returncode == 0, (out, err)
@@ -96,6 +98,7 @@ def test_two_hosts_that_cannot_see_each_other_do_not_stop_a_write(
     for a, b in (("h2", "h3"), ("h2", "h4")):
         hosts.cut(a, b)
 
+    (operator.home / "go").touch()
     contents = {}
     for number in range(4):
         process, contents[number] = put_slowly(operator, f"/f{number}", 1_500_000)

@@ -167,6 +167,11 @@ def test_master_and_workers_killed_together_go_on(room: JobRoom) -> None:
         room.cluster.kill(WORKER, host)
     room.cluster.kill(JOB_MASTER, "h1")
     wait_for(lambda: _is_alone(job.mark), 60.0, "no attempt to outlive its worker")
+    # Workers first: how long a process takes to start must not look like a worker's silence.
+    for host in room.cluster.hosts:
+        room.cluster.launch(WORKER, host)
+    for host in room.cluster.hosts:
+        wait_for(lambda host=host: room.cluster.health(WORKER, host), 60.0, "workers")  # type: ignore[misc]
     room.heal()
 
     room.check(job)

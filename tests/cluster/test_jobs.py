@@ -56,7 +56,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
         ("r.py", COUNT_WORDS),
     ):
         (directory / name).write_text(text)
-    with LocalCluster(directory, 3, roles=ROLES, dfs={"dead_after": "5s"}) as running:
+    with LocalCluster(directory, 3, roles=ROLES, dfs={"dead_after": "30s"}) as running:
         assert running.mrstream("dfs", "-mkdir", "-p", "/in").returncode == 0
         put = running.mrstream("dfs", "-put", str(directory / "words.txt"), "/in/words.txt")
         assert put.returncode == 0, put.stderr
@@ -93,7 +93,7 @@ class Started:
             lambda: next(
                 (r.key for r in self._client.call(ListJobs(True)) if r.key not in known), None
             ),
-            30,
+            60.0,
             "the job to be submitted",
         )
 
@@ -258,26 +258,30 @@ def test_ctrl_c_kills_the_job_and_leaves_nothing(cluster: LocalCluster) -> None:
 
     assert status == 130, said
     assert job.report().job.state == "killed", said
-    wait_for(lambda: not attempts_of(job.job_id), 10, "attempts to be gone")
-    results = cluster.mrstream("dfs", "-ls", "/.mrstream/results").stdout
-    assert results.strip() in (b"", b"Found 0 items")
+    wait_for(lambda: not attempts_of(job.job_id), 60.0, "attempts to be gone")
+    wait_for(lambda: _no_results(cluster), 60.0, "temporary output to be gone")
 
 
 def test_nothing_outlives_a_killed_worker(cluster: LocalCluster) -> None:
     """An attempt and all that came from it die with the worker (decision 7)."""
     job = slow_job(cluster)
     victim = job.wait_until(state="running", kind="m")[0]
-    wait_for(lambda: attempts_of(job.job_id), 10, "programs to run")
+    wait_for(lambda: attempts_of(job.job_id), 60.0, "programs to run")
 
     for host in cluster.hosts:
         cluster.kill("mapreduce.worker", host)
-    wait_for(lambda: not attempts_of(job.job_id), 10, "attempts to be gone")
+    wait_for(lambda: not attempts_of(job.job_id), 60.0, "attempts to be gone")
     for host in cluster.hosts:
         cluster.start("mapreduce.worker", host)
     status, _, said = job.finish()
 
     assert victim in cluster.hosts
     assert status == 0, said
+
+
+def _no_results(cluster: LocalCluster) -> bool:
+    listed = cluster.mrstream("dfs", "-ls", "/.mrstream/results").stdout
+    return listed.strip() in (b"", b"Found 0 items")
 
 
 def attempts_of(job_id: str) -> list[int]:

@@ -86,7 +86,7 @@ def test_a_laptop_is_a_cluster_too(laptop: Laptop) -> None:
 
     for role in laptop.roles().values():
         os.kill(role["pid"], signal.SIGKILL)
-    wait_for(lambda: not laptop.processes(), "nothing outlives the killed daemons", 20)
+    wait_for(lambda: not laptop.processes(), "nothing outlives the killed daemons", 60)
     laptop.good("cluster", "up")
 
     assert laptop.good("dfs", "-cat", "/words") == "a b\nb c\n" * 1000

@@ -39,7 +39,7 @@ def terminal(cluster: LocalCluster) -> Iterator[Terminal]:
 def quit_cleanly(terminal: Terminal) -> None:
     """The shell is back, on its own screen, and echoes what is typed."""
     terminal.type("q")
-    wait_for(lambda: not terminal.in_alternate_screen(), 30.0, "the shell's own screen")
+    wait_for(lambda: not terminal.in_alternate_screen(), 60.0, "the shell's own screen")
     terminal.run(["echo", "still", "echoing"])
     screen = terminal.wait("still echoing")
 

@@ -238,7 +238,7 @@ def test_ctrl_c_during_up_leaves_nothing(make_hosts: MakeHosts, operator_at: Ope
             operator.good("cluster", "down", "-f", path)
         else:
             assert process.returncode == 130, (out, rest, err)
-            wait_for(lambda: no_daemon_left(hosts), "no daemon is left", 20)
+            wait_for(lambda: no_daemon_left(hosts), "no daemon is left", 60)
     assert "3 hosts" in operator.good("cluster", "up", "-f", path)
 
 
@@ -252,7 +252,7 @@ def test_kill_9_of_up_leaves_nothing(make_netns: MakeHosts, operator_at: Operato
     process.kill()
     process.communicate()
 
-    wait_for(lambda: no_daemon_left(hosts), "no daemon is left", 30)
+    wait_for(lambda: no_daemon_left(hosts), "no daemon is left", 60)
 
 
 def test_a_second_up_while_one_runs_is_refused(

@@ -285,7 +285,7 @@ def test_replication_can_be_raised_on_a_live_file_and_readers_spread(
     client.set_replication(path, 3)
     wait_for(
         lambda: len([r for r in chunks_of(client, path)[0].replicas if r.state == "good"]) == 3,
-        15.0,
+        60.0,
         "three replicas",
     )
     client.place = Place()
@@ -330,7 +330,7 @@ def test_a_local_reader_that_meets_rot_asks_the_server_and_gets_the_right_bytes(
             all(file.read_bytes() == data for file in data_files(cluster, chunk.handle))
             and len(data_files(cluster, chunk.handle)) == 2
         ),
-        15.0,
+        60.0,
         "the replica to be replaced",
     )
 
@@ -431,7 +431,7 @@ def test_a_consumer_follows_producers_and_empty_reads_are_normal(
         seen.update(record.payload for record in cutter.feed(part))
         return len(seen) == 30
 
-    wait_for(consume, 20.0, "thirty records")
+    wait_for(consume, 60.0, "thirty records")
     done.set()
     for producer in producers:
         producer.join()
@@ -473,7 +473,7 @@ def test_an_alien_chunk_is_found_by_heartbeats_and_collected(
 
     cluster.start(CHUNKSERVER, "h2")
 
-    wait_for(lambda: not data_files(cluster, alien), 15.0, "the alien chunk to be deleted")
+    wait_for(lambda: not data_files(cluster, alien), 60.0, "the alien chunk to be deleted")
     assert read(client, path) == b"known"
 
 
@@ -494,7 +494,7 @@ def test_a_chunk_file_removed_by_hand_is_missed_and_made_again(
         lambda: (
             len(data_files(cluster, chunk.handle)) == 2 and client.report().under_replicated == 0
         ),
-        15.0,
+        60.0,
         "the replica to be made again",
     )
     assert read(client, path) == b"bytes" * 100
@@ -536,4 +536,4 @@ def test_every_request_for_bytes_is_in_the_diagnostic_log_without_its_payload(
         asked = [one for one in lines if f"ReadChunk handle={chunk.handle} " in one]
         return bool(written and asked) and not any("payload" in one for one in lines)
 
-    wait_for(logged, 10.0, "the log to have both")
+    wait_for(logged, 60.0, "the log to have both")

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from dfs.reader import DfsReader
+from mapreduce.dataflow import segment
 from tests.cluster.job_faults import (
     MAPS,
     NO_BACKUPS,
@@ -58,6 +59,30 @@ def good(room: JobRoom, *words: str) -> str:
     done = room.cluster.mrstream(*words)
     assert done.returncode == 0, done.stderr.decode()
     return done.stdout.decode()
+
+
+def test_map_output_lies_on_the_disk_of_its_worker_in_as_many_partitions_as_reduces(
+    room: JobRoom,
+) -> None:
+    """§3.1 step 4 (MR-06): and the master knows on whose."""
+    job, at = room.start_held_maps(*NO_BACKUPS, *REDUCES_LATE)
+    last, *others = at
+    room.release_maps(*others)
+    room.wait_for_attempts(job, "m", "succeeded", MAPS - 1)
+    report = room.report(job)
+    assert report is not None
+    done = {each.attempt_id: each.host for each in report.attempts if each.state == "succeeded"}
+
+    found = {
+        path.stem: (host, segment.Reader(str(path)))
+        for host in room.cluster.hosts
+        for path in (room.directory / "hosts" / "test" / host).rglob(f"{report.job.key}/*.segment")
+    }
+    assert {name: host for name, (host, _) in found.items()} == done
+    assert {reader.partitions for _, reader in found.values()} == {REDUCES}
+    room.release_maps(last)
+
+    room.check(job)
 
 
 def test_shuffling_starts_before_the_last_map_has_ended(room: JobRoom) -> None:
@@ -151,12 +176,14 @@ def test_a_person_can_follow_a_job_and_what_a_lost_worker_ran(room: JobRoom) -> 
     program = room.program(
         "talking.py",
         "print('here speaks ' + attempt, file=sys.stderr, flush=True)\n"
+        "print('reporter:counter:Own,Begun,1', file=sys.stderr, flush=True)\n"
         "note('map-' + attempt + '@' + host)\n"
         "lines = sys.stdin.readlines()\n"
         "hold('hold-map-' + task)\n"
         "sys.stdout.writelines(lines)\n",
     )
-    job, at = room.start_held_maps(*NO_BACKUPS, mapper=program)
+    # Reduces late, so that there are slots for lost maps while one map is held.
+    job, at = room.start_held_maps(*NO_BACKUPS, *REDUCES_LATE, mapper=program)
     victim = at["000000"]
     last = next(task for task, host in at.items() if host != victim)
     room.release_maps(*(task for task in at if task not in ("000000", last)))
@@ -174,6 +201,9 @@ def test_a_person_can_follow_a_job_and_what_a_lost_worker_ran(room: JobRoom) -> 
     assert "Bytes Read=" in status
     assert sorted(name.split("_")[4] for name in running) == sorted(["000000", last])
     assert f"here speaks {running[0]}" in logs
+    counter = ("job", "-counter", job_id, "Own", "Begun")
+    # Of tasks that still run too (§4.9, MR-34): heartbeats carry it.
+    wait_for(lambda: good(room, *counter).strip() == str(MAPS), 60.0, "counters of running maps")
 
     room.cluster.kill(WORKER, victim)
     wait_for(lambda: len(room.noted("map-")) > MAPS, 60.0, "its maps to be run again")
@@ -183,6 +213,7 @@ def test_a_person_can_follow_a_job_and_what_a_lost_worker_ran(room: JobRoom) -> 
     assert "Worker deaths: 1" in history and "Intermediate data: " in history
     lost = next(line for line in history.splitlines() if "_m_000000_0" in line)
     assert victim in lost.split() and "SUCCEEDED" not in lost
+    assert good(room, *counter).strip() == str(MAPS), "a task that ran twice counts once"
 
 
 def test_a_sample_gives_the_cuts_of_a_total_order_with_equal_shares(room: JobRoom) -> None:

@@ -92,7 +92,7 @@ class Books:
         for _ in range(count):
             self.state.append(b"r%d" % (len(self.state) + 1))
             self.journal.append(self.state[-1])
-        assert self.journal.wait_durable(self.journal.sequence, 20)
+        assert self.journal.wait_durable(self.journal.sequence, 60)
 
     def checkpoint(self) -> None:
         sequence = self.journal.rotate()
@@ -104,7 +104,7 @@ class Books:
 
 
 def wait_for(true: Callable[[], object]) -> None:
-    deadline_s = time.monotonic() + 15
+    deadline_s = time.monotonic() + 60
     while not true():
         assert time.monotonic() < deadline_s
         time.sleep(0.01)
@@ -190,7 +190,7 @@ def test_under_load_a_copy_gets_in_step(tmp_path: Path, host: CopyHost, books: B
 
     writer = threading.Thread(target=write)
     writer.start()
-    time.sleep(0.2)
+    wait_for(lambda: len(books.state) > 100)
     host.start()
     wait_for(lambda: books.sink.in_step)
     stop.set()
