@@ -85,7 +85,6 @@ class LocalJob:
         self._record = record
         self._console = console
         self._conf: JobConf = spec.conf()
-        self._talk = LocalTalk(console, spec, self._conf, record, is_quiet=is_quiet)
         self._files: Files = files_for(FILESYSTEM, spec.working_directory)
         self._output = _output_of(spec, self._conf, self._files, record)
         plan = plan_splits(self._conf, spec.inputs, self._files)
@@ -96,6 +95,7 @@ class LocalJob:
         self._spec = submitted(
             spec, self._files, file_count=plan.file_count, maps=len(self._splits)
         )
+        self._talk = LocalTalk(console, self._spec, record, is_quiet=is_quiet)
         self._scheduler = Scheduler()
         self._settings = _settings(self._conf)
         self._running: dict[int, _Running] = {}

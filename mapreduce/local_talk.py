@@ -18,7 +18,6 @@ from mapreduce.local_progress import Tally
 from mapreduce.report import closing_text, failure_text
 from mapreduce.scheduler.commands import FinishJob, JobOutcome
 from mapreduce.scheduler.ids import TaskKind
-from streaming.jobconf import JobConf
 
 SUCCEEDED, FAILED = 0, 1
 
@@ -30,14 +29,13 @@ class LocalTalk:
         self,
         console: Console,
         spec: JobSpec,
-        conf: JobConf,
         record: JobRecord,
         *,
         is_quiet: bool,
     ) -> None:
         self._console = console
         self._spec = spec
-        self._conf = conf
+        self._conf = spec.conf()
         self._record = record
         self._is_quiet = is_quiet
 
