@@ -35,7 +35,7 @@ MAPS = 5
 REDUCES = 3
 SLOTS = 2
 """Of each host: all maps run at once on three of them."""
-ROOM_DFS = {"chunk_size": f"{CHUNK_BYTES // 1024}KiB", "dead_after": "4s"}
+ROOM_DFS = {"chunk_size": f"{CHUNK_BYTES // 1024}KiB", "dead_after": "6s"}
 NO_BACKUPS = ("-D", "mapreduce.map.speculative=false", "-D", "mapreduce.reduce.speculative=false")
 
 # Nothing is fetched before the last map has ended.

@@ -92,7 +92,7 @@ def test_a_host_that_dies_in_its_reduce_loses_only_that(room: JobRoom) -> None:
     reducer = room.program("held_reduce.py", GATED_REDUCE)
     room.hold("hold-reduce")
     job = room.start(*NO_BACKUPS, reducer=reducer)
-    wait_for(lambda: len(room.noted("reduce-")) == REDUCES, 60.0, "all reduces to run")
+    wait_for(lambda: len(room.noted("reduce-")) >= REDUCES, 60.0, "all reduces to run")
     victim = host_of(room.noted("reduce-")[0])
     lost = [name for name in room.noted("reduce-") if host_of(name) == victim]
 
@@ -108,7 +108,7 @@ def test_a_worker_that_is_stopped_and_goes_on_too_late_changes_nothing(room: Job
     reducer = room.program("held_reduce.py", GATED_REDUCE)
     room.hold("hold-reduce")
     job = room.start(*NO_BACKUPS, reducer=reducer)
-    wait_for(lambda: len(room.noted("reduce-")) == REDUCES, 60.0, "all reduces to run")
+    wait_for(lambda: len(room.noted("reduce-")) >= REDUCES, 60.0, "all reduces to run")
     # The scheduler may have left a host without a reduce: the victim is one that has one.
     victim = host_of(room.noted("reduce-")[0])
 

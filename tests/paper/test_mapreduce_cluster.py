@@ -124,7 +124,7 @@ def test_without_determinism_each_reduce_sees_one_execution_of_each_map(room: Jo
     room.hold("hold-reduce")
     job, at = room.start_held_maps(*NO_BACKUPS, *REDUCES_LATE, mapper=mapper, reducer=reducer)
     room.release_maps(*at)
-    wait_for(lambda: len(room.noted("reduce-")) == REDUCES, 60.0, "all reduces to run")
+    wait_for(lambda: len(room.noted("reduce-")) >= REDUCES, 60.0, "all reduces to run")
     victim = host_of(room.noted("reduce-")[0])
     room.cluster.kill(WORKER, victim)  # with a reduce, and with maps that it needs again
     wait_for(lambda: len(room.noted("map-")) > MAPS, 60.0, "lost maps to be run again")

@@ -8,6 +8,7 @@ from mapreduce.attempt_report import Done, Failure
 from mapreduce.dataflow.split_plan import Piece, Split
 from mapreduce.job import JobSpec
 from mapreduce.job_ledger import SAID_KEPT_CHARS_MAX, JobLedger
+from mapreduce.protocol import AttemptNews
 from mapreduce.scheduler.ids import AttemptId, JobId, TaskId, TaskKind
 from mapreduce.scheduler.phases import JobTotals
 from mapreduce.snapshot import JobRow
@@ -60,6 +61,24 @@ def test_counters_of_a_map_that_ran_again_count_once() -> None:
     assert counters.get(c.JOB, c.LAUNCHED_MAPS) == 3
     progress = ledger.progress(None, 103.0)
     assert (progress.maps_done, progress.maps, progress.shuffled_bytes) == (2, 2, 32)
+
+
+def test_counters_of_running_tasks_are_seen_once_a_task() -> None:
+    """MapReduce §4.9 (MR-34): of two attempts of a task, those of the one that is further."""
+    ledger = ledger_of()
+    commit(ledger, attempt(TaskKind.MAP, 0), 10)
+    for number, fraction, seen in ((0, 0.2, 3), (1, 0.5, 4)):
+        running = attempt(TaskKind.MAP, 1, number)
+        ledger.started(running, "h1", 100.0)
+        ledger.heard(
+            running, AttemptNews(str(running), fraction, seen, 0, counters={"Mine": {"seen": seen}})
+        )
+
+    before = ledger.counters(None).get("Mine", "seen")
+    commit(ledger, attempt(TaskKind.MAP, 1), 6)
+
+    assert before == 14
+    assert ledger.counters(None).get("Mine", "seen") == 16
 
 
 def test_an_attempt_that_did_not_commit_counts_nothing() -> None:
