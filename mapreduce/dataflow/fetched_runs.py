@@ -7,6 +7,7 @@ its run is read: there may be many more runs than descriptors.
 
 from __future__ import annotations
 
+import mmap
 import os
 import tempfile
 import threading
@@ -14,6 +15,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from cluster.bulk import BulkStream
+from cluster.disk import WRITE_BYTES
 from mapreduce.dataflow import block_codec, segment
 from mapreduce.dataflow.block_codec import BlockCodec
 from mapreduce.dataflow.merger import Merge, merged_blocks
@@ -22,8 +24,10 @@ from mapreduce.dataflow.segment import PartitionEntry
 from streaming.comparator import ComparatorSpec
 
 BIG_SHARE = 16
-"""A partition of more than this part of the memory is not held in it: several come at once."""
-_BUFFER_BYTES = 1 << 20
+"""A partition of more than this part of the memory is held in it only where there is room for it
+now: several come at once."""
+HUGE_SHARE = 2
+"""One of more than this part never is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,14 +62,23 @@ class FetchedRuns:
         self._kept: dict[int, FetchedRun] = {}
         self._files: list[str] = []
         self._held_bytes = 0
+        self._promised_bytes = 0
 
     def receive(
         self, map_index: int, entry: PartitionEntry, stream: BulkStream, source: str
     ) -> FetchedRun:
         """Take a partition off a stream and verify it; raises SegmentCorrupt after taking it."""
-        if entry.length > self._rule.memory_bytes // BIG_SHARE:
+        if entry.length <= self._rule.memory_bytes // BIG_SHARE:
+            payload = memoryview(stream.receive_bytes(entry.length))
+        elif self._promise(entry.length):
+            # Pages of its own: cleared by the system alone, and given back at once.
+            payload = memoryview(mmap.mmap(-1, entry.length))
+            try:
+                stream.receive_into(payload)
+            finally:
+                self._promise(-entry.length)
+        else:
             return self._receive_to_disk(map_index, entry, stream, source)
-        payload = memoryview(stream.receive_bytes(entry.length))
         run = FetchedRun(
             map_index,
             map_index,
@@ -104,6 +117,16 @@ class FetchedRuns:
             self._kept.clear()
 
     # Memory and disk ------------------------------------------------------------------
+
+    def _promise(self, length: int) -> bool:
+        """Set memory aside for what is on its way, if there is so much; less than 0: give back."""
+        memory_bytes = self._rule.memory_bytes
+        with self._lock:
+            has_room = self._held_bytes + self._promised_bytes + length <= memory_bytes
+            if not has_room or length > memory_bytes // HUGE_SHARE:
+                return False
+            self._promised_bytes += length
+            return True
 
     def _make_room(self) -> None:
         """Merge groups of adjacent maps held in memory to disk, all that are in memory."""
@@ -145,7 +168,7 @@ class FetchedRuns:
     ) -> FetchedRun:
         path = self._new_file()
         left = entry.length
-        buffer = bytearray(min(left, _BUFFER_BYTES))
+        buffer = bytearray(min(left, WRITE_BYTES))
         with open(path, "wb") as file:
             while left > 0:
                 count = stream.receive_some(memoryview(buffer)[: min(left, len(buffer))])

@@ -104,7 +104,7 @@ def expected(hosts: list[Host], tmp_path: Path, all_lines: list[list[bytes]]) ->
     return merged(local, tmp_path)
 
 
-@pytest.mark.parametrize("memory_bytes", [1, 3000, 1 << 26])
+@pytest.mark.parametrize("memory_bytes", [1, 3000, 20_000, 1 << 26])
 @pytest.mark.parametrize("seed", range(3))
 def test_what_is_fetched_is_what_lies_there_whatever_the_order_and_the_memory(
     hosts: list[Host], tmp_path: Path, memory_bytes: int, seed: int
