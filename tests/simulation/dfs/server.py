@@ -308,8 +308,11 @@ class SimPool:
     def __init__(self, owner: SimServer) -> None:
         self._owner = owner
 
+    def address_of(self, server: p.ServerAddress) -> str:
+        return server.host
+
     def _peer(self, address: str) -> SimServer:
-        peer = self._owner.peers[address.rpartition(":")[0]]
+        peer = self._owner.peers[address]
         world, here = self._owner.world, self._owner.name
         if not world.can_reach(here, peer.name) or peer.is_doomed:
             raise HostUnreachable(f"{peer.name} is not reached")
