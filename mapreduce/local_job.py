@@ -97,12 +97,13 @@ class LocalJob:
         )
         self._talk = LocalTalk(console, self._spec, record, is_quiet=is_quiet)
         self._scheduler = Scheduler()
-        self._settings = _settings(self._conf)
+        self._settings = _settings(spec, self._conf)
         self._running: dict[int, _Running] = {}
         self._segments: dict[int, str] = {}
         self._has_output = False
         self._finish: FinishJob | None = None
-        self._is_draining = False
+        self._doom: FinishJob | None = None
+        """How the job ends when all that still runs has had its chance to commit."""
         self._tally = Tally(
             len(self._splits),
             spec.reduces,
@@ -178,13 +179,7 @@ class LocalJob:
 
     def _handle(self, event: Event) -> None:
         """Let the brain decide, then do what it says."""
-        commands = self._scheduler.handle(event, time.monotonic())
-        finish = next((x for x in commands if isinstance(x, FinishJob)), None)
-        if finish is not None:
-            self._finish = finish
-            # A map that already runs may still commit its part, as it would on Hadoop (spec 8.4).
-            self._is_draining = finish.outcome is JobOutcome.FAILED and not self._spec.reduces
-        for command in commands:
+        for command in self._scheduler.handle(event, time.monotonic()):
             self._obey(command)
 
     def _obey(self, command: Command) -> None:
@@ -192,16 +187,29 @@ class LocalJob:
             case StartAttempt(attempt_id=attempt_id):
                 self._start(attempt_id)
             case KillAttempt(attempt_id=attempt_id):
-                if not self._is_draining:
-                    self._kill(attempt_id)
+                self._kill(attempt_id)
             case GrantCommit(attempt_id=attempt_id):
                 self._commit_granted(attempt_id)
             case RecordCommit(attempt_id=attempt_id):
                 self._tally.committed(attempt_id, self._done_of(attempt_id), time.monotonic())
-            case AbandonTask(task_id=task_id):
-                self._tally.abandoned(task_id.kind)
-                if self._has_final_output(task_id):
-                    self._output.skip_task(task_id.task_index)
+            case AbandonTask(task_id=task_id, reason=reason):
+                self._abandon(task_id, reason)
+            case FinishJob():
+                self._finish = self._doom or command
+
+    def _abandon(self, task_id: TaskId, reason: str) -> None:
+        kind = task_id.kind
+        self._tally.abandoned(kind)
+        if self._has_final_output(task_id):
+            self._output.skip_task(task_id.task_index)
+        if self._tally.abandoned_tasks(kind) > self._failures_allowed(kind) and not self._doom:
+            culprit = next(x for x, _ in reversed(self._tally.failures) if x.task_id == task_id)
+            self._doom = FinishJob(task_id.job_id, JobOutcome.FAILED, reason, culprit)
+
+    def _failures_allowed(self, kind: TaskKind) -> int:
+        if kind is TaskKind.MAP:
+            return len(self._splits) * self._conf.map_failures_percent // 100
+        return self._spec.reduces * self._conf.reduce_failures_percent // 100
 
     # ---- attempts ------------------------------------------------------------------------------
 
@@ -269,10 +277,7 @@ class LocalJob:
                 self._attempt_failed(attempt_id, failure)
 
     def _attempt_done(self, attempt_id: AttemptId) -> None:
-        if self._is_draining:
-            self._commit(attempt_id)
-            self._tally.committed(attempt_id, self._done_of(attempt_id), time.monotonic())
-        elif self._has_final_output(attempt_id.task_id):
+        if self._has_final_output(attempt_id.task_id):
             self._handle(CommitRequested(attempt_id))
         else:
             path = os.path.join(self._record.scratch, f"{self._name(attempt_id)}.segment")
@@ -367,19 +372,24 @@ def _output_of(spec: JobSpec, conf: JobConf, files: Files, record: JobRecord) ->
     return output
 
 
-def _settings(conf: JobConf) -> JobSettings:
+def _settings(spec: JobSpec, conf: JobConf) -> JobSettings:
     """One attempt a task unless more are asked for, as Hadoop's local mode; no backup tasks.
 
-    A job that lets bad records be skipped gets the attempts that it takes to find them.
+    A job that lets bad records be skipped gets the attempts that it takes to find them. A failed
+    task does not keep the others from leaving their parts in the output directory (spec 8.4, 11);
+    where nothing would be left of them anyway, the job ends at once.
     """
+    leaves_parts = spec.output is not None and conf.committer_version != 1
     to_skip = conf.skip_start_attempts + 1
     maps = to_skip if conf.map_skip_records_max > 0 else 1
     reduces = to_skip if conf.reduce_skip_groups_max > 0 else 1
     return JobSettings(
         map_attempts_max=conf.map_attempts_max or maps,
         reduce_attempts_max=conf.reduce_attempts_max or reduces,
-        map_failures_percent_max=conf.map_failures_percent,
-        reduce_failures_percent_max=conf.reduce_failures_percent,
+        map_failures_percent_max=100
+        if leaves_parts and not spec.reduces
+        else conf.map_failures_percent,
+        reduce_failures_percent_max=100 if leaves_parts else conf.reduce_failures_percent,
         slowstart=1.0,
         backup_maps=False,
         backup_reduces=False,

@@ -87,6 +87,10 @@ class Tally:
         """A task has failed for good, and the job goes on without it."""
         self._abandoned[kind] += 1
 
+    def abandoned_tasks(self, kind: TaskKind) -> int:
+        """Count the tasks of a kind that have failed for good."""
+        return self._abandoned[kind]
+
     def failed_tasks(self, kind: TaskKind) -> int:
         """Count the tasks of a kind of which an attempt failed."""
         return len({x.task_id for x, _ in self.failures if x.task_id.kind is kind})

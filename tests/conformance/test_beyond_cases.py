@@ -188,3 +188,37 @@ def test_variables_in_cmdenv_are_expanded_as_in_any_property(desk: Desk) -> None
     written = maps_only(desk, "-D", "my.k=v", "-cmdenv", "X=<${my.k}>", mapper="bash -c 'echo $X'")
 
     assert written == b"<v>\t\n"
+
+
+# ---- 8.4 and 11: what a failed job leaves --------------------------------------------------------
+
+
+def test_the_other_maps_of_a_failed_job_leave_their_parts(desk: Desk) -> None:
+    """On one machine all maps run, those too that start after the failure."""
+    (desk.cwd / "in").unlink()
+    desk.write("in/bad", "bad bad\n")  # the longest: map 0
+    for name in "cdef":
+        desk.write(f"in/{name}", f"{name}\n")
+
+    script = "read x; echo $x; case $x in bad*) exit 1;; esac"
+    ran = desk.job(
+        "-D", "mapreduce.local.map.tasks.maximum=1", "-mapper", f"bash -c '{script}'",
+        "-reducer", "NONE",
+    )  # fmt: skip
+
+    assert ran.status == 1
+    assert "failedMaps:1 failedReduces:0" in ran.stderr
+    assert sorted(desk.parts()) == ["part-00001", "part-00002", "part-00003", "part-00004"]
+
+
+def test_the_other_reduces_of_a_failed_job_leave_their_parts(desk: Desk) -> None:
+    desk.write("in", "a\nb\nc\n")  # hashes 128, 129, 130: reducers 2, 0, 1
+
+    script = "read x; echo $x; case $x in b*) exit 1;; esac"
+    ran = desk.job(
+        "-D", "mapreduce.local.reduce.tasks.maximum=1", "-mapper", "cat",
+        "-reducer", f"bash -c '{script}'", "-numReduceTasks", "3",
+    )  # fmt: skip
+
+    assert ran.status == 1
+    assert sorted(desk.parts()) == ["part-00001", "part-00002"]
