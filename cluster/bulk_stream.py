@@ -15,7 +15,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from cluster.addresses import BULK_BUFFER_BYTES, unreachable, wait_writable
+from cluster.addresses import BULK_BUFFER_BYTES, limit_waits, unreachable
 from cluster.errors import ClusterError, HostUnreachable, Speechless
 from cluster.frames import HEADER_BYTES, Kind, encode_frame, parse_header
 from cluster.handshake import PeerIdentity
@@ -40,7 +40,7 @@ class BulkStream:
         self._timeout_s = timeout_s
         self._tls = TlsIo(sock) if isinstance(sock, ssl.SSLSocket) else None
         if self._tls is None:
-            sock.settimeout(timeout_s)
+            limit_waits(sock, timeout_s)
         self.address = address
         self.peer = peer
         self._is_unix = sock.family == socket.AF_UNIX
@@ -55,9 +55,9 @@ class BulkStream:
 
     def settimeout(self, timeout_s: float) -> None:
         """Change how long one send or receive may take."""
+        if self._tls is None and timeout_s != self._timeout_s:
+            limit_waits(self.sock, timeout_s)
         self._timeout_s = timeout_s
-        if self._tls is None:
-            self.sock.settimeout(timeout_s)
 
     # --- sending
 
@@ -95,7 +95,7 @@ class BulkStream:
                     self.send_bytes(run)
                     sent = len(run)
                 else:
-                    sent = self._sendfile_some(descriptor, offset, left)
+                    sent = os.sendfile(self.sock.fileno(), descriptor, offset, left)
                 if sent == 0:
                     raise HostUnreachable(
                         f"the file ends {left:,} bytes before the {count:,} that were promised"
@@ -197,14 +197,6 @@ class BulkStream:
                     parts[0] = parts[0][sent:]
         except OSError as error:
             raise unreachable(self.address, error) from error
-
-    def _sendfile_some(self, descriptor: int, offset: int, count: int) -> int:
-        while True:
-            try:
-                return os.sendfile(self.sock.fileno(), descriptor, offset, count)
-            except BlockingIOError:
-                if not wait_writable(self.sock, self._timeout_s):
-                    raise TimeoutError("nothing could be sent any more") from None
 
     def _exactly(self, count: int, at_border: bool = False) -> memoryview:
         """Return `count` bytes, reading ahead where that saves a call."""

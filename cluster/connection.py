@@ -14,7 +14,7 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -69,11 +69,31 @@ def client_handshake(
 
 
 class _Waiter:
-    __slots__ = ("body", "error")
+    """A call that waits for its reply, or for its turn to read for all; `_state` guards it."""
+
+    __slots__ = ("_asleep", "_sleep", "body", "error")
 
     def __init__(self) -> None:
         self.body: bytes | None = None
         self.error: ClusterError | None = None
+        self._sleep = threading.Lock()
+        self._sleep.acquire()
+        self._asleep = True
+
+    @property
+    def is_answered(self) -> bool:
+        return self.body is not None or self.error is not None
+
+    def wake(self) -> None:
+        """Let `sleep` return, the one under way or the next."""
+        if self._asleep:
+            self._asleep = False
+            self._sleep.release()
+
+    def sleep(self, seconds: float) -> None:
+        """Wait for `wake`; called without `_state`."""
+        if self._sleep.acquire(timeout=seconds):
+            self._asleep = True
 
 
 class Connection:
@@ -109,7 +129,7 @@ class Connection:
         self._waiters: dict[int, _Waiter] = {}
         self._reading = False
         self._send_lock = threading.Lock()
-        self._state = threading.Condition()
+        self._state = threading.Lock()
 
     def __enter__(self) -> Connection:
         return self
@@ -133,16 +153,10 @@ class Connection:
         deadline_s = time.monotonic() + timeout_s
         if number is None:
             number = self.next_number()
-        waiter = _Waiter()
         sock = self._connected()
-        with self._state:
-            self._waiters[number] = waiter
-        try:
+        with self._waiting(number) as waiter:
             self._send(sock, encode_frame(Kind.CALL, number, request), timeout_s)
             self._wait(waiter, deadline_s, type(request).__name__, timeout_s)
-        finally:
-            with self._state:
-                self._waiters.pop(number, None)
         if waiter.error is not None:
             raise waiter.error
         assert waiter.body is not None
@@ -158,10 +172,11 @@ class Connection:
         """Take what the server pushes for so long, without a call of our own."""
         self._check_fork()
         self._connected()
-        try:
-            self._wait(_Waiter(), time.monotonic() + timeout_s, "", timeout_s)
-        except CallTimedOut:
-            return
+        with self._waiting(-self.next_number()) as waiter:
+            try:
+                self._wait(waiter, time.monotonic() + timeout_s, "", timeout_s)
+            except CallTimedOut:
+                return
 
     def close(self) -> None:
         """End the connection; calls in flight raise `HostUnreachable`. It may be used again."""
@@ -209,14 +224,28 @@ class Connection:
             self._drop(sock, lost)
             raise lost from error
 
+    @contextlib.contextmanager
+    def _waiting(self, number: int) -> Iterator[_Waiter]:
+        waiter = _Waiter()
+        with self._state:
+            self._waiters[number] = waiter
+        try:
+            yield waiter
+        finally:
+            with self._state:
+                self._waiters.pop(number, None)
+                if not self._reading:
+                    # Of those who still wait one is enough to read: waking all costs a change of
+                    # thread for each of them, at every reply.
+                    for other in self._waiters.values():
+                        if not other.is_answered:
+                            other.wake()
+                            break
+
     def _wait(self, waiter: _Waiter, deadline_s: float, name: str, timeout_s: float) -> None:
         while True:
             with self._state:
-                while self._reading and waiter.body is None and waiter.error is None:
-                    self._state.wait(max(0.0, deadline_s - time.monotonic()))
-                    if time.monotonic() >= deadline_s:
-                        break
-                if waiter.body is not None or waiter.error is not None:
+                if waiter.is_answered:
                     return
                 left_s = deadline_s - time.monotonic()
                 if left_s <= 0.0:
@@ -224,13 +253,16 @@ class Connection:
                 sock = self._sock
                 if sock is None:
                     raise HostUnreachable(f"{self.address}: the connection was lost")
+                sleeps = self._reading
                 self._reading = True
+            if sleeps:
+                waiter.sleep(left_s)
+                continue
             try:
                 self._read_once(sock, left_s)
             finally:
                 with self._state:
                     self._reading = False
-                    self._state.notify_all()
 
     def _read_once(self, sock: socket.socket, timeout_s: float) -> None:
         """Read what has come and hand it to whoever waits for it."""
@@ -269,6 +301,7 @@ class Connection:
             waiter = self._waiters.get(number)
             if waiter is not None:
                 waiter.error, waiter.body = error, body
+                waiter.wake()
 
     def _drop(self, sock: socket.socket, error: ClusterError) -> None:
         with self._state:
@@ -276,7 +309,7 @@ class Connection:
                 self._sock = None
                 for waiter in self._waiters.values():
                     waiter.error = error
-            self._state.notify_all()
+                    waiter.wake()
         # Wakes a thread that reads; its descriptor is closed with the object.
         with contextlib.suppress(OSError):  # it was not connected any more
             sock.shutdown(socket.SHUT_RDWR)
