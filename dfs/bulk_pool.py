@@ -21,7 +21,7 @@ from cluster.network import BulkStream, Identity, bulk_connect
 from dfs.protocol import ServerAddress
 
 IDLE_S_MAX = 20.0
-IDLE_PER_ADDRESS_MAX = 8
+IDLE_PER_ADDRESS_MAX = 64
 CHUNKSERVER_ROLE = "dfs.chunkserver"
 
 

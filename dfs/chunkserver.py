@@ -128,7 +128,7 @@ class ChunkServer:
         self._commands = CommandQueue(self._runner, self._tell, self._disk_failed, fail)
         # Heartbeats never wait for a thread that waits for something else.
         self._beat_thread = ThreadPoolExecutor(1, thread_name_prefix="heartbeat")
-        self._sample_at = -1
+        self._to_sample: list[int] = []
         self._numbers = itertools.count(1)
         self._sent_at_s: dict[int, float] = {}
         """When the last registrations and heartbeats were sent, by number."""
@@ -326,9 +326,12 @@ class ChunkServer:
 
     def _sample(self) -> list[ChunkReport]:
         """The next few of all chunks held, in turn (GFS §4.4.1)."""
-        handles = self.store.handles()
-        following = [handle for handle in handles if handle > self._sample_at][:SAMPLE_CHUNKS]
-        self._sample_at = following[-1] if len(following) == SAMPLE_CHUNKS else -1
+        if not self._to_sample:
+            self._to_sample = self.store.handles()
+        following, self._to_sample = (
+            self._to_sample[:SAMPLE_CHUNKS],
+            self._to_sample[SAMPLE_CHUNKS:],
+        )
         return self._reports_of(following)
 
     def _reports_of(self, handles: list[int]) -> list[ChunkReport]:
@@ -365,7 +368,7 @@ class ChunkServer:
             read_at_s = self._sent_at_s.get(command.since, float("-inf"))
         self._commands.put(command, read_at_s)
 
-    async def _tell(self, outcome: Outcome) -> None:
+    def _tell(self, outcome: Outcome) -> None:
         """Answer a command, if the master is there to hear it."""
         if self._channel is None:
             return
@@ -378,11 +381,16 @@ class ChunkServer:
             outcome.length_bytes,
             outcome.error,
         )
-        try:
-            await self._channel.call(done, timeout_s=self._settings.contact_s)
-        except Unavailable as error:
+        heard = self._channel.call(done, timeout_s=self._settings.contact_s)
+        heard.add_done_callback(self._told)
+
+    def _told(self, heard: asyncio.Future[object]) -> None:
+        error = None if heard.cancelled() else heard.exception()
+        if isinstance(error, Unavailable):
             # The master finds out by the report that follows the next registration.
-            log.info("outcome of command %d was not heard: %s", outcome.command_id, error)
+            log.info("outcome of a command was not heard: %s", error)
+        elif error is not None:
+            self._fail(error, "chunkserver")
 
 
 def build(daemon: Daemon) -> ChunkServer:

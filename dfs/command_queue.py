@@ -8,14 +8,15 @@ hold up nothing else. Knows nothing of connections.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
-from collections import OrderedDict
-from collections.abc import Awaitable, Callable
+from collections import OrderedDict, deque
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import NoReturn
 
-from cluster.errors import ClusterError, DiskFailed, Unavailable
+from cluster.errors import ClusterError, DiskFailed
 from dfs.chunk import ChunkHandle, ChunkVersion
 from dfs.chunks.commands import CommandRunner, describe
 from dfs.protocol import CloneChunk, Command, DeleteChunk
@@ -44,66 +45,79 @@ class CommandQueue:
     def __init__(
         self,
         runner: CommandRunner,
-        tell: Callable[[Outcome], Awaitable[None]],
+        tell: Callable[[Outcome], None],
         on_disk_failed: Callable[[DiskFailed], None],
         fail: Callable[[BaseException, str], NoReturn],
     ) -> None:
+        """`tell` is called on the loop."""
         self._runner = runner
         self._tell = tell
         self._on_disk_failed = on_disk_failed
         self._fail = fail
         self._threads = ThreadPoolExecutor(COMMAND_THREADS, thread_name_prefix="command")
         self._clones = ThreadPoolExecutor(CLONE_THREADS, thread_name_prefix="clone")
-        self._last: dict[int, asyncio.Task[None]] = {}
+        self._following: dict[int, deque[tuple[Command, float]]] = {}
+        """For each chunk with a command underway, those that come after it."""
         self._outcomes: OrderedDict[int, Outcome] = OrderedDict()
 
     def put(self, command: Command, read_at_s: float) -> None:
         """Carry it out after those of its chunk that came before."""
         handle = int(command.handle)  # type: ignore[attr-defined]  # all of them name their chunk
-        task = asyncio.ensure_future(self._carry_out(command, read_at_s, self._last.get(handle)))
-        self._last[handle] = task
-        task.add_done_callback(lambda done: self._finished(handle, done))
+        following = self._following.get(handle)
+        if following is not None:
+            following.append((command, read_at_s))
+            return
+        self._following[handle] = deque()
+        self._begin(handle, command, read_at_s)
 
     def collect(self, handle: ChunkHandle, version: ChunkVersion) -> None:
         """Delete garbage, unless something else is to be done with that chunk first."""
-        if handle not in self._last:
+        if handle not in self._following:
             self.put(DeleteChunk(NO_ANSWER, handle, version, "garbage"), 0.0)
 
-    def _finished(self, handle: int, task: asyncio.Task[None]) -> None:
-        if self._last.get(handle) is task:
-            del self._last[handle]
-        error = None if task.cancelled() else task.exception()
-        if error is not None and not isinstance(error, Unavailable):
-            self._fail(error, "command")
-
-    async def _carry_out(
-        self, command: Command, read_at_s: float, before: asyncio.Task[None] | None
-    ) -> None:
-        if before is not None:
-            await asyncio.wait([before])
-        if command.command_id == NO_ANSWER:
-            await self._run(command, read_at_s)
-            return
-        outcome = self._outcomes.get(command.command_id)
-        if outcome is None:
-            outcome = await self._run(command, read_at_s)
-            self._outcomes[command.command_id] = outcome
-            if len(self._outcomes) > OUTCOMES_KEPT:
-                self._outcomes.popitem(last=False)
-        await self._tell(outcome)
-
-    async def _run(self, command: Command, read_at_s: float) -> Outcome:
-        threads = self._clones if isinstance(command, CloneChunk) else self._threads
+    def _begin(self, handle: int, command: Command, read_at_s: float) -> None:
         loop = asyncio.get_running_loop()
-        version, length, error = 0, 0, ""
+        known = self._outcomes.get(command.command_id)
+        if known is not None:
+            loop.call_soon(self._ended, handle, known)
+            return
+        threads = self._clones if isinstance(command, CloneChunk) else self._threads
+        # A plain call back into the loop: a future for each would cost as much as the command.
+        threads.submit(self._run, loop, handle, command, read_at_s)
+
+    def _run(
+        self, loop: asyncio.AbstractEventLoop, handle: int, command: Command, read_at_s: float
+    ) -> None:
+        """In a thread: carry out, and have the loop go on."""
         try:
-            version, length = await loop.run_in_executor(
-                threads, self._runner.run, command, read_at_s
-            )
+            outcome = self._outcome(command, read_at_s)
         except DiskFailed as failed:
             self._on_disk_failed(failed)
+            return
+        except Exception as bug:
+            self._fail(bug, "command")
+        with contextlib.suppress(RuntimeError):  # the loop has ended: nobody is to be told
+            loop.call_soon_threadsafe(self._ended, handle, outcome)
+
+    def _outcome(self, command: Command, read_at_s: float) -> Outcome:
+        version, length, error = 0, 0, ""
+        try:
+            version, length = self._runner.run(command, read_at_s)
+        except DiskFailed:
             raise
         except ClusterError as refused:
             error = describe(refused)
             log.info("command %s refused: %s", type(command).__name__, error)
         return Outcome(command.command_id, version, length, error)
+
+    def _ended(self, handle: int, outcome: Outcome) -> None:
+        if outcome.command_id != NO_ANSWER:
+            self._outcomes[outcome.command_id] = outcome
+            if len(self._outcomes) > OUTCOMES_KEPT:
+                self._outcomes.popitem(last=False)
+            self._tell(outcome)
+        following = self._following[handle]
+        if following:
+            self._begin(handle, *following.popleft())
+        else:
+            del self._following[handle]

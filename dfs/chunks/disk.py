@@ -53,7 +53,7 @@ class Disk(Protocol):
         """What an administrator calls this disk (its path)."""
 
     def open(self, path: str, *, create: bool = False, write: bool = False) -> DiskFile:
-        """Open a file; `create` makes it (and implies `write`) if it is not there."""
+        """Open a file; `create` makes it, or empties it if it is there, and implies `write`."""
 
     def exists(self, path: str) -> bool: ...
 
@@ -148,7 +148,7 @@ class RealDisk:
     def open(self, path: str, *, create: bool = False, write: bool = False) -> RealFile:
         flags = os.O_RDWR if create or write else os.O_RDONLY
         if create:
-            flags |= os.O_CREAT
+            flags |= os.O_CREAT | os.O_TRUNC
         return RealFile(os.open(self._at(path), flags | os.O_CLOEXEC, 0o644))
 
     def exists(self, path: str) -> bool:

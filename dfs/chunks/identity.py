@@ -48,7 +48,6 @@ def write_identity(disk: Disk, cluster: str, server: str) -> None:
     text = json.dumps({"format": STORE_FORMAT, "cluster": cluster, "server": server}) + "\n"
     file = disk.open(IDENTITY + ".new", create=True)
     try:
-        file.truncate(0)
         file.write(text.encode(), 0)
         file.sync()
     finally:

@@ -96,7 +96,10 @@ class MemoryDisk:
                 raise FileNotFoundError(errno.ENOENT, "no such file", path)
             self.step("create", path)
             inode = self._names[path] = _Inode()
-        return MemoryFile(self, path, inode)
+        file = MemoryFile(self, path, inode)
+        if create and inode.content:
+            file.truncate(0)
+        return file
 
     def exists(self, path: str) -> bool:
         return path in self._names or path in self._directories

@@ -68,16 +68,18 @@ class MutationOrder:
             if lease.ends_at_s > now_s
         )
 
-    def to_extend(self, now_s: float, used_within_s: float) -> tuple[HeldLease, ...]:
-        """The leases of chunks that are being changed (GFS §3.1: they ride on heartbeats)."""
-        recent = []
-        for handle, lease in sorted(self._leases.items()):
-            if lease.ends_at_s <= now_s:
+    def to_extend(self, now_s: float, within_s: float) -> tuple[HeldLease, ...]:
+        """The leases that end within that time, of chunks that were changed within that time (GFS
+        §3.1: they ride on heartbeats). Those of many small files, long closed, are not asked for
+        again and again."""
+        ending = []
+        for handle, lease in list(self._leases.items()):
+            left_s = lease.ends_at_s - now_s
+            if left_s <= 0:
                 del self._leases[handle]
-            elif now_s - lease.used_at_s <= used_within_s:
-                left_s = lease.ends_at_s - now_s
-                recent.append(HeldLease(ChunkHandle(handle), ChunkVersion(lease.version), left_s))
-        return tuple(recent)
+            elif left_s <= within_s and now_s - lease.used_at_s <= within_s:
+                ending.append(HeldLease(ChunkHandle(handle), ChunkVersion(lease.version), left_s))
+        return tuple(sorted(ending, key=lambda lease: lease.handle))
 
     # -- mutations ------------------------------------------------------------------------
 

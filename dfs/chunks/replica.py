@@ -74,11 +74,10 @@ class Replica:
         replica = cls(disk, handle, slot, incoming=incoming)
         directory = INCOMING if incoming else directory_of(handle)
         make_directory(disk, directory)
-        # What a deletion cut short may have left must not become part of the new replica.
-        with opened(disk, replica._path("data"), create=True) as data:
-            data.truncate(0)
+        # `create` empties what a deletion cut short may have left.
+        with opened(disk, replica._path("data"), create=True):
+            pass
         with opened(disk, replica._path("sums"), create=True) as sums:
-            sums.truncate(0)
             sums.write(fmt.encode_slot(slot), slot.place_bytes)
         replica._is_named = False
         return replica
@@ -266,7 +265,6 @@ class Replica:
         path = self._path("redo")
         try:
             with opened(self.disk, path, create=True) as file:
-                file.truncate(0)
                 file.write(fmt.encode_redo_header(redo), 0)
                 file.write(images, fmt.REDO_HEADER_BYTES)
                 sync(self.disk, file)

@@ -50,14 +50,15 @@ def test_a_lease_ends_with_its_term_or_with_the_master_s_silence() -> None:
         order.assign(CHUNK, 1, 160.0)
 
 
-def test_only_leases_in_use_are_extended() -> None:
+def test_only_leases_in_use_are_extended_and_only_towards_their_end() -> None:
     """GFS-34: while the chunk is being changed."""
     order = primary()
     order.granted(CHUNK + 1, 1, 160.0, 100.0)
     order.contact(130.0, 5.0)
     order.assign(CHUNK, 1, 130.0)
 
-    assert order.to_extend(131.0, 10.0) == (HeldLease(CHUNK, 1, 29.0),)
+    assert order.to_extend(129.0, 30.0) == ()
+    assert order.to_extend(131.0, 30.0) == (HeldLease(CHUNK, 1, 29.0),)
     order.extended(CHUNK, 1, 190.0)
     order.extended(CHUNK, 2, 999.0)
     order.contact(170.0, 5.0)
