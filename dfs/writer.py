@@ -90,9 +90,10 @@ class DfsWriter(io.RawIOBase):
         """Write what `read_into` puts into the buffer that it is given; return how many bytes, 0
         if it gave none. Saves `write` its copy."""
         self._check_open()
-        # A file may be small: little room is made for its first bytes.
-        size = min(self._room(), READ_BYTES if self._position else SMALL_BYTES)
-        count = read_into(self._space(size)) or 0
+        # A file may be small: little room is made for its first bytes, and more when that is full.
+        left = len(self._buffer) - self._filled
+        size = left or (READ_BYTES if self._position else SMALL_BYTES)
+        count = read_into(self._space(min(size, READ_BYTES, self._room()))) or 0
         self._took(count)
         return count
 

@@ -20,11 +20,12 @@ from dfs.reader import DfsReader
 from dfs.shell.arguments import Arguments, BadUsage
 from dfs.shell.items import Item, Shell, is_disk
 from dfs.shell.progress import Progress
-from dfs.shell.volumes import PIECE_BYTES
+from dfs.shell.volumes import PIECE_BYTES, DiskFile
 from dfs.writer import DfsWriter
 
 THREADS_DEFAULT = 4
 THREADS_MAX = 64
+PARTS_AT_ONCE = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,8 +168,11 @@ def _copy_one(shell: Shell, copy: Copy, said: Arguments, progress: Progress) -> 
     with _reported(shell, copy.target.shown):
         status = copy.source.known()
         with _created(copy.target, said) as file:
-            for count in _poured(copy.source, file):
-                progress.add(count)
+            if isinstance(file, DiskFile) and file.takes_parts and _has_parts(copy.source):
+                _fetch(copy.source, file, progress)
+            else:
+                for count in _poured(copy.source, file):
+                    progress.add(count)
         if "p" in said:
             volume, path = copy.target.volume, copy.target.path
             volume.set_times(path, status.modified_at_s, status.accessed_at_s)
@@ -205,6 +209,35 @@ def _poured(source: Item, target: io.RawIOBase) -> Iterator[int]:
     for piece in _pieces(source):
         target.write(piece)
         yield len(piece)
+
+
+def _has_parts(source: Item) -> bool:
+    status = source.known()
+    return (
+        not is_disk(source.volume)
+        and not status.is_open
+        and status.length_bytes > status.chunk_bytes
+    )
+
+
+def _fetch(source: Item, target: DiskFile, progress: Progress) -> None:
+    """Copy a file of several chunks to disk, two of them at a time: while one is being verified
+    the other is being written."""
+    status = source.known()
+
+    def fetch_part(offset: int) -> None:
+        stop = min(offset + status.chunk_bytes, status.length_bytes)
+        with source.volume.open(source.path) as reader:
+            assert isinstance(reader, DfsReader)
+            for piece in reader.pieces(offset, stop - offset):
+                target.write_at(piece, offset)
+                offset += len(piece)
+                progress.add(len(piece))
+        if offset < stop:
+            raise BadRequest(f"{source.shown}: became shorter while it was copied")
+
+    with ThreadPoolExecutor(PARTS_AT_ONCE) as threads:
+        list(threads.map(fetch_part, range(0, status.length_bytes, status.chunk_bytes)))
 
 
 def _pieces(item: Item) -> Iterator[memoryview]:

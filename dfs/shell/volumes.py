@@ -272,6 +272,18 @@ class DiskFile:
             view = view[self._file.write(view[:WRITE_BYTES]) :]
         return len(data)
 
+    @property
+    def takes_parts(self) -> bool:
+        """May `write_at` be used? Not with a device or a pipe."""
+        return not self._is_direct
+
+    def write_at(self, data: memoryview, offset: int) -> None:
+        """Write at a place; safe for several threads."""
+        done = 0
+        while done < len(data):
+            piece = data[done : done + WRITE_BYTES]
+            done += os.pwrite(self._file.fileno(), piece, offset + done)
+
     def close(self) -> None:
         self._file.close()
         if not self._is_direct:
