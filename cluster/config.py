@@ -82,7 +82,7 @@ class DfsConfig:
     """Copies of the master's log on other hosts, where there are hosts for it."""
     scrub_every_s: float = 14 * 86400.0
     """Every block of every chunk is read and checked once in this time."""
-    checkpoint_bytes: int = 32 * 1024 * 1024
+    checkpoint_bytes: int = 16 * 1024 * 1024
     """A new checkpoint after so much log: reading that much takes about four seconds."""
     safe_mode_s: float = 30.0
     """After a start of the master, silent chunkservers are waited for at most so long."""

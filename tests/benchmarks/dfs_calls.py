@@ -51,7 +51,7 @@ CONNECTIONS = 64
 SECONDS = 2.0
 ROUNDS = 3
 FILES = 1_000_000
-FILES_IN_LOG = 120_000
+FILES_IN_LOG = 60_000
 """As many as the log holds before the master writes its next checkpoint: the worst moment."""
 FILES_PER_DIRECTORY = 1000
 EMPTY_SERVER = """
