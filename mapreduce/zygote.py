@@ -222,7 +222,7 @@ class _Nursery:
                 return
             token = self._attempts.pop(pid, None)
             if token is None:
-                continue  # a stray that we adopted and killed
+                continue  # a stray that we adopted; it ended by itself
             _kill_group(pid)
             self._kill_strays()
             ended = Ended(
@@ -235,13 +235,14 @@ class _Nursery:
                 self._control.send(_encode(ended))
 
     def _kill_strays(self) -> None:
-        """Kill what attempts left behind and the system gave to us (after setsid, say)."""
-        if not self._adopts:
-            return
-        for pid in children_of(os.getpid()):
-            if pid not in self._attempts:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
+        """Kill what attempts left behind and the system gave to us: programs in a group or session
+        of their own, then what loses its parent by that, until there is none."""
+        until = time.monotonic() + _SWEEP_S_MAX
+        while self._adopts and time.monotonic() < until:
+            strays = [pid for pid in children_of(os.getpid()) if pid not in self._attempts]
+            if not strays:
+                return
+            _kill_and_wait(strays)
 
     def _end_all(self) -> None:
         for pid in self._attempts:
@@ -278,12 +279,16 @@ def kill_descendants(own_pid: int) -> None:
         pids = children_of(own_pid)
         if not pids:
             return
-        for pid in pids:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        for pid in pids:
-            with contextlib.suppress(ChildProcessError):
-                os.waitpid(pid, 0)
+        _kill_and_wait(pids)
+
+
+def _kill_and_wait(children: list[int]) -> None:
+    for pid in children:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    for pid in children:
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(pid, 0)
 
 
 def kill_marked(session_pids: Iterable[int], mark_prefix: str = "") -> None:

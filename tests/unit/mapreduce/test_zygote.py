@@ -30,6 +30,14 @@ def attempt(order: bytes, report: int, lifeline: int) -> int:
         child = subprocess.Popen(["sleep", "1000"], start_new_session=True)
         os.write(report, str(child.pid).encode())
         return 0
+    if word == "family":  # a program in a group of its own, whose children left it as well
+        script = "setsid sleep 1000 & first=$!; sleep 1000 & echo $first $!; wait"
+        program = subprocess.Popen(
+            ["sh", "-c", script], process_group=0, stdout=subprocess.PIPE, text=True
+        )
+        assert program.stdout is not None
+        os.write(report, f"{program.pid} {program.stdout.readline()}".encode())
+        signal.pause()
     if word == "hang":
         child = subprocess.Popen(["sleep", "1000"], start_new_session=bool(rest))
         os.write(report, f"{child.pid} {os.getpid()}".encode())
@@ -52,7 +60,7 @@ def is_running(pid: int) -> bool:
         return False
 
 
-def wait_until_gone(pids: list[int], seconds_max: float = 10.0) -> list[int]:
+def wait_until_gone(pids: list[int], seconds_max: float = 60.0) -> list[int]:
     """Give the processes that are still there after a while; polls, since they are not ours."""
     until = time.monotonic() + seconds_max
     while time.monotonic() < until and any(map(is_running, pids)):
@@ -61,7 +69,7 @@ def wait_until_gone(pids: list[int], seconds_max: float = 10.0) -> list[int]:
 
 
 def read_report(descriptor: int) -> str:
-    select.select([descriptor], [], [], 10)
+    select.select([descriptor], [], [], 60)
     return os.read(descriptor, 1000).decode()
 
 
@@ -110,6 +118,20 @@ def test_a_process_that_called_setsid_goes_with_its_attempt(zygote: Zygote) -> N
     zygote.ended()
 
     assert wait_until_gone([pid]) == []
+
+
+def test_all_generations_of_a_killed_attempt_are_gone_when_its_end_is_told(
+    zygote: Zygote,
+) -> None:
+    """A program is in a group of its own: its children come to the zygote only when it is dead."""
+    token, report = zygote.start(b"family", "a1")
+    pids = [int(word) for word in read_report(report).split()]
+    assert len(pids) == 3
+
+    zygote.kill(token)
+    zygote.ended()
+
+    assert [pid for pid in pids if is_running(pid)] == []
 
 
 def test_closing_ends_every_attempt_and_removes_what_was_named(tmp_path: Path) -> None:
