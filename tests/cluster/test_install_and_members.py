@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from cluster.errors import ClusterError
 from cluster.messages import Metrics
 from cluster.network import Connection
 from dfs.client import client_of
+from dfs.reader import DfsReader
 from tests.cluster.conftest import MakeHosts
 from tests.cluster.hosted import Operator
 from tests.cluster.machine import TestHosts, wait_for
@@ -32,6 +36,30 @@ def get(operator: Operator, name: str) -> bytes:
     back.unlink(missing_ok=True)
     operator.good("dfs", "-get", f"/{name}", back)
     return back.read_bytes()
+
+
+@contextlib.contextmanager
+def read_all_the_time(operator: Operator, name: str, content: bytes) -> Iterator[list[str]]:
+    """Read a file over and over meanwhile; the list says how each reading went."""
+    went: list[str] = []
+    ended = threading.Event()
+
+    def read() -> None:
+        with client_of(operator.cluster()) as client:
+            while not ended.is_set():
+                try:
+                    with DfsReader(client, f"/{name}") as file:
+                        went.append("same" if file.read() == content else "other bytes")
+                except ClusterError as error:
+                    went.append(str(error))
+
+    thread = threading.Thread(target=read)
+    thread.start()
+    try:
+        yield went
+    finally:
+        ended.set()
+        thread.join()
 
 
 def in_step(operator: Operator) -> bool:
@@ -66,7 +94,7 @@ def test_a_wheelhouse_installs_on_hosts_without_a_network_once(
 def test_a_host_is_added_and_another_removed_without_a_moment_of_fewer_replicas(
     make_netns: MakeHosts, operator_at: OperatorAt
 ) -> None:
-    """Fault gate 28."""
+    """Fault gate 28: under load, and with no moment in which a file cannot be read."""
     hosts = make_netns(4)
     operator = operator_at(hosts)
     all_four = operator.write_cluster(dfs={"replication": 2})
@@ -80,10 +108,14 @@ def test_a_host_is_added_and_another_removed_without_a_moment_of_fewer_replicas(
     content = put_random(operator, "f", 6_000_000)
 
     path.write_text(text)
-    operator.good("cluster", "add", "h4", "-f", path)
-    assert ("h4", "dfs.chunkserver") in operator.roles("up")
-    said = operator.good("cluster", "remove", "h2")
+    with read_all_the_time(operator, "f", content) as reads:
+        operator.good("cluster", "add", "h4", "-f", path)
+        assert ("h4", "dfs.chunkserver") in operator.roles("up")
+        said = operator.good("cluster", "remove", "h2")
+        seen = len(reads)
+        wait_for(lambda: len(reads) > seen, "a read after all of it")
 
+    assert set(reads) == {"same"}
     assert "h2: down; no process is left" in said
     assert hosts.processes("h2") == []
     assert set(operator.status()["hosts"]) == {"h1", "h3", "h4"}

@@ -16,7 +16,7 @@ from dfs import writer
 from tests.cluster.local import CHUNKSERVER, MASTER, LocalCluster
 from tui.app import Monitor
 from tui.screens.attempt import AttemptScreen
-from tui.screens.confirm import Confirm
+from tui.screens.confirm import Ask, Confirm
 from tui.screens.files import FilesScreen
 from tui.screens.job import JobScreen
 from tui.screens.report import ReportScreen
@@ -67,6 +67,12 @@ async def answer(pilot: Pilot[None], key: str) -> None:
     await until(pilot, lambda: not isinstance(pilot.app.screen, Confirm))
 
 
+async def fill_in(pilot: Pilot[None], value: str) -> None:
+    await until(pilot, lambda: isinstance(pilot.app.screen, Ask))
+    pilot.app.screen.query_one("#answer", Input).value = value
+    await pilot.press("enter")
+
+
 def job_state(monitor: Monitor) -> str:
     rows = sorted(monitor.picture.jobs, key=lambda row: row.key)
     return rows[-1].state if rows else ""
@@ -79,9 +85,7 @@ async def test_an_attempt_is_followed_and_killed_and_the_job_ended(
     async with monitor.run_test(size=(140, 40)) as pilot:
         await until(pilot, lambda: job_state(monitor) == "running")
         await pilot.press("p")
-        await pilot.pause()
-        pilot.app.screen.query_one(Input).value = "high"
-        await pilot.press("enter")
+        await fill_in(pilot, "high")
         await until(pilot, lambda: any(row.priority == "HIGH" for row in monitor.picture.jobs))
         await pilot.press("enter")
         await until(pilot, lambda: isinstance(pilot.app.screen, JobScreen))
@@ -131,9 +135,7 @@ async def test_files_are_shown_copied_more_often_and_brought_back(cluster: Local
         await until(pilot, lambda: isinstance(pilot.app.screen, ReportScreen))
         await pilot.press("escape")
         await pilot.press("r")
-        await pilot.pause()
-        pilot.app.screen.query_one(Input).value = "2"
-        await pilot.press("enter")
+        await fill_in(pilot, "2")
         await answer(pilot, "y")
         await until(pilot, lambda: client.stat("/in/words.txt").replication == 2)
         await pilot.press("t")

@@ -17,7 +17,7 @@ from tests import tui_states
 from tests.tui_states import JOB, Recorded
 from tui.app import Monitor
 from tui.screens.attempt import AttemptScreen
-from tui.screens.confirm import Confirm, Help
+from tui.screens.confirm import Ask, Confirm, Help
 from tui.screens.files import FilesScreen
 from tui.screens.hosts import HostsScreen
 from tui.screens.job import JobScreen
@@ -56,6 +56,17 @@ async def first_picture(pilot: Pilot[None]) -> None:
     assert isinstance(monitor, Monitor)
     await until(pilot, lambda: bool(monitor.picture.at_s or monitor.picture.lost_reason))
     await until(pilot, lambda: monitor.picture.lost_reason != "" or monitor.screen.is_mounted)
+
+
+async def fill_in(pilot: Pilot[None], value: str) -> None:
+    await until(pilot, lambda: isinstance(pilot.app.screen, Ask))
+    pilot.app.screen.query_one("#answer", Input).value = value
+    await pilot.press("enter")
+
+
+async def answer_yes(pilot: Pilot[None]) -> None:
+    await until(pilot, lambda: isinstance(pilot.app.screen, Confirm))
+    await pilot.press("y")
 
 
 def keys(*names: str) -> Callable[[Pilot[None]], Awaitable[None]]:
@@ -178,8 +189,7 @@ async def test_kill_asks_first_and_no_means_no() -> None:
         assert source.done == []
 
         await pilot.press("k")
-        await pilot.pause()
-        await pilot.press("y")
+        await answer_yes(pilot)
         await until(pilot, lambda: bool(source.done))
 
         assert source.done == [f"killed {JOB}"]
@@ -248,9 +258,7 @@ async def test_a_priority_is_checked_before_it_is_sent() -> None:
         await first_picture(pilot)
         for wrong in ("urgent", "high"):
             await pilot.press("p")
-            await pilot.pause()
-            pilot.app.screen.query_one(Input).value = wrong
-            await pilot.press("enter")
+            await fill_in(pilot, wrong)
             await pilot.pause()
         await until(pilot, lambda: bool(source.done))
 
@@ -296,8 +304,7 @@ async def test_an_attempt_can_be_failed_from_its_page() -> None:
         pilot.app.push_screen(AttemptScreen(attempt))
         await pilot.pause()
         await pilot.press("f")
-        await pilot.pause()
-        await pilot.press("y")
+        await answer_yes(pilot)
         await until(pilot, lambda: bool(source.done))
 
         assert source.done == [f"failed {attempt}"]
@@ -338,17 +345,13 @@ async def test_files_are_browsed_previewed_and_brought_back() -> None:
         await until(pilot, lambda: isinstance(pilot.app.screen, ReportScreen))
         await pilot.press("escape")
         await pilot.press("r")
-        await pilot.pause()
-        pilot.app.screen.query_one(Input).value = "5"
-        await pilot.press("enter")
-        await until(pilot, lambda: isinstance(pilot.app.screen, Confirm))
-        await pilot.press("y")
+        await fill_in(pilot, "5")
+        await answer_yes(pilot)
         await until(pilot, lambda: bool(source.done))
         await pilot.press("t")
         await until(pilot, lambda: page.in_trash and len(page._entries) == 1)
         await pilot.press("down", "u")
-        await pilot.pause()
-        await pilot.press("y")
+        await answer_yes(pilot)
         await until(pilot, lambda: len(source.done) == 2)
 
         assert source.done == ["/in/web.log has 5 copies", "/in/old.txt is back"]
