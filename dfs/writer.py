@@ -16,7 +16,7 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from cluster.errors import Unavailable
+from cluster.errors import ClusterError, Unavailable, UserError
 from dfs.chunk import ServerId
 from dfs.chunk_writer import SMALL_BYTES as SMALL_RUN_BYTES
 from dfs.chunk_writer import Push, Run, write_run
@@ -42,13 +42,20 @@ READ_BYTES = 1 << 20
 SMALL_BYTES = 64 << 10
 QUEUE_RUNS = 3
 BUFFERS_KEPT = QUEUE_RUNS + 2
+HIDDEN_SUFFIX = "._COPYING_"
+"""Hadoop's."""
 
 
 class DfsWriter(io.RawIOBase):
     """A file open for writing by one writer. Not for two threads at once."""
 
-    def __init__(self, client: DfsClient, opened: OpenFile) -> None:
+    def __init__(
+        self, client: DfsClient, opened: OpenFile, final_path: str = "", *, overwrite: bool = False
+    ) -> None:
+        """With a `final_path` the file gets that name at the moment it is closed."""
         super().__init__()
+        self._final_path = final_path
+        self._overwrite = overwrite
         self._client = client
         self.status: FileStatus = opened.status
         self._epoch = opened.epoch
@@ -118,17 +125,28 @@ class DfsWriter(io.RawIOBase):
             if not self._is_over:
                 self.flush()
                 self._end()
-                self.status = self._client.call(
-                    CloseFile(self.status.file_id, self._epoch, self._position)
-                )
+                self._close_file()
         finally:
             self._is_over = True
             self._end()
             self._client.let_go(self._epoch)
             super().close()
 
+    def _close_file(self) -> None:
+        file_id, epoch = self.status.file_id, self._epoch
+        request = CloseFile(file_id, epoch, self._position, self._final_path, self._overwrite)
+        try:
+            self.status = self._client.call(request)
+        except UserError:
+            if self._final_path:
+                # Its name cannot be had: what has the temporary one is of no use to anybody.
+                with contextlib.suppress(ClusterError):
+                    self._client.call_once(AbandonFile(file_id, epoch))
+            raise
+
     def abandon(self) -> None:
-        """Give the file up: what was written disappears."""
+        """Give the file up: if this writer created it, it disappears; if it was there before, it
+        keeps what it had and what was flushed since."""
         if self._is_over or self.closed:
             return
         self._is_over = True
@@ -344,6 +362,26 @@ def create(
         )
     )
     return DfsWriter(client, opened)
+
+
+def create_hidden(
+    client: DfsClient, path: str, *, overwrite: bool = False, replication: int = 0
+) -> DfsWriter:
+    """As `create`, under the name `PATH._COPYING_` until it is closed: then it has its own name,
+    and only then a file that was there is replaced. Its directory must exist."""
+    opened: OpenFile = client.call(
+        CreateFile(
+            path=path + HIDDEN_SUFFIX,
+            client=client.name,
+            user=client.user,
+            group=client.group,
+            replication=replication,
+            overwrite=True,
+            parents=False,
+            near=client.place.host,
+        )
+    )
+    return DfsWriter(client, opened, path, overwrite=overwrite)
 
 
 def append(client: DfsClient, path: str) -> DfsWriter:

@@ -179,17 +179,23 @@ class Changes:
         return self._settings.replication if rule == NO_RULE else rule
 
     def rename(self, ask: Rename, at_s: float, request: op.RequestId) -> None:
+        record = self.renaming(ask, at_s, request)
+        if record is not None:
+            self._emit(record)
+
+    def renaming(self, ask: Rename, at_s: float, request: op.RequestId) -> op.Renamed | None:
+        """The change that a renaming is, None if it is none."""
         source, target = split_new_path(ask.source), split_new_path(ask.target)
         row = self.existing(source)
         if source == target:
-            return
+            return None
         self._missing_parents(target, make=False)
         if target[: len(source)] == source:
             raise BadPath(f"{join_path(source)}: cannot be moved into itself ({join_path(target)})")
         old = self._nodes.lookup(target)
         if old is not None:
             self._check_replace(row, old, target, ask.overwrite)
-        self._emit(op.Renamed(join_path(source), join_path(target), at_s, request))
+        return op.Renamed(join_path(source), join_path(target), at_s, request)
 
     def _check_replace(self, row: int, old: int, target: Parts, overwrite: bool) -> None:
         path = join_path(target)

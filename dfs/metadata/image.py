@@ -59,7 +59,7 @@ def _small(space: Namespace, brain: Metadata) -> dict[str, Any]:
         "chunk_sizes": space.chunk_sizes,
         "next_epoch": space.next_epoch,
         "handles_reserved": space.handles_reserved,
-        "writers": [[row, w.epoch, w.client] for row, w in space.writers.items()],
+        "writers": [[row, w.epoch, w.client, w.is_first] for row, w in space.writers.items()],
         "policies": [[r, p.replication, p.trash_after_s] for r, p in space.policies.items()],
         "trash": [[row, h.original, h.at_s] for row, h in space.trash.items()],
         "requests": [[*request, file_id] for request, file_id in space.requests.items()],
@@ -133,8 +133,8 @@ def _load_small(brain: Metadata, small: dict[str, Any]) -> None:
     space.chunk_sizes[:] = small["chunk_sizes"]
     space.next_epoch = small["next_epoch"]
     space.handles_reserved = small["handles_reserved"]
-    for row, epoch, client in small["writers"]:
-        space.begin_writer(row, Epoch(epoch), client)
+    for row, epoch, client, *is_first in small["writers"]:
+        space.begin_writer(row, Epoch(epoch), client, is_first=bool(is_first and is_first[0]))
     space.policies.update({row: Policy(n, after_s) for row, n, after_s in small["policies"]})
     space.trash.update({row: Hidden(path, at_s) for row, path, at_s in small["trash"]})
     for client_id, number, file_id in small["requests"]:

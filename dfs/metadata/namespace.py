@@ -30,6 +30,8 @@ class Writer:
 
     epoch: Epoch
     client: str
+    is_first: bool = False
+    """It created the file: nothing in it was there before."""
 
 
 @dataclass(slots=True)
@@ -184,7 +186,7 @@ class Namespace:
         if record.chunk_bytes not in self.chunk_sizes:
             self.chunk_sizes.append(record.chunk_bytes)
         self.nodes.chunk_kind[row] = self.chunk_sizes.index(record.chunk_bytes)
-        self.begin_writer(row, record.epoch, record.client)
+        self.begin_writer(row, record.epoch, record.client, is_first=True)
         self._remember(record.request, row)
 
     def _renamed(self, record: op.Renamed) -> None:
@@ -260,10 +262,10 @@ class Namespace:
         self.begin_writer(row, record.epoch, record.client)
         self._remember(record.request, row)
 
-    def begin_writer(self, row: int, epoch: Epoch, client: str) -> None:
+    def begin_writer(self, row: int, epoch: Epoch, client: str, *, is_first: bool = False) -> None:
         """From now on this epoch, and no other, may write the file."""
         self._end_writer(row)
-        self.writers[row] = Writer(epoch, client)
+        self.writers[row] = Writer(epoch, client, is_first)
         self.epochs[epoch] = row
         self.next_epoch = max(self.next_epoch, epoch + 1)
 

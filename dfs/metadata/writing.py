@@ -38,6 +38,7 @@ from dfs.protocol import (
     FindLease,
     OpenAppend,
     OpenFile,
+    Rename,
 )
 
 
@@ -280,7 +281,10 @@ class Writing:
             and row not in t.space.writers
             and self._nodes.length[row] == ask.length_bytes
         ):
-            t.outbox.reply(called.call, self._status(row))  # a repeat: it is closed, just so
+            # A repeat: it is closed, just so. The master may have died before it was renamed.
+            if called.request_id not in t.space.requests and (named := self._named(called, row)):
+                t.outbox.emit(named)
+            t.outbox.reply(called.call, self._status(row))
             return
         row = self._writers.row_of(ask.file_id, ask.epoch)
         self._check_length(row, ask.length_bytes)
@@ -289,12 +293,24 @@ class Writing:
         if last is not None and (work := self._underways.of(last)) is not None:
             work.parked.append(called)
             return
+        named = self._named(called, row)
         if last is not None and ask.length_bytes == (count - 1) * t.space.chunk_bytes(row):
             t.outbox.emit(op.ChunkDropped(ask.file_id, last))
         t.outbox.emit(op.FileClosed(ask.file_id, ask.epoch, ask.length_bytes, t.outbox.wall_s))
+        if named is not None:
+            t.outbox.emit(named)
         self._writers.ended(ask.epoch)
         t.story.tell(f"closed with {ask.length_bytes} bytes", file_id=ask.file_id)
         t.outbox.reply(called.call, self._status(row))
+
+    def _named(self, called: Called, row: int) -> op.Renamed | None:
+        """The change of name that comes with closing; raises if it cannot be."""
+        ask = called.request
+        assert isinstance(ask, CloseFile)
+        if not ask.rename_to:
+            return None
+        rename = Rename(self._path(row), ask.rename_to, "", ask.overwrite)
+        return self._changes.renaming(rename, self._t.outbox.wall_s, called.request_id)
 
     def _check_length(self, row: int, length_bytes: int) -> None:
         count, size = self._nodes.chunk_count[row], self._t.space.chunk_bytes(row)
@@ -313,7 +329,11 @@ class Writing:
 
     def abandon(self, called: Called, ask: AbandonFile) -> None:
         row = self._writers.row_of(ask.file_id, ask.epoch)
-        self._t.outbox.emit(op.Removed(self._path(row), self._t.outbox.wall_s))
+        if self._t.space.writers[row].is_first:
+            self._t.outbox.emit(op.Removed(self._path(row), self._t.outbox.wall_s))
+        else:
+            # It was there before: closed as for a writer that died, it keeps what it had.
+            self._writers.take_over(row)
         self._t.outbox.reply(called.call, None)
 
     # --- small things

@@ -114,10 +114,15 @@ class CloseFile(Request, frozen=True):
     file_id: FileId
     epoch: Epoch
     length_bytes: int
+    rename_to: str = ""
+    """The path that it has from then on; empty: the one it was created with."""
+    overwrite: bool = False
+    """May a file that is there be replaced?"""
 
 
 class AbandonFile(Request, frozen=True):
-    """Give up a file that this epoch created: it disappears."""
+    """Give up writing: a file that this epoch created disappears; one that was there before is
+    closed with what all replicas have."""
 
     reply: ClassVar[Any] = type(None)
     mutates: ClassVar[bool] = True

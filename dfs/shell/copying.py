@@ -137,7 +137,12 @@ def _copy_all(
     total = sum(copy.source.known().length_bytes for copy in copies)
     progress = Progress(shell.error, total, is_shown=shell.shows_progress and "q" not in said)
     with ThreadPoolExecutor(_threads(said)) as threads:
-        list(threads.map(lambda copy: _copy_one(shell, copy, said, progress), copies))
+        try:
+            list(threads.map(lambda copy: _copy_one(shell, copy, said, progress), copies))
+        except BaseException:
+            progress.stop()  # Ctrl-C: what is being copied is given up, the rest is not begun
+            threads.shutdown(cancel_futures=True)
+            raise
     progress.finish()
 
 
@@ -149,7 +154,7 @@ def _plan(shell: Shell, source: Item, target: Item, said: Arguments) -> list[Cop
     if target.status is None:
         target.volume.make_directory(target.path, parents=False)
     elif not target.is_directory:
-        raise NotADirectory(target.shown)
+        raise NotADirectory(target.shown, shown=target.shown)
     copies = []
     for child in [source.child(one) for one in source.volume.list(source.path)]:
         with _reported(shell, child.shown):
@@ -159,9 +164,9 @@ def _plan(shell: Shell, source: Item, target: Item, said: Arguments) -> list[Cop
 
 def _refuse_existing(target: Item, said: Arguments) -> None:
     if target.is_directory:
-        raise IsADirectory(target.shown)
+        raise IsADirectory(target.shown, shown=target.shown)
     if target.status is not None and "f" not in said:
-        raise FileExists(target.shown)
+        raise FileExists(target.shown, shown=target.shown)
 
 
 def _copy_one(shell: Shell, copy: Copy, said: Arguments, progress: Progress) -> None:
@@ -186,8 +191,10 @@ def _created(target: Item, said: Arguments) -> Iterator[io.RawIOBase]:
     """A file that has its name only once it is whole; missing parents are an error, as in HDFS."""
     parent = target.path.rpartition("/")[0] or "/"
     if is_disk(target.volume) and not os.path.isdir(parent):
-        raise NoSuchFile(target.shown)
-    with target.volume.create(target.path, overwrite="f" in said) as file:
+        raise NoSuchFile(target.shown, shown=target.shown)
+    # As Hadoop: -d leaves out the temporary name.
+    create = target.volume.create if "d" in said else target.volume.create_hidden
+    with create(target.path, overwrite="f" in said) as file:
         yield file
 
 
@@ -257,12 +264,9 @@ def _reported(shell: Shell, shown: str) -> Iterator[None]:
     """Say what goes wrong inside, and go on after it."""
     try:
         yield
-    except (FileExists, NoSuchFile, IsADirectory, NotADirectory) as error:
-        # Where the error itself names a path as the user wrote it, that is the one to show.
-        text = str(error)
-        shell.fail(error, text if "/" in text and " " not in text else shown)
     except ClusterError as error:
-        shell.fail(error, shown)
+        # Where the error is about another path, as the user wrote it, that is the one to show.
+        shell.fail(error, error.details.get("shown", shown))
     except OSError as error:
         shell.fail(f"`{shown}': {error.strerror or error}")
 

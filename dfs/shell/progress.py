@@ -25,9 +25,16 @@ class Progress:
         self._began_s = time.monotonic()
         self._drawn_s = self._began_s + FIRST_S - REDRAW_S
         self._is_drawn = False
+        self._is_stopped = False
+
+    def stop(self) -> None:
+        """Have every copy end where it next says how far it is."""
+        self._is_stopped = True
 
     def add(self, count: int) -> None:
-        """That many more bytes are copied."""
+        """That many more bytes are copied; raises KeyboardInterrupt if no more should be."""
+        if self._is_stopped:
+            raise KeyboardInterrupt
         if not self._is_shown:
             return
         with self._lock:

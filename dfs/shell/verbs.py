@@ -22,7 +22,7 @@ class Verb:
 
 
 _COPY = Grammar(("f", "p", "l", "d", "q", "crc", "ignoreCrc"), ("t",), 1)
-_PUT_USAGE = "[-f] [-p] [-q] [-t THREADS] LOCAL ... TARGET"
+_PUT_USAGE = "[-f] [-p] [-d] [-q] [-t THREADS] LOCAL ... TARGET"
 _GET_USAGE = "[-f] [-p] [-q] [-t THREADS] PATH ... LOCAL"
 
 VERBS: dict[str, Verb] = {
@@ -40,7 +40,8 @@ VERBS: dict[str, Verb] = {
         Verb(
             "put", _PUT_USAGE,
             "Copy files and trees from this machine; `-` is standard input. -f: replace; -p: keep "
-            "times, owner and mode; -q: no progress line; -t: files at a time.",
+            "times, owner and mode; -d: no temporary name; -q: no progress line; -t: files at a "
+            "time.",
             _COPY, copying.put,
         ),
         Verb("copyFromLocal", _PUT_USAGE, "The same as put.", _COPY, copying.put),
@@ -79,7 +80,7 @@ VERBS: dict[str, Verb] = {
             Grammar((), (), 2), changing.mv,
         ),
         Verb(
-            "cp", "[-f] [-p] [-q] [-t THREADS] PATH ... TARGET",
+            "cp", "[-f] [-p] [-d] [-q] [-t THREADS] PATH ... TARGET",
             "Copy within and between file systems. Options as for put.",
             Grammar(("f", "p", "d", "q"), ("t",), 2), copying.cp,
         ),

@@ -60,6 +60,9 @@ class Volume(Protocol):
 
     def create(self, path: str, *, overwrite: bool, replication: int = 0) -> Any: ...
 
+    def create_hidden(self, path: str, *, overwrite: bool) -> Any:
+        """A file that has its name only once it is closed."""
+
     def append(self, path: str) -> Any: ...
 
     def make_directory(self, path: str, *, parents: bool) -> None: ...
@@ -112,6 +115,9 @@ class ClusterVolume:
         return writer.create(
             self.client, path, overwrite=overwrite, replication=replication, parents=False
         )
+
+    def create_hidden(self, path: str, *, overwrite: bool) -> writer.DfsWriter:
+        return writer.create_hidden(self.client, path, overwrite=overwrite)
 
     def append(self, path: str) -> writer.DfsWriter:
         return writer.append(self.client, path)
@@ -199,6 +205,8 @@ class DiskVolume:
     @_named
     def create(self, path: str, *, overwrite: bool, replication: int = 0) -> DiskFile:
         return DiskFile(path, overwrite=overwrite)
+
+    create_hidden = create
 
     @_named
     def append(self, path: str) -> io.FileIO:

@@ -259,6 +259,19 @@ class LocalCluster:
 
     # -- commands -------------------------------------------------------------------------
 
+    def begin(self, *arguments: str, **options: Any) -> subprocess.Popen[bytes]:
+        """Begin `mrstream ARGUMENTS`, with pipes for its input and output."""
+        code = "import sys; from streaming.cli import main; sys.exit(main())"
+        pipe = subprocess.PIPE
+        return subprocess.Popen(
+            [sys.executable, "-c", code, *arguments],
+            env={**self.environment, "PYTHONPATH": str(_root)},
+            stdin=pipe,
+            stdout=pipe,
+            stderr=pipe,
+            **options,
+        )
+
     def mrstream(self, *arguments: str, **options: Any) -> subprocess.CompletedProcess[bytes]:
         """Run `mrstream ARGUMENTS` as a user of this cluster would."""
         options.setdefault("cwd", self.directory)

@@ -6,6 +6,7 @@ import gzip
 import io
 import os
 import re
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import Any
 import pytest
 
 from dfs import cli
-from tests.cluster.local import LocalCluster
+from tests.cluster.local import LocalCluster, wait_for
 
 
 @pytest.fixture(scope="module")
@@ -154,6 +155,52 @@ def test_put_and_get_of_trees(run: Terminal, tmp_path: Path) -> None:
     assert run("-get", "/w/b/c", str(tmp_path / "back/b/c")) == 1
     assert "File exists" in run.error
     assert run("-get", "-f", "/w/b/c", str(tmp_path / "back/b/c")) == 0
+
+
+def test_a_put_has_its_name_only_once_it_is_complete(run: Terminal, cluster: LocalCluster) -> None:
+    """As in Hadoop it is `FILE._COPYING_` until then, and what -f replaces stays until then."""
+    run("-mkdir", "/w")
+    assert run("-put", "-", "/w/f", stdin=b"old") == 0
+    putting = cluster.begin("dfs", "-put", "-f", "-", "/w/f")
+    assert putting.stdin is not None
+
+    putting.stdin.write(b"n" * 3_000_000)
+    putting.stdin.flush()
+    wait_for(lambda: run("-test", "-e", "/w/f._COPYING_") == 0, 60.0, "the temporary file")
+    assert run("-cat", "/w/f") == 0 and run.out == "old"
+    putting.communicate(b"ew", timeout=60)
+
+    assert putting.returncode == 0
+    assert run("-ls", "-C", "/w") == 0 and run.out.split() == ["/w/f"]
+    assert run("-tail", "/w/f") == 0 and run.out.endswith("nnew")
+
+
+@pytest.mark.parametrize("source", ["-", "tree"])
+def test_an_interrupted_put_leaves_nothing_and_ends_at_once(
+    run: Terminal, cluster: LocalCluster, tmp_path: Path, source: str
+) -> None:
+    """Ctrl-C in the middle of a file: status 130, no half of it under any name."""
+    run("-mkdir", "/w")
+    (tmp_path / "tree").mkdir()
+    with open(tmp_path / "tree" / "huge", "wb") as file:
+        file.truncate(1 << 40)  # nobody waits for that
+    run("-put", "-", "/w/f", stdin=b"old")
+    target = "/w/f" if source == "-" else "/w"
+    temporary = "/w/f._COPYING_" if source == "-" else "/w/tree/huge._COPYING_"
+    putting = cluster.begin("dfs", "-put", "-f", source, target, cwd=tmp_path)
+    assert putting.stdin is not None
+    if source == "-":
+        putting.stdin.write(b"n" * 3_000_000)
+        putting.stdin.flush()
+    wait_for(lambda: run("-test", "-e", temporary) == 0, 60.0, "the temporary file")
+
+    putting.send_signal(signal.SIGINT)
+    putting.wait(60)
+
+    assert putting.returncode == 130
+    assert run("-ls", "-R", "-C", "/w") == 0
+    assert run.out.split() == (["/w/f"] if source == "-" else ["/w/f", "/w/tree"])
+    assert run("-cat", "/w/f") == 0 and run.out == "old"
 
 
 def test_relative_paths_begin_at_home(run: Terminal) -> None:

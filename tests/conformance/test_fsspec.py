@@ -13,7 +13,7 @@ import pytest
 from fsspec.tests import abstract
 
 from dfs.filesystem import DfsFileSystem
-from tests.cluster.local import LocalCluster
+from tests.cluster.local import LocalCluster, wait_for
 
 
 @pytest.fixture(scope="module")
@@ -190,6 +190,23 @@ def test_a_transaction_appears_whole_or_not_at_all(dfs: DfsFileSystem, place: st
                 file.write(b"c")
             raise RuntimeError("no")
     assert dfs.ls(place, detail=False) == [f"{place}/a", f"{place}/b"]
+
+
+def test_an_append_that_fails_keeps_what_the_file_had(dfs: DfsFileSystem, place: str) -> None:
+    """Nothing acknowledged is lost, though a new file of which the writing fails is not there."""
+    dfs.pipe_file(f"{place}/old", b"precious")
+
+    for name, mode in (("old", "ab"), ("new", "wb")):
+        with pytest.raises(ZeroDivisionError), dfs.open(f"{place}/{name}", mode) as file:
+            file.write(b" and more")
+            raise ZeroDivisionError
+
+    wait_for(lambda: not dfs.client.stat(f"{place}/old").is_open, 60.0, "it to be closed")
+    assert dfs.cat_file(f"{place}/old").startswith(b"precious")
+    assert not dfs.exists(f"{place}/new")
+    with dfs.open(f"{place}/old", "ab") as file:
+        file.write(b"!")
+    assert dfs.cat_file(f"{place}/old").endswith(b"!")
 
 
 def test_mv_is_a_rename_of_files_and_trees(dfs: DfsFileSystem, place: str) -> None:

@@ -6,6 +6,7 @@ chunkservers and clients must do is in `test_gfs_chunks.py`.
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from cluster.errors import Unavailable
@@ -13,6 +14,7 @@ from dfs import protocol as p
 from dfs.chunk import ChunkHandle, ChunkVersion, Epoch
 from dfs.errors import (
     FileBusy,
+    FileExists,
     NoReplica,
     NoServers,
     NoSuchFile,
@@ -21,7 +23,14 @@ from dfs.errors import (
     WriterFenced,
 )
 from dfs.metadata.image import load_image, pack_image
-from dfs.metadata.operations import ChunkAdded, ChunkGranted, ChunkSealed, Snapshotted, Trashed
+from dfs.metadata.operations import (
+    ChunkAdded,
+    ChunkGranted,
+    ChunkSealed,
+    Renamed,
+    Snapshotted,
+    Trashed,
+)
 from dfs.metadata.settings import Settings
 from tests.dfs_model import CHUNK, DISK_BYTES, Model
 
@@ -354,6 +363,74 @@ class TestLeases:
             assert model.call(p.KeepAlive("client", (opened.epoch, Epoch(99)))) == (Epoch(99),)
 
         assert model.close(opened, 0).length_bytes == 0
+
+    @pytest.mark.parametrize("is_restarted", [False, True])
+    def test_3_1_giving_up_an_append_keeps_what_the_file_had(self, is_restarted: bool) -> None:
+        """Nothing acknowledged is lost: only a file that its writer created disappears with it."""
+        model = Model()
+        model.put("/old", 100)
+        appending = model.call(p.OpenAppend("/old", "client", "me"))
+        creating = model.create("/new", first_chunk=True)
+        model.write(grant_of(model, appending), 150)
+        if is_restarted:
+            blocks = list(pack_image(model.brain))
+            model.restart_brain()
+            fresh = model._new_brain()
+            load_image(fresh, iter(blocks))
+            model.brain = fresh
+            for server in model.servers.values():
+                model.register(server)
+
+        for opened in (appending, creating):
+            model.call(p.AbandonFile(opened.status.file_id, opened.epoch))
+        model.pass_time(5)
+
+        status = model.call(p.Stat("/old"))
+        assert (status.length_bytes, status.is_open) == (150, False)
+        with pytest.raises(NoSuchFile):
+            model.call(p.Stat("/new"))
+        with pytest.raises(WriterFenced):
+            grant_of(model, appending)
+
+    def test_3_1_a_file_may_get_its_name_when_it_is_closed(self) -> None:
+        """Closed and named in one step: until then what was there is there."""
+        model = Model()
+        model.put("/f", 10)
+        opened = model.create("/f.tmp", first_chunk=True)
+        assert opened.grant is not None
+        model.write(opened.grant, 70)
+        close = p.CloseFile(opened.status.file_id, opened.epoch, 70, "/f")
+        with pytest.raises(FileExists):
+            model.call(close)
+        assert model.call(p.Stat("/f")).length_bytes == 10
+
+        close = msgspec.structs.replace(close, overwrite=True)
+        status = model.call(close, request_id=(7, 7))
+
+        assert (status.path, status.length_bytes) == ("/f", 70)
+        assert model.paths() == ["/", "/f"]
+        model.crash()
+        model.call(p.Rename("/f", "/g", "me"))
+        assert model.call(close, request_id=(7, 7)).path == "/g", "a repeat changes nothing"
+
+    def test_3_1_a_master_that_dies_between_closing_and_naming_names_it_when_asked_again(
+        self,
+    ) -> None:
+        """The two are separate records of the log."""
+        model = Model()
+        opened = model.create("/f.tmp", first_chunk=True)
+        assert opened.grant is not None
+        model.write(opened.grant, 70)
+        close = p.CloseFile(opened.status.file_id, opened.epoch, 70, "/f")
+        model.call(close, request_id=(7, 7))
+        assert isinstance(model.records()[-1], Renamed)
+        del model.log[-1]
+        model.crash()
+        assert model.paths() == ["/", "/f.tmp"]
+
+        model.call(close, request_id=(7, 7))
+
+        assert model.paths() == ["/", "/f"]
 
     def test_3_1_appending_goes_on_at_the_end_of_the_last_chunk(self) -> None:
         model = Model()
