@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mapreduce.builtins import combiner_for, reduced
+from mapreduce.builtins import Types, combiner_for, reduced
 from mapreduce.dataflow import kernel
 from mapreduce.dataflow.mapper import ExitRule, judge
 from mapreduce.dataflow.merger import Merge
@@ -18,6 +18,7 @@ from mapreduce.errors import TaskFailed
 from mapreduce.record_forms import command_form, framed_shape, map_output_types, output_shape
 from mapreduce.task_context import Attempt
 from streaming.command import Program
+from streaming.record_io import record_types
 
 _RECORDS_HELD_MAX = 10_000
 
@@ -46,6 +47,7 @@ class CommandCombiner:
                 f"a combine command cannot read {key_type.class_name} and {value_type.class_name}"
             )
         self._attempt = attempt
+        self._types = (key_type, value_type)
         self._start = attempt.starter(program, "combine")
         self._rule = ExitRule(conf.nonzero_exit_is_failure)
         self._reads = form
@@ -63,6 +65,7 @@ class CommandCombiner:
 
     def __call__(self, partition: int, blobs: Iterator[Payload]) -> Iterator[bytes]:
         """Give what the command makes of one run."""
+        _check_types(record_types(self._attempt.conf.reduce_output_identifier), self._types)
         before = self._attempt.stage
         running = self._start(blobs)
         try:
@@ -95,6 +98,7 @@ class BuiltinCombiner:
 
     def __call__(self, partition: int, blobs: Iterator[Payload]) -> Iterator[bytes]:
         """Give the combined records of one run."""
+        _check_types((self._reducer.key_type, self._reducer.value_type), self._types)
         records = (record for blob in blobs for record in kernel.decode_records(blob))
         held: list[tuple[bytes, bytes]] = []
         for record in reduced(self._reducer, records):
@@ -103,6 +107,16 @@ class BuiltinCombiner:
                 yield kernel.encode_records(held)
                 held = []
         yield kernel.encode_records(held)
+
+
+def _check_types(given: Types, declared: Types) -> None:
+    """Refuse, in Hadoop's words, what a combiner makes of other types than maps do."""
+    for word, own, wanted in zip(("key", "value"), given, declared, strict=True):
+        if own.class_name != wanted.class_name:
+            raise TaskFailed(
+                f"wrong {word} class: class {own.class_name} is not class {wanted.class_name} "
+                "(a combiner gives what the maps give)"
+            )
 
 
 def framed_records(merge: Merge) -> Iterator[tuple[bytes, bytes]]:

@@ -13,9 +13,16 @@ from typing import BinaryIO
 
 from mapreduce.dataflow.files import Files
 from mapreduce.errors import TaskFailed
+from streaming.classes import TEXT
 from streaming.comparator import compare
 from streaming.jobconf import JobConf
-from streaming.partitioner import HashPartition, PartitionerSpec, TotalOrderPartition
+from streaming.partitioner import (
+    HashPartition,
+    KeyFieldPartition,
+    PartitionerSpec,
+    StringHashPartition,
+    TotalOrderPartition,
+)
 from streaming.shipping import Shipped, local_path
 
 
@@ -30,7 +37,15 @@ def partitioner_of(
     if reduces == 1:
         return HashPartition()  # as on Hadoop: with nothing to choose, its settings are not read
     if not conf.is_total_order:
-        return conf.partitioner_spec()
+        spec = conf.partitioner_spec()
+        is_by_fields = isinstance(spec, KeyFieldPartition | StringHashPartition)
+        key_class = conf.map_output_key_class
+        if is_by_fields and key_class != TEXT:
+            raise TaskFailed(
+                f"KeyFieldBasedPartitioner looks at text, and keys are {key_class}: "
+                "let the mapper write text, or leave the partitioner out"
+            )
+        return spec
     spec = conf.partitioner_spec(_cut_points(_open(conf.total_order_path, files, shipped)))
     assert isinstance(spec, TotalOrderPartition)
     _check(spec, conf.total_order_path, reduces)

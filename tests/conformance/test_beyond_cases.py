@@ -126,7 +126,30 @@ def test_a_comparator_that_is_not_known_is_refused(desk: Desk) -> None:
     assert "com.acme.Order is a Java class" in ran.stderr
 
 
-# ---- 6: reducers that are classes ----------------------------------------------------------------
+def test_key_fields_of_keys_that_are_no_text_are_refused(desk: Desk) -> None:
+    """Section 5.1: Hadoop looks at what the key prints as; ours must not look at other bytes."""
+    ran = desk.job("-partitioner", f"{LIB}KeyFieldBasedPartitioner", "-numReduceTasks", "2")
+
+    assert ran.status == 1
+    assert "KeyFieldBasedPartitioner looks at text" in ran.stderr
+
+
+# ---- 6: combiners, and reducers that are classes -------------------------------------------------
+
+
+def test_a_combiner_that_gives_other_types_than_the_maps_is_refused(desk: Desk) -> None:
+    """Section 6.1: its stdout is the reduce side's, here text; Hadoop refuses it when it writes."""
+    ran = desk.job(
+        "-D", "stream.map.output=rawbytes", "-D", "stream.reduce.input=rawbytes",
+        "-mapper", r"printf \000\000\000\001a\000\000\000\001b",
+        "-combiner", "cat", "-reducer", "cat",
+    )  # fmt: skip
+
+    assert ran.status == 1
+    assert (
+        "wrong key class: class org.apache.hadoop.io.Text "
+        "is not class org.apache.hadoop.io.BytesWritable" in ran.stderr
+    )
 
 
 def test_aggregate_by_its_class_has_no_combiner(desk: Desk) -> None:
