@@ -240,7 +240,7 @@ def read(files: RoutedFiles, path: str, **settings: str) -> bytes:
     [
         (b"a\r\nb\rc\n\n", {}, b"a\nb\nc\n\n"),
         (b"\xef\xbb\xbfa\nb", {}, b"a\nb\n"),
-        (b"\xef\xbb\xbf", {}, b"\n"),
+        (b"\xef\xbb\xbf", {}, b""),
         (b"a\nbb\n", {"stream.map.input.ignoreKey": "false"}, b"0\ta\n2\tbb\n"),
         (b"a\nbb\n", {"stream.map.input": "keyonlytext"}, b"0\n2\n"),
         (b"a;;b\n;;", {"textinputformat.record.delimiter": ";;"}, b"a\nb\n\n"),
