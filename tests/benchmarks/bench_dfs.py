@@ -22,6 +22,7 @@ from dfs.writer import create
 from tests.benchmarks.common import Row, Run, interleaved, run, workplace
 from tests.benchmarks.dfs_calls import call_rates, million_files
 from tests.benchmarks.dfs_links import shaped_links
+from tests.benchmarks.dfs_moosefs import moosefs
 from tests.cluster.local import LocalCluster
 
 MB = 1_000_000
@@ -31,6 +32,8 @@ RECORD_BYTES = 64 * 1024
 SMALL_FILES = 10_000
 SMALL_BYTES = 1024
 SMALL_THREADS = 16
+AS_SHIPPED = {"chunk_size": "64MiB", "dead_after": "10s", "heartbeat": "1s", "lease": "60s"}
+"""What a cluster has unless it is told otherwise (tests are more impatient)."""
 
 
 def bench(size_bytes: int = 1 << 30, small_files: int = SMALL_FILES) -> list[Row]:
@@ -43,6 +46,7 @@ def bench(size_bytes: int = 1 << 30, small_files: int = SMALL_FILES) -> list[Row
         rows += call_rates(place)
         rows += million_files(place)
         rows += shaped_links(place)
+        rows += _beside_moosefs(place, size_bytes, small_files)
     return rows
 
 
@@ -52,7 +56,7 @@ def one_server(place: Path) -> Iterator[LocalCluster]:
     home = place / "one"
     home.mkdir()
     try:
-        with LocalCluster(home, 1, dfs={"chunk_size": "64MiB", "dead_after": "10s"}) as cluster:
+        with LocalCluster(home, 1, dfs=AS_SHIPPED) as cluster:
             yield cluster
     finally:
         shutil.rmtree(home)
@@ -63,6 +67,7 @@ def shell(cluster: LocalCluster, *words: str, host: str | None = None) -> Run:
     code = "import sys; from streaming.cli import main; sys.exit(main())"
     root = str(Path(__file__).parent.parent.parent)
     env = {**cluster.environment, "PYTHONPATH": root}
+    env.pop("PYTHONDONTWRITEBYTECODE", None)  # an installed program has been compiled
     if host is not None:
         env["MRSTREAM_HOST"] = host
     return run([sys.executable, "-c", code, "dfs", *words], cluster.directory, env)
@@ -135,9 +140,13 @@ def _got(cluster: LocalCluster, target: Path, host: str | None) -> Run:
 
 def _copied(source: Path, target: Path, then: str) -> Run:
     try:
-        return run(["sh", "-c", f"cp {source} {target.name} {then}"], target.parent)
+        return _kept(source, target, then)
     finally:
         target.unlink(missing_ok=True)
+
+
+def _kept(source: Path, target: Path, then: str) -> Run:
+    return run(["sh", "-c", f"cp {source} {target.name} {then}"], target.parent)
 
 
 def _reads(cluster: LocalCluster, source: Path) -> dict[str, Run]:
@@ -182,7 +191,7 @@ def timed(action: Callable[[], object]) -> Callable[[], Run]:
 def _appends(place: Path, seconds: float = 3.0) -> list[Row]:
     home = place / "three"
     home.mkdir()
-    with LocalCluster(home, 3, dfs={"chunk_size": "64MiB", "dead_after": "10s"}) as cluster:
+    with LocalCluster(home, 3, dfs=AS_SHIPPED) as cluster:
         rates: dict[int, list[float]] = {1: [], APPENDERS: []}
         for round_number in range(3):
             for count, found in rates.items():
@@ -221,17 +230,12 @@ def _append_rate(cluster: LocalCluster, path: str, count: int, seconds: float) -
 
 def _small(place: Path, count: int) -> Row:
     source = place / "small"
-    source.mkdir()
-    content = os.urandom(SMALL_BYTES)
-    for number in range(count):
-        (source / f"{number:05}").write_bytes(content)
+    _small_files(source, count)
     rounds = iter(range(100))
     with one_server(place) as cluster:
         medians = interleaved(
             {
-                "mrstream": lambda: shell(
-                    cluster, "-put", "-t", str(SMALL_THREADS), str(source), f"/{next(rounds)}"
-                ),
+                "mrstream": lambda: _put_small(cluster, source, f"/{next(rounds)}"),
                 "threads": timed(lambda: _write_and_sync(source, place / "synced")),
             }
         )
@@ -241,6 +245,53 @@ def _small(place: Path, count: int) -> Row:
         "fsync them",
         medians["mrstream"].wall_s, medians["threads"].wall_s, "s", "≤ 3",
     )  # fmt: skip
+
+
+def _small_files(source: Path, count: int) -> None:
+    source.mkdir()
+    content = os.urandom(SMALL_BYTES)
+    for number in range(count):
+        (source / f"{number:05}").write_bytes(content)
+
+
+def _put_small(cluster: LocalCluster, source: Path, target: str) -> Run:
+    return shell(cluster, "-put", "-t", str(SMALL_THREADS), str(source), target)
+
+
+def _beside_moosefs(place: Path, size_bytes: int, small_files: int) -> list[Row]:
+    """The same put, get and small files through MooseFS's mount."""
+    with moosefs(place) as peer, one_server(place) as cluster:
+        if isinstance(peer, str):
+            print(f"(no rows beside MooseFS: {peer})", file=sys.stderr)
+            return []
+        source, small = place / "source", place / "small"
+        _random_file(source, size_bytes)
+        _small_files(small, small_files)
+        rounds = iter(range(100))
+
+        def got() -> Run:
+            peer.forget()
+            return _copied(peer.mount / "copy", place / "got", "")
+
+        medians = interleaved(
+            {
+                "put": after(source, lambda: _put(cluster, source)),
+                "their put": after(
+                    source, lambda: _kept(source, peer.mount / "copy", "&& sync copy")
+                ),
+                "get": after(source, lambda: _got(cluster, place / "got", None)),
+                "their get": after(source, got),
+                "small": lambda: _put_small(cluster, small, f"/{next(rounds)}"),
+                "their small": timed(lambda: _write_and_sync(small, peer.mount / "small")),
+            }
+        )
+    rates = {name: size_bytes / MB / one.wall_s for name, one in medians.items()}
+    return [
+        Row("put against `cp && sync` to MooseFS", rates["put"], rates["their put"], "MB/s", ""),
+        Row("get against `cp` from MooseFS", rates["get"], rates["their get"], "MB/s", ""),
+        Row(f"{small_files:,} files of 1 KB against {SMALL_THREADS} threads on MooseFS",
+            medians["small"].wall_s, medians["their small"].wall_s, "s", ""),
+    ]  # fmt: skip
 
 
 def _write_and_sync(source: Path, target: Path) -> None:
