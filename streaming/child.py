@@ -6,6 +6,7 @@ environments. Starts no process itself: the pumping of bytes is the engine's.
 
 from __future__ import annotations
 
+import errno
 import functools
 import os
 import re
@@ -72,10 +73,16 @@ def find_program(argv: Sequence[str], cwd: str, path: str) -> list[str]:
         _make_executable(os.path.join(cwd, program))
         program = _first_readable(program, [cwd, *path.split(os.pathsep)])
         if not program:
-            raise ProgramNotFound(
-                f'Cannot run program "{argv[0]}": error=2, No such file or directory'
-            )
+            raise ProgramNotFound(cannot_run(argv[0], errno.ENOENT))
     return [*_interpreter(program, path), program, *argv[1:]]
+
+
+def cannot_run(program: str, error: int) -> str:
+    """Return Hadoop's words for a program that the system does not run."""
+    return (
+        f'Error in configuring object: Cannot run program "{program}": '
+        f"error={error}, {os.strerror(error)}"
+    )
 
 
 def resolve_words(argv: Sequence[str], shipped: Sequence[Shipped]) -> list[str]:

@@ -18,6 +18,7 @@ from contextlib import contextmanager
 import msgspec
 
 from mapreduce.errors import CommandFailed
+from streaming.child import cannot_run
 
 _SHELL = "/bin/sh"
 # Python, and the zygote, ignore some signals, and what is ignored stays so across exec: a program
@@ -53,7 +54,7 @@ def spawn(argv: Sequence[str], directory: str, environment: Mapping[str, str]) -
         for descriptor in (our_stdin, our_stdout, our_stderr):
             os.close(descriptor)
         raise CommandFailed(
-            f'Cannot run program "{argv[0]}": error={error.errno}, {os.strerror(error.errno or 0)}',
+            cannot_run(argv[0], error.errno or 0),
             exit_code=127 if error.errno == errno.ENOENT else 126,
             argv=list(argv),
         ) from None

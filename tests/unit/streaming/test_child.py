@@ -98,7 +98,10 @@ def test_a_program_that_is_nowhere_is_named_in_hadoops_words(tmp_path: Path) -> 
     with pytest.raises(ProgramNotFound) as lost:
         find_program(["no-such"], str(tmp_path), PATH)
 
-    assert str(lost.value) == ('Cannot run program "no-such": error=2, No such file or directory')
+    assert str(lost.value) == (
+        "Error in configuring object: "
+        'Cannot run program "no-such": error=2, No such file or directory'
+    )
 
 
 def test_an_empty_command_is_refused(tmp_path: Path) -> None:
