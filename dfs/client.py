@@ -32,6 +32,7 @@ from dfs.protocol import (
     FindTree,
     Fsck,
     FsckPage,
+    GetPolicy,
     Glob,
     KeepAlive,
     ListDirectory,
@@ -40,11 +41,13 @@ from dfs.protocol import (
     Located,
     MakeDirectory,
     Page,
+    PolicyReply,
     RecoverFile,
     Rename,
     Report,
     SetMode,
     SetOwner,
+    SetPolicy,
     SetReplication,
     SetTimes,
     Snapshot,
@@ -62,6 +65,7 @@ log = logging.getLogger(__name__)
 
 KEEP_ALIVE_S = 2.0
 PAGE_ENTRIES = 1000
+RULE_STAYS, NO_RULE = -1, -2
 
 
 class DfsClient:
@@ -197,6 +201,17 @@ class DfsClient:
         """Set the goal for a file or every file of a tree; return how many files."""
         count: int = self.call(SetReplication(path, replication, self.user))
         return count
+
+    def policy(self, path: str) -> PolicyReply:
+        """The rules in force at a path, and which directory they come from."""
+        reply: PolicyReply = self.call(GetPolicy(path))
+        return reply
+
+    def set_policy(
+        self, path: str, *, replication: int = RULE_STAYS, trash_after_s: float = RULE_STAYS
+    ) -> None:
+        """Set rules for a directory and all below it; `NO_RULE` takes one away."""
+        self.call(SetPolicy(path, self.user, replication, trash_after_s))
 
     def set_owner(
         self, path: str, *, owner: str = "", group: str = "", recursive: bool = False

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable
+from typing import TypeVar
 
 from cluster.errors import ClusterError
-from dfs.client import DfsClient
+from cluster.units import parse_time
+from dfs.client import NO_RULE, RULE_STAYS, DfsClient
 from dfs.errors import (
     BadRequest,
     DirectoryNotEmpty,
@@ -22,6 +25,8 @@ from dfs.shell.volumes import ClusterVolume
 
 REPLICATION_POLL_S = 0.5
 MANY_FILES = 100
+DAY_S = 86_400.0
+Number = TypeVar("Number", int, float)
 
 
 def mkdir(shell: Shell, said: Arguments) -> None:
@@ -233,6 +238,52 @@ def _with_below(shell: Shell, said: Arguments, words: tuple[str, ...]) -> list[I
             shown = item.below_shown(status.path.removeprefix(item.path).lstrip("/"))
             found.append(Item(item.volume, status.path, shown, status))
     return found
+
+
+def policy(shell: Shell, said: Arguments) -> None:
+    """Show or set how many replicas new files of a directory get, and how long what is deleted
+    there can be brought back."""
+    replication = _rule(said, "replication", int)
+    trash_after_s = _rule(said, "trash", _time)
+    for item in shell.each(said.rest):
+        try:
+            client = client_of(item)
+            if "replication" in said.values or "trash" in said.values:
+                client.set_policy(item.path, replication=replication, trash_after_s=trash_after_s)
+            rules = client.policy(item.path)
+        except ClusterError as error:
+            shell.fail(error, item.shown)
+            continue
+        shell.print(
+            f"{item.shown}\treplication {rules.replication} ({_source(rules.replication_from)})"
+            f"\ttrash {_days(rules.trash_after_s)} ({_source(rules.trash_from)})"
+        )
+
+
+def _rule(said: Arguments, name: str, parse: Callable[[str], Number]) -> Number | int:
+    text = said.values.get(name)
+    if text is None:
+        return RULE_STAYS
+    if text == "default":
+        return NO_RULE
+    try:
+        return parse(text)
+    except ValueError as error:
+        raise BadUsage(f"-{name} is {text!r}: {error}; or `default`") from None
+
+
+def _time(text: str) -> float:
+    return 0.0 if text == "0" else parse_time(text)
+
+
+def _days(seconds: float) -> str:
+    if seconds <= 0:
+        return "none"
+    return f"{seconds / DAY_S:g}d" if seconds >= DAY_S else f"{seconds:g}s"
+
+
+def _source(directory: str) -> str:
+    return f"rule of {directory}" if directory else "the cluster's"
 
 
 def expunge(shell: Shell, said: Arguments) -> None:

@@ -35,6 +35,11 @@ def minute(at_s: float) -> str:
     return datetime.fromtimestamp(at_s).strftime("%Y-%m-%d %H:%M")
 
 
+def millisecond(at_s: float) -> str:
+    """Local time to the millisecond, as logs show it."""
+    return datetime.fromtimestamp(at_s).isoformat(" ", "milliseconds")
+
+
 def second_utc(at_s: float) -> str:
     """UTC to the second, as `stat` shows it."""
     return datetime.fromtimestamp(at_s, UTC).strftime("%Y-%m-%d %H:%M:%S")

@@ -1,4 +1,5 @@
-"""The verb that checks: the state of every replica of every file, as the master knows it.
+"""The verbs that check: the state of every replica of every file, as the master knows it; and the
+story of files and chunks.
 
 With -compare every replica of every chunk is read by its own server, and their checksums are
 compared with each other. Ends with `Name: number` lines and a `Status:` line.
@@ -6,6 +7,7 @@ compared with each other. Ends with `Name: number` lines and a `Status:` line.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from cluster.errors import ClusterError, Corrupt, Unavailable
@@ -14,7 +16,10 @@ from dfs.client import DfsClient
 from dfs.protocol import ChecksumChunk, ChunkFact, FileFact
 from dfs.shell.arguments import Arguments
 from dfs.shell.changing import client_of
+from dfs.shell.formats import millisecond
 from dfs.shell.items import Shell
+
+HANDLE = re.compile(r"[0-9a-f]{16}")
 
 
 @dataclass(slots=True)
@@ -185,3 +190,18 @@ def _compare(client: DfsClient, path: str, chunk: ChunkFact) -> str:
         return ""
     errors = [f"{server}: {one}" for server, one in sums.items() if one.startswith("error")]
     return "replicas DIFFER: " + ("; ".join(errors) or ", ".join(sorted(sums)))
+
+
+def story(shell: Shell, said: Arguments) -> None:
+    """Say what happened lately to files, or to chunks, which are named by their handle."""
+    for word in said.rest:
+        is_chunk = HANDLE.fullmatch(word) is not None
+        try:
+            item = shell.resolve("/" if is_chunk else word)
+            item.known()
+            lines = client_of(item).story(word if is_chunk else item.path)
+        except ClusterError as error:
+            shell.fail(error, word)
+            continue
+        for line in lines:
+            shell.print(f"{millisecond(line.at_s)} {line.text}")

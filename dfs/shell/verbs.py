@@ -167,6 +167,17 @@ VERBS: dict[str, Verb] = {
             Grammar((), ()), changing.undelete,
         ),
         Verb(
+            "policy", "[-replication N|default] [-trash TIME|default] PATH ...",
+            "Show or set the rules of directories for all below them: replicas of files created "
+            "there from now on; how long deleted files can be brought back (0: not at all).",
+            Grammar((), ("replication", "trash"), 1), changing.policy,
+        ),
+        Verb(
+            "story", "PATH|CHUNK ...",
+            "What happened lately to files, or to chunks by their handle, when and why.",
+            Grammar((), (), 1), fsck.story,
+        ),
+        Verb(
             "snapshot", "SOURCE TARGET",
             "Copy a file or tree at once, without copying bytes.",
             Grammar((), (), 2, 2), changing.snapshot,

@@ -360,6 +360,38 @@ def test_setrep_waits(run: Terminal) -> None:
     assert run.out.endswith(" done\n")
 
 
+def test_rules_hold_for_a_directory_and_all_below_it(run: Terminal) -> None:
+    """GFS-04, GFS-69: fewer replicas and no trash for scratch, as set; then as everywhere again."""
+    run("-mkdir", "-p", "/w/scratch/deep")
+
+    assert run("-policy", "-replication", "1", "-trash", "0", "/w/scratch") == 0
+    assert run.out == (
+        "/w/scratch\treplication 1 (rule of /w/scratch)\ttrash none (rule of /w/scratch)\n"
+    )
+    assert run("-touchz", "/w/scratch/deep/f", "/w/g") == 0
+    assert run("-stat", "%r", "/w/scratch/deep/f", "/w/g") == 0 and run.out.split() == ["1", "2"]
+    assert run("-rm", "/w/scratch/deep/f") == 0 and run.out == "Deleted /w/scratch/deep/f\n"
+    assert run("-policy", "-replication", "default", "-trash", "12h", "/w/scratch") == 0
+    assert "replication 2 (the cluster's)\ttrash 43200s (rule of /w/scratch)" in run.out
+    assert run("-policy", "-trash", "soon", "/w") == 255 and "such as 500ms" in run.error
+    assert run("-policy", "/w/nope") == 1 and "No such file" in run.error
+
+
+def test_the_story_of_a_file_and_of_a_chunk(run: Terminal) -> None:
+    """What happened, when, why."""
+    run("-mkdir", "/w")
+    run("-put", "-", "/w/f", stdin=b"bytes")
+    run("-fsck", "/w/f", "-chunks")
+    handle = re.search(r"[0-9a-f]{16}", run.out)
+    assert handle is not None
+
+    assert run("-story", "/w/f") == 0
+    assert re.search(r"^20\d\d-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3} created by ", run.out)
+    assert "closed with 5 bytes" in run.out
+    assert run("-story", handle[0]) == 0 and "created as chunk 0 on h" in run.out
+    assert run("-story", "/w/nope") == 1 and "`/w/nope': No such file or directory" in run.error
+
+
 def test_snapshots_are_independent(run: Terminal) -> None:
     """GFS-49 … 52."""
     run("-mkdir", "/w")
