@@ -28,6 +28,7 @@ BIG_SHARE = 16
 now: several come at once."""
 HUGE_SHARE = 2
 """One of more than this part never is."""
+_OWN_PAGES = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +73,7 @@ class FetchedRuns:
             payload = memoryview(stream.receive_bytes(entry.length))
         elif self._promise(entry.length):
             # Pages of its own: cleared by the system alone, and given back at once.
-            payload = memoryview(mmap.mmap(-1, entry.length))
+            payload = memoryview(mmap.mmap(-1, entry.length, _OWN_PAGES))
             try:
                 stream.receive_into(payload)
             finally:
