@@ -21,8 +21,9 @@ import msgspec
 from cluster.errors import UserError
 from mapreduce import job
 from mapreduce.attempt import failure_of, run_map, run_reduce
-from mapreduce.attempt_report import Message
+from mapreduce.attempt_report import Done, Message
 from mapreduce.dataflow.files import Files, files_for
+from mapreduce.dataflow.record_form import RECORD_OVERHEAD_BYTES
 from mapreduce.dataflow.split_plan import plan_splits
 from mapreduce.errors import TaskFailed
 from mapreduce.job import JobSpec
@@ -35,8 +36,11 @@ from streaming.command import StreamingCommand
 from streaming.jobconf import setting_name
 
 SAMPLE_BYTES_MAX = 1_000_000
-# So little memory that a sample needs many spills: then the combiner runs on its own output too.
-SMALL_SORT_BYTES = 16 << 10
+# So little memory that a sample needs several spills: then the combiner runs on its own output
+# too. Not less than it takes for that: each spill starts the combiner anew.
+SPILLS = 8
+SORT_BYTES_MIN = 16 << 10
+SORT_BYTES_MAX = 256 << 10  # with more, the sort buffer keeps equal keys once and holds far more
 COMBINED_BYTES_MIN = 60_000
 WHOLE_BYTES_MAX = 64 << 20
 SAME, DIFFERENT = 0, 1
@@ -91,6 +95,8 @@ class _Check:
         self._room = room
         self._files: Files = files_for("file:///", spec.working_directory)
         self._runs = 0
+        self._map_output_bytes = 0
+        """What all maps together held in their sort buffers, in a run without a combiner."""
         sample = os.path.join(room, "sample")
         os.mkdir(sample)
         lines, files = _take_sample(spec, self._files, sample)
@@ -166,6 +172,9 @@ class _Check:
 
     def _parts(self, spec: JobSpec, variation: Variation, room: str) -> Iterator[bytes]:
         splits = plan_splits(spec.conf(), spec.inputs, self._files).splits
+        sort_bytes = self._map_output_bytes // len(splits) // SPILLS if splits else 0
+        sort_bytes = min(max(sort_bytes, SORT_BYTES_MIN), SORT_BYTES_MAX)
+        held_bytes = 0
         segments = []
         for split in splits:
             name = f"m_{split.index:06d}"
@@ -179,12 +188,17 @@ class _Check:
                 split=split,
                 segment_path=path if spec.reduces else "",
                 output_directory="" if spec.reduces else f"file:{room}/out/{name}",
-                sort_bytes=SMALL_SORT_BYTES if variation.spills else 0,
+                sort_bytes=sort_bytes if variation.spills else 0,
             )
-            _run(spec, order)
+            done = _run(spec, order)
+            held_bytes += sum(
+                part.raw_bytes + part.records * RECORD_OVERHEAD_BYTES for part in done.partitions
+            )
             segments.append(path)
             if not spec.reduces:
                 yield _read_all(os.path.join(room, "out", name))
+        if not variation.combines:
+            self._map_output_bytes = held_bytes
         for number in range(spec.reduces):
             name = f"r_{number:06d}"
             order = AttemptOrder(
@@ -208,14 +222,11 @@ class _Failed(Exception):
         self.text = text
 
 
-def _run(spec: JobSpec, order: AttemptOrder) -> None:
+def _run(spec: JobSpec, order: AttemptOrder) -> Done:
     os.makedirs(order.directory, exist_ok=True)
     attempt = Attempt(spec, order, _ignore)
     try:
-        if order.is_map:
-            run_map(attempt)
-        else:
-            run_reduce(attempt)
+        return run_map(attempt) if order.is_map else run_reduce(attempt)
     except TaskFailed as error:
         failure = msgspec.structs.replace(failure_of(attempt, error), log_directory="")
         raise _Failed(failure_text(order.attempt_id, failure, repeatable=False)) from None
