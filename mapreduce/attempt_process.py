@@ -56,7 +56,8 @@ class AttemptProcess:
     def __call__(self, packed: bytes, report: int, lifeline: int) -> int:
         """Run attempts to their ends while the worker has more of them; gives the exit status."""
         files: Files | None = None
-        for _ in range(ATTEMPTS_MAX):
+        attempts_count = 0
+        while True:
             work = msgspec.msgpack.decode(packed, type=WorkOrder)
             spec, order = job.decode(work.spec), work.order
             if files is None:
@@ -64,13 +65,13 @@ class AttemptProcess:
                 files = files_for(order.filesystem, spec.working_directory)
             os.environ[MARK] = order.attempt_id
             status = self._run(spec, order, files, report, lifeline)
-            if status != 0 or not _may_go_on(spec, order):
+            attempts_count += 1
+            if status != 0 or attempts_count == ATTEMPTS_MAX or not _may_go_on(spec, order):
                 return status
             send(report, Ready())
             packed = _next_order(report)
             if not packed:
                 return 0
-        return 0
 
     def _run(
         self, spec: JobSpec, order: AttemptOrder, files: Files, report: int, lifeline: int

@@ -9,11 +9,13 @@ import os
 import signal
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from mapreduce.attempt_process import ATTEMPTS_MAX
 from mapreduce.client import JobClient
 from mapreduce.protocol import JobReport, ListJobs, ReportOfJob
 from tests.cluster.local import LocalCluster, wait_for
@@ -246,6 +248,27 @@ def test_logs_of_a_lost_host_are_shown_as_far_as_they_came(cluster: LocalCluster
     assert logs.returncode == 1
     assert "its log cannot be read" in logs.stdout.decode()
     assert f"I ran on {lost.host}\n" in logs.stdout.decode()
+
+
+def test_one_process_runs_many_maps_and_another_goes_on_after_it(cluster: LocalCluster) -> None:
+    """Decision 16: processes take more maps of their job, up to a number, and none is lost."""
+    maps = ATTEMPTS_MAX + 20
+    (cluster.directory / "lines").write_text("a line\n" * maps)
+    assert cluster.mrstream("dfs", "-put", "lines", "/lines").returncode == 0
+
+    job = cluster.mrstream(
+        "-D", "mapreduce.job.running.map.limit=1", "-D", "mrstream.job.workers.max=1",
+        "-D", "mapreduce.map.speculative=false",
+        "-inputformat", "org.apache.hadoop.mapred.lib.NLineInputFormat", "-input", "/lines",
+        "-mapper", "sh -c 'cat > /dev/null; echo $PPID'", "-reducer", "cat",
+    )  # fmt: skip
+
+    assert job.returncode == 0, job.stderr.decode()
+    counts = Counter(job.stdout.split())
+    assert sum(counts.values()) == maps
+    assert max(counts.values()) <= ATTEMPTS_MAX
+    assert len(counts) < maps
+    assert f"Launched map tasks={maps}\n" in job.stderr.decode()
 
 
 def test_ctrl_c_kills_the_job_and_leaves_nothing(cluster: LocalCluster) -> None:
