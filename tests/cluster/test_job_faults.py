@@ -17,19 +17,18 @@ from tests.cluster.job_faults import (
     GATED_REDUCE,
     JOB_MASTER,
     MAPS,
-    MASTER_MOMENTS,
     NO_BACKUPS,
     REDUCES,
     REDUCES_LATE,
     ROLES,
     ROOM_DFS,
     SLOTS,
-    STAGES,
     WORKER,
     JobRoom,
     host_of,
 )
 from tests.cluster.local import CHUNKSERVER, LocalCluster, wait_for
+from tests.cluster.preludes import MASTER_MOMENTS, STAGES
 from tests.local_jobs import processes_with
 
 

@@ -19,8 +19,6 @@ from tests.cluster.job_faults import (
     NO_BACKUPS,
     REDUCES,
     REDUCES_LATE,
-    SAID_TWICE,
-    TOLD_TWICE,
     WORKER,
     JobRoom,
     RunningJob,
@@ -28,6 +26,7 @@ from tests.cluster.job_faults import (
 )
 from tests.cluster.local import wait_for
 from tests.cluster.machine import TestHosts
+from tests.cluster.preludes import SAID_TWICE, TOLD_TWICE
 
 LINE_BYTES = 32 << 20
 # Of one CPU: ten times less than another host gets even while this machine is busy.

@@ -16,29 +16,14 @@ from tests.cluster.job_faults import (
     NO_BACKUPS,
     ROLES,
     ROOM_DFS,
-    SAID_TWICE,
     SLOTS,
-    TOLD_TWICE,
     WORKER,
     JobRoom,
 )
 from tests.cluster.local import LocalCluster
+from tests.cluster.preludes import CUT_AT, SAID_TWICE, TOLD_TWICE
 
 MASTER_KILLS = 5
-
-# The connection breaks just before a certain call that is no heartbeat.
-CUT_AT = """
-from cluster.channel import Channel
-whole = Channel.call
-calls = 0
-def call(self, request, *words, **more):
-    global calls
-    if type(request).__name__ != "Heartbeat":
-        calls += 1
-        if calls == {number}: self.close()
-    return whole(self, request, *words, **more)
-Channel.call = call
-"""
 
 
 @pytest.fixture(scope="module")

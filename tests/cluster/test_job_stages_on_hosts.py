@@ -10,8 +10,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.cluster.job_faults import JOB_MASTER, STAGES, WORKER, JobRoom
+from tests.cluster.job_faults import JOB_MASTER, WORKER, JobRoom
 from tests.cluster.local import CHUNKSERVER, MASTER
+from tests.cluster.preludes import STAGES
 
 
 @pytest.fixture(scope="module")
