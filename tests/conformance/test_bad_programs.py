@@ -73,7 +73,7 @@ def test_output_before_stdout_is_closed_early_counts(desk: Desk) -> None:
 
 
 def test_a_gigabyte_of_stderr_costs_neither_memory_nor_disk(desk: Desk) -> None:
-    ran = desk.job("-mapper", "bash -c 'cat; head -c 300000000 /dev/zero >&2'", "-reducer", "NONE")
+    ran = desk.job("-mapper", "bash -c 'cat; head -c 1000000000 /dev/zero >&2'", "-reducer", "NONE")
 
     assert ran.status == 0
     assert len(ran.stderr) < 200_000
