@@ -30,6 +30,8 @@ class Progress:
     def stop(self) -> None:
         """Have every copy end where it next says how far it is."""
         self._is_stopped = True
+        if self._is_drawn:
+            self._out.write("\n")
 
     def add(self, count: int) -> None:
         """That many more bytes are copied; raises KeyboardInterrupt if no more should be."""
