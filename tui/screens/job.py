@@ -139,6 +139,7 @@ class JobScreen(Page):
                     ],
                     id="attempt-table",
                 )
+                yield Static(id="more")
             with TabPane("Counters", id="counters"):
                 yield RowTable(
                     [Column("Group"), Column("Counter"), Column("Value", right=True)],
@@ -204,8 +205,9 @@ class JobScreen(Page):
         rows.sort(key=lambda row: (_ATTEMPT_ORDER.get(row.state, 9), -row.started_at_s, row.key))
         table = self.query_one("#attempt-table", RowTable)
         table.show([(row.key, attempt_cells(row, now_s)) for row in rows[:ATTEMPTS_SHOWN_MAX]])
-        if len(rows) > ATTEMPTS_SHOWN_MAX:
-            self.sub_title = f"{ATTEMPTS_SHOWN_MAX} of {len(rows):,} attempts; / to filter"
+        more = self.query_one("#more", Static)
+        more.display = len(rows) > ATTEMPTS_SHOWN_MAX
+        more.update(f"the first {ATTEMPTS_SHOWN_MAX} of {len(rows):,} attempts; / finds others")
 
     def _draw_counters(self, board: JobBoard) -> None:
         self.query_one("#counter-table", RowTable).show(

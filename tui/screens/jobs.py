@@ -35,6 +35,7 @@ SORTS = ("state", "name", "started", "time left", "failed attempts")
 
 WIDE_COLUMNS = 120
 BAR_CELLS = 10
+NAME_CELLS = 20
 WIDE = (
     Column("State", 11),
     Column("Job"),
@@ -47,7 +48,7 @@ WIDE = (
     Column("Failed", right=True),
     Column("Name"),
 )
-# In 80 columns: the last word of the id, and no bars; only the end of a long name is cut off.
+# For 80 columns: the last word of the id, no bars, and of a long name the beginning.
 NARROW = (
     Column("State", 11),
     Column("Job", 4),
@@ -57,7 +58,7 @@ NARROW = (
     Column("Left", 5, right=True),
     Column("Input", 6, right=True),
     Column("✗", 2, right=True),
-    Column("Name"),
+    Column("Name", NAME_CELLS),
 )
 
 
@@ -85,7 +86,8 @@ def job_cells(job: JobRow, now_s: float, *, wide: bool) -> tuple[Cell, ...]:
     failed = Text(str(job.attempts_failed), "bold #d55e00" if job.attempts_failed else "dim")
     if wide:
         return (state, name, *phases, left, span(elapsed), speed, failed, job.name)
-    return (state, name.rpartition("_")[2], *phases, left, speed, failed, job.name)
+    shown = job.name if len(job.name) <= NAME_CELLS else f"{job.name[: NAME_CELLS - 1]}…"
+    return (state, name.rpartition("_")[2], *phases, left, speed, failed, shown)
 
 
 class JobsScreen(Page):
