@@ -88,8 +88,9 @@ class Repair:
 
     @property
     def is_behind(self) -> bool:
-        """Is there more to look at, as after a start? Then the next tick should come soon."""
-        return bool(self._t.chunks.dirty)
+        """Is there more to look at than a tick does, as after a start? Then the next should come
+        soon."""
+        return len(self._t.chunks.dirty) > LOOKED_AT_PER_TICK
 
     def is_cloning(self, handle: ChunkHandle) -> bool:
         return handle in self._cloning
