@@ -93,7 +93,7 @@ def command_of(said: Options) -> StreamingCommand:
     command = _with_programs(said, told, shipment)
     return msgspec.structs.replace(
         command,
-        inputs=tuple(to_wire(path) for path in (*conf.given_inputs, *inputs)),
+        inputs=tuple(to_wire(path) for path in (*conf.given_inputs, *map(conf.expanded, inputs))),
         warnings=(*options.warnings(said), *shipment.warnings),
         notes=tuple(
             f"{old} is deprecated. Instead, use {new}" for old, new in conf.old_names_used()
@@ -222,7 +222,7 @@ def _with_programs(said: Options, told: OptionProperties, shipment: Shipment) ->
     return StreamingCommand(
         conf=conf,
         inputs=(),
-        output=None if output is None else to_wire(output),
+        output=None if output is None else to_wire(conf.expanded(output)),
         mapper=_portable(mapper),
         combiner=_portable(combiner) if combiner and conf.reduces else None,
         reducer=_portable(reducer) if conf.reduces else None,

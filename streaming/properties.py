@@ -63,7 +63,7 @@ class Properties:
     def get(self, name: str) -> str | None:
         """Return the value in force, expanded, or None."""
         value = self._raw(current_name(name))
-        return value if value is None or "${" not in value else self._expand(value)
+        return None if value is None else self.expanded(value)
 
     def given(self) -> dict[str, str]:
         """Return what the job was given, unexpanded: with the defaults it is the whole job."""
@@ -76,7 +76,7 @@ class Properties:
     def items(self) -> Iterator[tuple[str, str]]:
         """Give every property in force, expanded, defaults included."""
         for name, value in (default_properties() | self._given).items():
-            yield name, self._expand(value) if "${" in value else value
+            yield name, self.expanded(value)
 
     def own_items(self) -> Iterator[tuple[str, str]]:
         """Give, expanded, what is not the same in every job: the given, and what refers to them.
@@ -85,20 +85,22 @@ class Properties:
         """
         for name in referring_defaults():
             if name not in self._given:
-                yield name, self._expand(default_properties()[name])
+                yield name, self.expanded(default_properties()[name])
         for name, value in self._given.items():
-            yield name, self._expand(value) if "${" in value else value
+            yield name, self.expanded(value)
 
     def _raw(self, name: str) -> str | None:
         value = self._given.get(name)
         return default_properties().get(name) if value is None else value
 
-    def _expand(self, value: str) -> str:
-        """Replace `${name}` by a system property, the environment or another property.
+    def expanded(self, value: str) -> str:
+        """Replace each `${name}` by a system property, the environment or another property.
 
         The first reference goes first, and one that is unknown ends it: it and all behind it
         stay. A property that refers to itself stays as it stands.
         """
+        if "${" not in value:
+            return value
         expanded = value
         for _ in range(EXPANSION_DEPTH_MAX):
             found = _REFERENCE.search(expanded)

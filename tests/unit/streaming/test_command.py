@@ -88,6 +88,13 @@ def test_inputs_of_a_property_and_of_options_add_up() -> None:
     assert command.inputs == ("/a", "/b,c", "in", "d", "{e,f}")
 
 
+def test_variables_in_paths_are_expanded() -> None:
+    """Spec 1.1: paths travel as properties, too."""
+    command = command_of(parse(["-D", "d=x", "-input", "a${d}", "b", "-output", "o-${d}"]))
+
+    assert (command.inputs, command.output) == (("ax", "b"), "o-x")
+
+
 @pytest.mark.parametrize("number", ["x", "-1", "1.5", " 3", "1_0"])
 def test_the_number_of_reducers_is_checked(number: str) -> None:
     with pytest.raises(BadCommandLine, match="-numReduceTasks is"):
