@@ -6,7 +6,7 @@
     ├── Unavailable    someone did not answer, or no longer may         → someone else, then later
     │     HostUnreachable · CallTimedOut · Overloaded · DaemonFault · Speechless · DiskFailed
     └── Corrupt        bytes fail their checksum                        → report, read another copy
-          JournalCorrupt · JournalTorn
+          JournalCorrupt
 
 `dfs`, `streaming` and `mapreduce` hang their own leaves on this tree. A bug is not in it: an
 `AssertionError` and its like are caught at the top of a daemon only, which stops.
@@ -109,10 +109,6 @@ class DiskFailed(Unavailable):
 
 class JournalCorrupt(Corrupt):
     """A record or checkpoint that was once acknowledged no longer reads back."""
-
-
-class JournalTorn(Corrupt):
-    """The last write of a journal was cut short; the tail was never acknowledged."""
 
 
 def name_chain(error: ClusterError) -> list[str]:

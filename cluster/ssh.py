@@ -8,6 +8,7 @@ dropped is tried again.
 from __future__ import annotations
 
 import base64
+import contextlib
 import getpass
 import hashlib
 import logging
@@ -63,6 +64,7 @@ class Login:
 
 def resolve(host: HostConfig) -> Login:
     """Return how to log in to a host: cluster.yaml first, then ssh_config, then ssh's defaults."""
+    own_name = _own_name()
     config = _ssh_config()
     options: dict[str, Any] = dict(config.lookup(host.name))
     if host.address != host.name:
@@ -70,7 +72,7 @@ def resolve(host: HostConfig) -> Login:
         options = {**config.lookup(host.address), **options}
     address = options["hostname"] if host.address == host.name else host.address
     port = host.port or int(options.get("port", 22))
-    user = host.user or options.get("user") or getpass.getuser()
+    user = host.user or options.get("user") or own_name
     keys = (host.key,) if host.key else tuple(options.get("identityfile", ()))
     proxy = options.get("proxycommand")
     if proxy is None and options.get("proxyjump", "none") != "none":
@@ -90,6 +92,16 @@ def resolve(host: HostConfig) -> Login:
     )
 
 
+def _own_name() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        raise HostRefused(
+            f"you have no user name on this machine (uid {os.getuid()}): set the variable USER to "
+            "the name to log in by"
+        ) from None
+
+
 def _ssh_config() -> paramiko.SSHConfig:
     config = paramiko.SSHConfig()
     for path in (os.path.expanduser("~/.ssh/config"), "/etc/ssh/ssh_config"):
@@ -98,8 +110,10 @@ def _ssh_config() -> paramiko.SSHConfig:
                 config.parse(file)
         except FileNotFoundError:
             continue
-        except paramiko.ConfigParseError as error:
+        except (paramiko.ConfigParseError, UnicodeDecodeError) as error:
             raise HostRefused(f"{path} cannot be understood: {error}") from None
+        except OSError as error:
+            raise HostRefused(f"{path} cannot be read: {error.strerror}") from None
     return config
 
 
@@ -133,10 +147,8 @@ def connect(host: HostConfig) -> paramiko.SSHClient:
 def _log_in(login: Login) -> paramiko.SSHClient:
     client = paramiko.SSHClient()
     try:
-        for path in login.known_hosts:
-            if os.path.exists(path):
-                client.load_system_host_keys(path)
-        policy = paramiko.WarningPolicy() if login.accept_new else _RefuseUnknown(login)
+        _load_known_hosts(client, login)
+        policy = _AcceptNew(login.known_hosts[0]) if login.accept_new else _RefuseUnknown()
         client.set_missing_host_key_policy(policy)
         client.connect(
             login.host_key_alias or login.address,
@@ -160,6 +172,20 @@ def _log_in(login: Login) -> paramiko.SSHClient:
     return client
 
 
+def _load_known_hosts(client: paramiko.SSHClient, login: Login) -> None:
+    for path in login.known_hosts:
+        try:
+            client.load_system_host_keys(path)
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            raise HostRefused(f"{path} cannot be read: {error.strerror}") from None
+        except paramiko.hostkeys.InvalidHostKey as error:
+            raise HostRefused(
+                f"{path} has a line that is no host key: {error.line[:60]!r}"
+            ) from None
+
+
 def _socket(login: Login) -> socket.socket:
     if login.proxy_command is not None:
         proxy: socket.socket = paramiko.ProxyCommand(login.proxy_command)  # type: ignore[assignment]
@@ -175,10 +201,23 @@ class _UnknownHostError(paramiko.SSHException):
         self.key = key
 
 
-class _RefuseUnknown(paramiko.MissingHostKeyPolicy):
-    def __init__(self, login: Login) -> None:
-        self._login = login
+class _AcceptNew(paramiko.MissingHostKeyPolicy):
+    """What `StrictHostKeyChecking accept-new` asks for: a key that is new is written down, so that
+    another one is refused the next time."""
 
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def missing_host_key(
+        self, client: paramiko.SSHClient, hostname: str, key: paramiko.PKey
+    ) -> None:
+        line = f"{hostname} {key.get_name()} {key.get_base64()}\n"
+        # As ssh, which goes on if it cannot write it down. Appended: other logins do the same.
+        with contextlib.suppress(OSError), open(self._path, "a", encoding="utf-8") as file:
+            file.write(line)
+
+
+class _RefuseUnknown(paramiko.MissingHostKeyPolicy):
     def missing_host_key(
         self, client: paramiko.SSHClient, hostname: str, key: paramiko.PKey
     ) -> None:

@@ -16,22 +16,14 @@ from dataclasses import replace
 from typing import Final
 
 from cluster import state
-from cluster.config import (
-    CHUNKSERVER,
-    DFS_MASTER,
-    MAPREDUCE_MASTER,
-    ROLES,
-    WORKER,
-    Cluster,
-    ClusterConfig,
-    load,
-)
+from cluster.config import ROLES, Cluster, ClusterConfig, load
 from cluster.config_writer import write_config
 from cluster.errors import ClusterError, HostUnreachable, UserError
 from cluster.health import UP, ask
 from cluster.launcher import HostLink, Hosts, Say, with_resolved_addresses
 from cluster.session import HostRefused
 from cluster.units import format_size
+from cluster.version import version
 from cluster.wheel import Wheel, running_wheel, wheelhouse
 
 PROBE_OFFSET: Final = 9
@@ -42,7 +34,6 @@ CLOCK_SKEW_S_MAX: Final = 5.0
 REACH_S_MAX: Final = 3.0
 HEALTHY_S_MAX: Final = 60.0
 INSTALL_S_MAX: Final = 900.0
-_MASTER_OF: Final = {CHUNKSERVER: DFS_MASTER, WORKER: MAPREDUCE_MASTER}
 _ASK_EVERY_S: Final = (0.02, 0.02, 0.05, 0.05, 0.1)
 
 
@@ -205,13 +196,14 @@ class Up:
     def _furnish(self, link: HostLink) -> None:
         """Put software, cluster file and identity there."""
         self._pythons[link.name] = self._install(link)
-        found = link.call("modules", python=self._pythons[link.name], names=list(ROLES))
-        # A version may lack a role; then whoever would wait for it is not started either.
-        link.facts["roles"] = [
-            role
-            for role in self.config.roles_of(link.name)
-            if role in found["found"] and _MASTER_OF.get(role, role) in found["found"]
-        ]
+        python = self._pythons[link.name]
+        found = link.call("modules", python=python, names=list(ROLES))
+        lacking = [role for role in ROLES if role not in found["found"]]
+        if lacking:
+            raise HostRefused(f"the mrstream of {python} ({found['version']}) has no {lacking[0]}")
+        if found["version"] != version():
+            words = f"the mrstream of {python} is {found['version']}, this one is {version()}"
+            self._say(link.name, f"WARNING: {words}: install one version everywhere")
         files = {
             "cluster.yaml": write_config(self.config),
             "identity.json": self.cluster.secret.to_text(),
@@ -266,7 +258,7 @@ class Up:
         path = os.environ.get("PYTHONPATH")
         if link.is_local and path:
             environment["PYTHONPATH"] = path
-        for role in link.facts["roles"]:
+        for role in self.config.roles_of(link.name):
             running = link.facts["running"].get(role)
             if running is not None and build and running.get("build") not in ("", build):
                 link.call("stop", roles=[role], grace_s=10.0)
@@ -274,7 +266,7 @@ class Up:
             link.call("start", role=role, python=self._pythons[link.name], environment=environment)
 
     def _await_healthy(self, link: HostLink) -> None:
-        for role in link.facts["roles"]:
+        for role in self.config.roles_of(link.name):
             self._await_role(link, role)
 
     def _await_role(self, link: HostLink, role: str) -> None:

@@ -22,13 +22,21 @@ def facts() -> dict[str, Any]:
     return {
         "python": sys.executable,
         "version": platform.python_version(),
-        "user": getpass.getuser(),
+        "user": user_name(),
         "home": os.path.expanduser("~"),
         "hostname": socket.gethostname(),
         "cores": os.cpu_count() or 1,
         "machine": platform.machine(),
         "wall_s": time.time(),
     }
+
+
+def user_name() -> str:
+    """Return who we are, also where the system has no name for it (a container, say)."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return f"uid {os.getuid()}"
 
 
 def lift_file_limit() -> None:
@@ -62,7 +70,7 @@ def free_bytes(path: str) -> int:
         usage = os.statvfs(path)
     except OSError as error:
         raise RefusedError(
-            f"{getpass.getuser()} cannot write to {path} ({reason(error)}): make room or give "
+            f"{user_name()} cannot write to {path} ({reason(error)}): make room or give "
             "permission there, or choose another dir or disks"
         ) from None
     return usage.f_bavail * usage.f_frsize

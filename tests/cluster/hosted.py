@@ -113,3 +113,14 @@ class Operator:
         """Return the cluster, to talk to its daemons directly."""
         kept = self.home / ".mrstream" / "clusters" / name
         return Cluster(load(str(kept / "cluster.yaml")), read_identity(str(kept / "identity.json")))
+
+
+def no_daemon_left(hosts: TestHosts) -> bool:
+    """Whether nothing of a cluster runs on any host."""
+    return not any(hosts.processes(name) for name in hosts.names)
+
+
+def all_roles(operator: Operator, *words: str | Path) -> set[tuple[str, str]]:
+    """Every role on every host."""
+    hosts = operator.status(*words)["hosts"]
+    return {(host, role) for host, known in hosts.items() for role in known["roles"]}

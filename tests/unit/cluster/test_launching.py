@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import platform
 import socket
 import subprocess
@@ -15,11 +16,12 @@ from pathlib import Path
 import pytest
 
 from cluster import state
+from cluster.agent import checks
 from cluster.arguments import _tell_follow_from_file
 from cluster.cli import main
 from cluster.config import HostConfig
 from cluster.session import AgentSession, HostRefused, LocalTransport, bootstrap_command
-from cluster.ssh import resolve
+from cluster.ssh import connect, resolve
 from cluster.wheel import running_wheel
 
 SLEEPER = "import sys, time; time.sleep(1000)"
@@ -211,6 +213,30 @@ def test_ssh_config_is_respected_and_cluster_yaml_comes_first(
     assert plain.proxy_command == "ssh -W 10.1.2.3:2222 gate"
     assert (given.address, given.port, given.user, given.keys) == ("10.0.0.7", 22, "carol", ("/k",))
     assert by_address.user == "bob" and by_address.address == "10.9.9.9"
+
+
+def test_a_user_without_a_name_is_told_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A container that runs under a number of its own has no name for it."""
+    monkeypatch.setattr("getpass.getuser", lambda: {}["getpwuid(): uid not found"])
+    monkeypatch.setenv("HOME", str(tmp_path))
+
+    assert checks.facts()["user"] == f"uid {os.getuid()}"
+    with pytest.raises(HostRefused, match="set the variable USER"):
+        resolve(HostConfig("web", "web"))
+
+
+def test_ssh_files_that_cannot_be_used_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not as a traceback, and not as a host that does not answer."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / ".ssh" / "config").mkdir(parents=True)
+    with pytest.raises(HostRefused, match=r"/\.ssh/config cannot be read: Is a directory"):
+        resolve(HostConfig("web", "web"))
+    (tmp_path / ".ssh" / "config").rmdir()
+    (tmp_path / ".ssh" / "known_hosts").write_text("web ssh-ed25519 not-a-key\n")
+    with pytest.raises(HostRefused, match=r"known_hosts has a line that is no host key: 'web ssh"):
+        connect(HostConfig("web", "127.0.0.1"))
 
 
 def test_the_wheel_of_the_running_version_is_the_same_each_time_and_whole() -> None:

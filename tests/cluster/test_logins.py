@@ -1,0 +1,130 @@
+"""Logins over real sshd: keys and host keys, ssh_config, MaxStartups, and another user."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable
+
+from tests.cluster.conftest import MakeHosts
+from tests.cluster.hosted import Operator, all_roles, no_daemon_left
+from tests.cluster.machine import TestHosts
+
+OperatorAt = Callable[[TestHosts], Operator]
+
+
+def test_a_refused_key_is_explained(make_netns: MakeHosts, operator_at: OperatorAt) -> None:
+    """Fault gate 25."""
+    hosts = make_netns(2)
+    operator = operator_at(hosts)
+    stranger = operator.home / "stranger"
+    os.system(f"ssh-keygen -q -t ed25519 -N '' -f {stranger}")
+    path = operator.write_cluster(defaults={"key": str(stranger)})
+
+    said = operator.refused("cluster", "up", "-f", path)
+
+    assert "refused the login of root" in said and f"tried {stranger}" in said
+    assert f"ssh-copy-id root@{hosts.address('h1')}" in said
+
+
+def test_an_unknown_and_a_changed_host_key_are_refused_by_name(
+    make_netns: MakeHosts, operator_at: OperatorAt
+) -> None:
+    """Fault gate 25; faults.md: with what to do about it."""
+    hosts = make_netns(3)
+    operator = operator_at(hosts)
+    path = operator.write_cluster()
+    operator.know("h1")
+    with open(operator.known_hosts, "a") as file:
+        file.write(f"{hosts.address('h2')} {hosts.host_key('h1')}\n")
+
+    ended = operator.run("cluster", "up", "-f", path)
+
+    assert "h2: FAILED: the host key of" in ended.stderr and "CHANGED" in ended.stderr
+    assert f"ssh-keygen -R {hosts.address('h2')}" in ended.stderr
+    assert "h3: FAILED: the host key of" in ended.stderr
+    assert "is not in known_hosts" in ended.stderr and "SHA256:" in ended.stderr
+
+
+def test_a_new_host_key_that_may_be_accepted_is_written_down_and_another_is_refused(
+    make_netns: MakeHosts, operator_at: OperatorAt
+) -> None:
+    """`StrictHostKeyChecking accept-new`, as ssh has it."""
+    hosts = make_netns(2)
+    operator = operator_at(hosts)
+    path = operator.write_cluster()
+    operator.known_hosts.unlink()
+    (operator.home / ".ssh" / "config").write_text("Host *\n StrictHostKeyChecking accept-new\n")
+
+    operator.good("cluster", "up", "-f", path)
+
+    known = operator.known_hosts.read_text().splitlines()
+    assert sorted(known) == sorted(f"{hosts.address(h)} {hosts.host_key(h)}" for h in hosts.names)
+    operator.know("h1")
+    with open(operator.known_hosts, "a") as file:
+        file.write(f"{hosts.address('h2')} {hosts.host_key('h1')}\n")
+    assert "CHANGED" in operator.run("cluster", "up", "-f", path).stderr
+
+
+def test_ssh_config_gives_names_addresses_users_and_keys(
+    make_netns: MakeHosts, operator_at: OperatorAt
+) -> None:
+    hosts = make_netns(2)
+    operator = operator_at(hosts)
+    entries = [f"Host {h}\n HostName {hosts.address(h)}\n" for h in hosts.names]
+    entries.append(f"Host *\n User root\n IdentityFile {operator.key}\n")
+    (operator.home / ".ssh" / "config").write_text("".join(entries))
+    path = operator.home / "plain.yaml"
+    path.write_text(
+        json.dumps(
+            {
+                "name": "plain",
+                "install": "none",
+                "python": sys.executable,
+                "defaults": {"dir": "/srv/mrstream"},
+                "hosts": {"h1": {}, "h2": {}},
+            }
+        )
+    )
+
+    operator.good("cluster", "up", "-f", path)
+
+    assert operator.roles("up") == all_roles(operator)
+    assert operator.status()["hosts"]["h2"]["address"] == hosts.address("h2")
+
+
+def test_join_gives_another_user_the_cluster(
+    make_hosts: MakeHosts, operator_at: OperatorAt
+) -> None:
+    hosts = make_hosts(2)
+    operator = operator_at(hosts)
+    operator.good("cluster", "up", "-f", operator.write_cluster())
+    other = Operator(operator.home.parent / "other", hosts)
+    config = other.home / ".ssh" / "config"
+    config.write_text(
+        f"Host boss\n HostName {hosts.address('h1')}\n User root\n IdentityFile {other.key}\n"
+    )
+
+    said = other.good("cluster", "join", "boss", "--dir", "/srv/mrstream")
+
+    assert "joined cluster t" in said
+    assert other.roles("up") == all_roles(other)
+    kept = other.home / ".mrstream" / "clusters" / "t" / "identity.json"
+    assert kept.stat().st_mode & 0o777 == 0o600
+
+
+def test_twenty_hosts_come_up_though_sshd_lets_in_few_at_once(
+    make_netns: MakeHosts, operator_at: OperatorAt
+) -> None:
+    """Fault gate 25: MaxStartups exceeded; logins are few at a time, and dropped ones repeated."""
+    hosts = make_netns(20, disk_bytes=160 << 20, sshd_extra="MaxStartups 1:90:2")
+    operator = operator_at(hosts)
+    path = operator.write_cluster(install="none", dfs={"replication": 2})
+
+    ended = operator.run("cluster", "up", "-f", path, timeout_s=240)
+
+    assert ended.returncode == 0, ended.stderr
+    assert "cluster t is up: 20 hosts" in ended.stdout, ended.stderr
+    operator.good("cluster", "down", timeout_s=240)
+    assert no_daemon_left(hosts)
