@@ -116,6 +116,23 @@ def test_an_error_of_the_server_is_raised_at_the_caller(server: BulkServer) -> N
             stream.receive(Done)
 
 
+@pytest.mark.parametrize("kind", ["tcp", "unix"])
+def test_who_says_nothing_is_given_up(server: BulkServer, tmp_path: Path, kind: str) -> None:
+    """Fault gate 14: a read waits for so long, and no longer."""
+    local = BulkServer(server._serve, SERVER)
+    local.start(f"unix:{tmp_path / 'socket'}")
+    address = server.address if kind == "tcp" else local.address
+    try:
+        with bulk_connect(address, CLIENT, timeout_s=0.05) as stream:
+            with pytest.raises(HostUnreachable, match="timed out"):
+                stream.receive(Done)
+            stream.settimeout(60.0)
+            stream.send(Put(1), b"x")
+            assert stream.receive(Done) == Done(1)
+    finally:
+        local.close()
+
+
 def test_a_wrong_secret_is_refused(server: BulkServer) -> None:
     with pytest.raises(NotTrusted):
         bulk_connect(server.address, Identity("c1", b"w" * 32))
