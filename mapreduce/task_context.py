@@ -71,6 +71,11 @@ class AttemptOrder(msgspec.Struct, frozen=True):
         return parse_attempt_id(self.attempt_id).task_id.kind is TaskKind.MAP
 
     @property
+    def is_local(self) -> bool:
+        """Whether the job runs on one machine, without a cluster."""
+        return parse_attempt_id(self.attempt_id).task_id.job_id.startswith(LOCAL_JOB)
+
+    @property
     def task_index(self) -> int:
         """The number of the task in the whole job, which is the number of its part file.
 
@@ -136,7 +141,7 @@ class Attempt:
             user_counters_max=self.conf.counters_max,
             echo_bytes_max=echo_bytes_max,
         )
-        self.watch = AttemptWatch(order.attempt_id, self.conf.task_timeout_s, lifeline)
+        self.watch = AttemptWatch(order.attempt_id, self.timeout_s, lifeline)
         self.progress: Callable[[], tuple[float, int, int]] = lambda: (0.0, 0, 0)
         self.phase = "map" if order.is_map else "reduce"
         self.input_range: Callable[[], InputRange | None] = lambda: None
@@ -208,6 +213,14 @@ class Attempt:
         return conf.reduce_memory_bytes, setting_name("reduce_memory_bytes")
 
     @property
+    def timeout_s(self) -> float:
+        """How long programs may be silent, 0 for ever: as in Hadoop's local mode so on one machine,
+        unless the job asks for a limit."""
+        if self.order.is_local and not self.conf.is_given_setting("task_timeout_s"):
+            return 0.0
+        return self.conf.task_timeout_s
+
+    @property
     def scratch(self) -> str:
         """Where merges and spills may leave files for a while."""
         path = os.path.join(self.order.directory, "scratch")
@@ -271,7 +284,7 @@ class Attempt:
             output_dir=local_path(output) if output.startswith("file:") else output,
             local_dir=order.directory,
             user=self.spec.user,
-            is_local=attempt.task_id.job_id.startswith(LOCAL_JOB),
+            is_local=order.is_local,
             input_file=piece.url if piece else None,
             input_start=piece.start if piece else 0,
             input_length=piece.length if piece else 0,
