@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import resource
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import BinaryIO, Protocol
 
 import msgspec
@@ -169,7 +169,7 @@ class Attempt:
             self.stage = stage
             cwd, environment = self._surroundings()
             words = resolve_words(parse_command(program.command), self.spec.shipped)
-            argv = find_program(words, cwd, environment.get("PATH", os.defpath))
+            argv = find_program(words, cwd, _search_path(environment))
             return RunningCommand(
                 argv,
                 cwd,
@@ -290,6 +290,13 @@ class Attempt:
             input_length=piece.length if piece else 0,
             skipping=bool(order.skip),
         )
+
+
+def _search_path(environment: Mapping[str, str]) -> str:
+    """Give where programs are looked for: along our own PATH first, as Hadoop does, whatever PATH
+    the job gives to them."""
+    own, given = os.environ.get("PATH", os.defpath), environment.get("PATH", "")
+    return own if given in ("", own) else f"{own}{os.pathsep}{given}"
 
 
 def used_cpu_s() -> float:

@@ -213,6 +213,13 @@ def test_variables_in_cmdenv_are_expanded_as_in_any_property(desk: Desk) -> None
     assert written == b"<v>\t\n"
 
 
+def test_a_path_of_the_jobs_own_does_not_hide_the_programs_of_the_system(desk: Desk) -> None:
+    """Section 7.2: a program is looked for along the PATH of who starts it, then gets the job's."""
+    written = maps_only(desk, "-cmdenv", "PATH=/nowhere", mapper="printenv PATH")
+
+    assert written == b"/nowhere\t\n"
+
+
 # ---- 8.4 and 11: what a failed job leaves --------------------------------------------------------
 
 
