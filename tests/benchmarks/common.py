@@ -20,6 +20,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 MRSTREAM = str(Path(sys.executable).with_name("mrstream"))
+# Set on many test machines, and hardly where people work: without byte code every start compiles
+# our modules, and unbuffered the Python programs of a peer write each line by itself.
+_NOT_USUAL = ("PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED")
 
 
 @dataclass(frozen=True)
@@ -56,8 +59,7 @@ HEADER = "| what | mrstream | peer | ratio | goal |\n|---|---|---|---|---|"
 
 def run(argv: Sequence[str], cwd: Path, env: dict[str, str] | None = None) -> Run:
     """Run a command to its end; a failure is an error, not a figure."""
-    env = dict(os.environ if env is None else env)
-    env.pop("PYTHONDONTWRITEBYTECODE", None)  # nobody installs a package without its byte code
+    env = {name: value for name, value in (env or os.environ).items() if name not in _NOT_USUAL}
     with tempfile.TemporaryFile() as said:
         started = time.monotonic()
         child = subprocess.Popen(
