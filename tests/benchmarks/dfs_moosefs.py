@@ -1,7 +1,7 @@
 """MooseFS (Debian's moosefs-master, -chunkserver and -client) beside us: one server, one replica.
 
 It does not talk over a loopback address, so it gets a network of its own. Its chunkserver is told
-to fsync a chunk before closing it; its master does not fsync its log, ours does.
+to fsync a chunk before closing it.
 """
 
 from __future__ import annotations
