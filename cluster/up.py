@@ -54,8 +54,8 @@ class Up:
     def run(self) -> dict[str, ClusterError]:
         """Bring it up; return the hosts that it is up without, and why."""
         self._forget_no_host()
-        secret = self._secret()
-        self.cluster = Cluster(self.config, secret)
+        kept = self._kept_secret()
+        self.cluster = Cluster(self.config, self._secret(kept))
         with Hosts(self.config, self._only) as hosts:
             hosts.open(lock=True)
             self._master_lives(hosts)
@@ -63,6 +63,9 @@ class Up:
             self._master_lives(hosts)
             self._see_each_other(hosts)
             self._master_lives(hosts)
+            if self.cluster.secret != kept:
+                path = state.identity_file(self.config.name)
+                state.write_private(path, self.cluster.secret.to_text())
             hosts.each(self._furnish)
             self._master_lives(hosts)
             hosts.each(self._start)
@@ -100,20 +103,19 @@ class Up:
                     f"{host.name}` and add it anew; if this is another cluster, name it otherwise"
                 )
 
-    def _secret(self) -> state.Secret:
-        """The cluster's identity is made once, by the first `up`."""
+    def _kept_secret(self) -> state.Secret | None:
         path = state.identity_file(self.config.name)
-        made = not os.path.exists(path)
-        secret = state.Secret.new() if made else state.read_identity(path)
-        if self.config.tls:
-            from cluster.tls import with_tls_keys
+        return state.read_identity(path) if os.path.exists(path) else None
 
-            with_keys = with_tls_keys(secret)
-            made = made or with_keys is not secret
-            secret = with_keys
-        if made:
-            state.write_private(path, secret.to_text())
-        return secret
+    def _secret(self, kept: state.Secret | None) -> state.Secret:
+        """The cluster's identity is made once, by the first `up`; it is written down when the hosts
+        were found good, just before they get it."""
+        secret = kept or state.Secret.new()
+        if not self.config.tls:
+            return secret
+        from cluster.tls import with_tls_keys
+
+        return with_tls_keys(secret)
 
     def _wheel(self, link: HostLink) -> Wheel | None:
         """The wheel for a host; None where nothing is installed."""

@@ -269,6 +269,20 @@ def test_a_bad_cluster_file_and_no_cluster_at_all_are_one_line_each(
     assert "cluster.yaml:2: unknown key 'host'; did you mean 'hosts'?" in capsys.readouterr().err
 
 
+def test_an_up_that_no_host_is_good_for_leaves_nothing_at_home(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Not even the identity of a cluster that never was."""
+    monkeypatch.setenv("MRSTREAM_HOME", str(tmp_path / "home"))
+    hosts = "{a: {via: local, address: 127.0.0.77, dir: /proc/nowhere}}"
+    (tmp_path / "c.yaml").write_text(f"name: x\nhosts: {hosts}\n")
+
+    assert main(["up", "-f", str(tmp_path / "c.yaml")]) == 1
+
+    assert "cannot write to /proc/nowhere/x/a/run" in capsys.readouterr().err
+    assert not (tmp_path / "home").exists()
+
+
 @pytest.mark.parametrize(
     ("hosts", "says"),
     [
