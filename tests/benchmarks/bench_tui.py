@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import pty
@@ -40,7 +41,8 @@ def _screen() -> list[Row]:
         answers = [_answer_s(terminal, key) for _ in range(KEYS // 2) for key in (b"?", b"\x1b")]
     finally:
         os.write(terminal, b"q")
-        _drain(terminal, 1.0)
+        with contextlib.suppress(OSError):  # a terminal without a program says so this way
+            _drain(terminal, 1.0)
         os.close(terminal)
         os.waitpid(pid, 0)
     return [
