@@ -285,6 +285,9 @@ class DfsWriter(io.RawIOBase):
     def _find_grant_at(
         self, index: int, failed: tuple[ServerId, ...], old: ChunkGrant | None
     ) -> ChunkGrant:
+        if self._is_over:
+            # Whoever gave the file up waits for this thread: it need not repair anything.
+            raise WriterFenced(f"{self.status.path}: was given up")
         request = FindLease(
             self.status.path,
             index,

@@ -195,7 +195,7 @@ def test_an_interrupted_put_leaves_nothing_and_ends_at_once(
     wait_for(lambda: run("-test", "-e", temporary) == 0, 60.0, "the temporary file")
 
     putting.send_signal(signal.SIGINT)
-    putting.wait(60)
+    putting.wait(180)
 
     assert putting.returncode == 130
     assert run("-ls", "-R", "-C", "/w") == 0
