@@ -38,7 +38,8 @@ def _screen() -> list[Row]:
         started = time.monotonic()
         _drain(terminal, WATCHED_S)
         share = (_cpu_s(pid) - before_s, time.monotonic() - started)
-        answers = [_answer_s(terminal, key) for _ in range(KEYS // 2) for key in (b"?", b"\x1b")]
+        # The help, opened and closed; not by Escape, after which any program waits for more.
+        answers = [_answer_s(terminal, b"?") for _ in range(KEYS)]
     finally:
         os.write(terminal, b"q")
         with contextlib.suppress(OSError):  # a terminal without a program says so this way
