@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import signal
@@ -25,13 +26,14 @@ from tests.unit.cluster.toy_role import Break
 
 ROOT = Path(__file__).parents[3]
 ROLE = "dfs.chunkserver"
+_ports = itertools.count(20_000, 10)
 
 
-def free_base_port() -> int:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        port: int = sock.getsockname()[1]
-        return min(port, 65_000)
+def own_address() -> str:
+    """An address of this process alone, where no port is taken: on 127.0.0.1 any port may be, for a
+    moment, some other program's end of a connection."""
+    pid = os.getpid()
+    return f"127.{pid >> 16 & 127 | 128}.{pid >> 8 & 255}.{pid & 255}"
 
 
 class Place:
@@ -40,8 +42,8 @@ class Place:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         text = (
-            f"name: t\nports: {{base: {free_base_port()}}}\n"
-            "hosts: {h1: {via: local, address: 127.0.0.1}}\n"
+            f"name: t\nports: {{base: {next(_ports)}}}\n"
+            f"hosts: {{h1: {{via: local, address: {own_address()}}}}}\n"
         )
         self.secret = Secret.new()
         (directory / "cluster.yaml").write_text(text)
@@ -170,12 +172,12 @@ def test_after_kill_9_it_starts_again_without_any_help(place: Place) -> None:
 
 def test_a_port_that_is_taken_is_named(place: Place) -> None:
     port = place.cluster.config.port(ROLE)
-    with socket.create_server(("127.0.0.1", port)):
+    with socket.create_server((own_address(), port)):
         process = place.start()
 
         assert process.wait(60) == 1
         assert process.stderr is not None
-        assert f"cannot listen on 127.0.0.1:{port}" in process.stderr.read().decode()
+        assert f"cannot listen on {own_address()}:{port}" in process.stderr.read().decode()
 
 
 def test_the_diagnostic_log_has_requests_without_payload(place: Place) -> None:
