@@ -38,7 +38,7 @@ test: setup
 	$(BIN)/mypy
 	tests/cluster/install.sh
 	$(BIN)/pytest -q --no-skips -n 2 tests/house tests/unit tests/paper tests/property tests/simulation tests/conformance
-	$(BIN)/pytest -q --no-skips -n 2 --dist loadfile tests/cluster
+	$(BIN)/pytest -q --no-skips -n 3 --dist loadfile tests/cluster
 
 check: setup
 	$(BIN)/ruff format --check .
