@@ -181,7 +181,7 @@ def test_partitions_that_come_and_go_neither_stop_a_writer_nor_split_it(
     steady = SteadyWriter(client)
     steady.write_piece()
     steady.start()
-    for number in range(8):
+    for number in range(12):
         grant = steady.grant
         primary = grant.primary if grant.primary != MASTER_HOST else "h2"
         other = next(s.server for s in grant.replicas if s.server != primary)
