@@ -22,7 +22,8 @@ from cluster.bulk_stream import BulkStream
 from cluster.connection import client_handshake
 from cluster.errors import ClusterError, HostUnreachable, Overloaded
 from cluster.frames import HEADER_BYTES, UNPROVEN_BYTES_MAX, parse_header
-from cluster.handshake import HANDSHAKE_S_MAX, Identity, ServerHandshake, new_client_id, refusal
+from cluster.handshake import HANDSHAKE_S_MAX, ServerHandshake, refusal
+from cluster.identity import Identity, new_client_id
 
 __all__ = ["BulkServer", "BulkStream", "bulk_connect"]
 

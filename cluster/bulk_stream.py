@@ -18,7 +18,7 @@ import msgspec
 from cluster.addresses import BULK_BUFFER_BYTES, limit_waits, unreachable
 from cluster.errors import ClusterError, HostUnreachable, Speechless
 from cluster.frames import HEADER_BYTES, Kind, encode_frame, parse_header
-from cluster.handshake import PeerIdentity
+from cluster.identity import PeerIdentity
 from cluster.messages import ErrorReply, Message, unpack
 from cluster.tls_io import TlsIo
 

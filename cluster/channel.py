@@ -11,7 +11,8 @@ import msgspec
 from cluster.addresses import CONNECT_S_MAX, split_address, unix_path, unreachable
 from cluster.errors import CallTimedOut, ClusterError, HostUnreachable, Speechless
 from cluster.frames import BODY_BYTES_MAX, Frame, Kind, encode_frame
-from cluster.handshake import ClientHandshake, Identity, PeerIdentity, new_client_id
+from cluster.handshake import ClientHandshake
+from cluster.identity import Identity, PeerIdentity, new_client_id
 from cluster.messages import ErrorReply, Message, Request, decoder_of, union_of, unpack
 from cluster.wire import Wire
 

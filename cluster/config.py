@@ -13,7 +13,7 @@ from typing import Final
 from cluster import state
 from cluster.addresses import join_address
 from cluster.errors import BadConfig, UserError
-from cluster.handshake import ROLE_CLIENT, Identity
+from cluster.identity import ROLE_CLIENT, Identity
 
 DFS_MASTER: Final = "dfs.master"
 CHUNKSERVER: Final = "dfs.chunkserver"

@@ -22,13 +22,8 @@ import msgspec
 from cluster.addresses import CONNECT_S_MAX, connect_socket, unix_path, unreachable
 from cluster.errors import CallTimedOut, ClusterError, HostUnreachable, Speechless
 from cluster.frames import BODY_BYTES_MAX, FrameDecoder, Kind, encode_frame
-from cluster.handshake import (
-    HANDSHAKE_S_MAX,
-    ClientHandshake,
-    Identity,
-    PeerIdentity,
-    new_client_id,
-)
+from cluster.handshake import HANDSHAKE_S_MAX, ClientHandshake
+from cluster.identity import Identity, PeerIdentity, new_client_id
 from cluster.messages import ErrorReply, Message, Request, decoder_of, union_of, unpack
 from cluster.tls_io import TlsIo
 

@@ -34,7 +34,7 @@ from cluster.config import (
     load,
 )
 from cluster.errors import ClusterError, Unavailable
-from cluster.handshake import Identity
+from cluster.identity import Identity
 from cluster.log_copy import LogCopies
 from cluster.logs import DaemonLog, RpcLog
 from cluster.messages import Health, HealthReply, Metrics, Stop

@@ -16,50 +16,20 @@ from __future__ import annotations
 import hashlib
 import hmac
 import secrets
-import ssl
-from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
 import msgspec
 
 from cluster.errors import ClusterError, NotTrusted, Speechless, WrongCluster
 from cluster.frames import PROTOCOL_VERSION, Frame, Kind, encode_frame
+from cluster.identity import Identity, PeerIdentity
 from cluster.messages import ErrorReply, Message, pack, unpack
 
 NONCE_BYTES: Final = 16
 SECRET_BYTES: Final = 32
 HANDSHAKE_S_MAX: Final = 5.0
-ROLE_CLIENT: Final = "client"
 
 M = TypeVar("M", bound=Message)
-
-
-@dataclass(frozen=True, slots=True)
-class Identity:
-    """Who a process is towards others: its cluster, role, host, and the secret that proves it."""
-
-    cluster_id: str
-    secret: bytes = field(repr=False)
-    role: str = ROLE_CLIENT
-    host: str = ""
-    tls: Tls | None = field(default=None, repr=False)
-
-
-@dataclass(frozen=True, slots=True)
-class Tls:
-    """The two sides of an encrypted connection, where cluster.yaml says `tls: true`."""
-
-    client: ssl.SSLContext
-    server: ssl.SSLContext
-
-
-@dataclass(frozen=True, slots=True)
-class PeerIdentity:
-    """Who has proven to be at the other end."""
-
-    role: str
-    host: str
-    client_id: int
 
 
 class Hello(Message, frozen=True, array_like=True, tag=True):
@@ -92,11 +62,6 @@ class Proof(Message, frozen=True, array_like=True, tag=True):
 
 class Welcome(Message, frozen=True, array_like=True, tag=True):
     """The server believes the client; calls may follow."""
-
-
-def new_client_id() -> int:
-    """Return a number that no other client has: request numbers count within it."""
-    return secrets.randbits(63)
 
 
 def _proof(secret: bytes, side: bytes, hello: Hello, role: str, host: str, nonce: bytes) -> bytes:

@@ -21,7 +21,7 @@ from cluster.config import CHUNKSERVER
 from cluster.daemon import Daemon
 from cluster.disk import OsDisk
 from cluster.errors import ClusterError, JournalCorrupt
-from cluster.handshake import Identity
+from cluster.identity import Identity
 from cluster.journal import Journal
 from cluster.log_copy import AppendLog, BeginCopy, CopyPiece, EndCopy, LogPoint, LogPosition
 from cluster.network import Connection

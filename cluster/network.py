@@ -14,7 +14,7 @@ from cluster.bulk import BulkServer, bulk_connect
 from cluster.bulk_stream import BulkStream
 from cluster.channel import Channel
 from cluster.connection import Connection
-from cluster.handshake import Identity, PeerIdentity
+from cluster.identity import Identity, PeerIdentity
 from cluster.server import Handler, Observer, Peer, Server
 
 __all__ = [

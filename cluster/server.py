@@ -21,7 +21,8 @@ import msgspec
 from cluster.addresses import LISTEN_BACKLOG, address_of, join_address, listen_socket, unix_path
 from cluster.errors import ClusterError, DaemonFault, Overloaded, Speechless, UnknownRequest
 from cluster.frames import BODY_BYTES_MAX, Frame, Kind, encode_frame
-from cluster.handshake import HANDSHAKE_S_MAX, Identity, PeerIdentity, ServerHandshake
+from cluster.handshake import HANDSHAKE_S_MAX, ServerHandshake
+from cluster.identity import Identity, PeerIdentity
 from cluster.messages import ErrorReply, Message, Request, decoder_of, union_of
 from cluster.replies import PendingReply, ReplyCache, RequestId
 from cluster.wire import Wire

@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from cluster.errors import UserError
-from cluster.handshake import Tls
+from cluster.identity import Tls
 from cluster.state import Secret, TlsKeys
 
 if TYPE_CHECKING:

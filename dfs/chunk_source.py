@@ -18,7 +18,6 @@ from cluster.network import BulkStream
 from dfs.bulk_pool import BulkPool
 from dfs.chunk import BLOCK_BYTES
 from dfs.chunks import chunk_format as fmt
-from dfs.chunks.verified import check_blocks
 from dfs.errors import ChunkCorrupt
 from dfs.hedge import SLOW_S
 from dfs.protocol import (
@@ -175,7 +174,7 @@ class LocalSource:
         view = memoryview(self._buffer)[: end - start]
         if os.preadv(self._data, [view], start) != len(view):
             raise ChunkCorrupt(f"chunk {self._handle:016x}: the local data file is short")
-        check_blocks(self._handle, first, view, self._entries(first, (end - 1) // BLOCK_BYTES))
+        fmt.check_blocks(self._handle, first, view, self._entries(first, (end - 1) // BLOCK_BYTES))
         result = view[self.position - start : min(end, self._stop) - start]
         self.position += len(result)
         return result

@@ -26,7 +26,7 @@ from cluster.clock import Clock
 from cluster.config import CHUNKSERVER, CHUNKSERVER_BULK, DFS_MASTER
 from cluster.daemon import Daemon, run
 from cluster.errors import ClusterError, DiskFailed, Unavailable
-from cluster.handshake import Identity
+from cluster.identity import Identity
 from cluster.logs import RpcLog
 from cluster.network import BulkServer, Channel, Handler, Peer
 from dfs.bulk_pool import BulkPool

@@ -18,7 +18,7 @@ from typing import Any
 
 from cluster.config import DFS_MASTER, Cluster, ClusterConfig, current_cluster
 from cluster.errors import HostUnreachable, Unavailable, UserError
-from cluster.handshake import Identity, new_client_id
+from cluster.identity import Identity, new_client_id
 from cluster.messages import Request
 from cluster.network import Connection
 from dfs.bulk_pool import BulkPool

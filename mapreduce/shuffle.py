@@ -16,7 +16,7 @@ from collections.abc import Iterator
 import msgspec
 
 from cluster.config import WORKER
-from cluster.handshake import Identity
+from cluster.identity import Identity
 from mapreduce.attempt_report import Shuffled, Unfetched
 from mapreduce.dataflow.fetched_runs import FetchedRun, MergeRule
 from mapreduce.dataflow.fetcher import Fetcher, SegmentPlace

@@ -7,12 +7,14 @@ short-circuit reader included. Never does any IO.
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from crc32c import crc32c
 
 from dfs.chunk import BLOCK_BYTES
+from dfs.errors import ChunkCorrupt
 
 Bytes: TypeAlias = bytes | bytearray | memoryview
 
@@ -252,3 +254,20 @@ def decode_redo(data: Bytes, handle: int) -> Redo:
 def zeros(size: int) -> memoryview:
     """Return `size` zero bytes, at most a block."""
     return memoryview(_ZERO_BLOCK)[:size]
+
+
+def check_blocks(handle: int, first: int, view: memoryview, entries: Sequence[int]) -> None:
+    """Compare blocks from `first` on with their stored checksums; raise ChunkCorrupt."""
+    start = 0
+    # This runs for every block that anybody reads: nothing is looked up or called that need not.
+    for stored, mask in zip(entries, id_masks(handle, first, len(entries)), strict=True):
+        if crc32c(view[start : start + BLOCK_BYTES]) ^ mask != stored:
+            number = start // BLOCK_BYTES
+            found = block_crc(handle, first + number, view[start : start + BLOCK_BYTES])
+            raise ChunkCorrupt(
+                f"chunk {handle:016x}: block {first + number} has crc {found:#010x}, "
+                f"expected {stored:#010x}",
+                handle=handle,
+                block=first + number,
+            )
+        start += BLOCK_BYTES

@@ -6,9 +6,7 @@ agrees with its checksum, or raises ChunkCorrupt. Never changes anything.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-
-from crc32c import crc32c
+from collections.abc import Callable
 
 from dfs.chunk import BLOCK_BYTES
 from dfs.chunks import chunk_format as fmt
@@ -49,7 +47,7 @@ def read_verified(
             f"expected {slot.length} bytes",
             handle=slot.handle,
         )
-    check_blocks(slot.handle, first, view, entries)
+    fmt.check_blocks(slot.handle, first, view, entries)
     return view[offset - start : end - start]
 
 
@@ -70,20 +68,3 @@ def _entries(disk: Disk, path: str, slot: Slot, first: int, last: int) -> list[i
     if last == slot.tail_index:
         entries.append(slot.tail_crc)
     return entries
-
-
-def check_blocks(handle: int, first: int, view: memoryview, entries: Sequence[int]) -> None:
-    """Compare blocks from `first` on with their stored checksums; raise ChunkCorrupt."""
-    start = 0
-    # This runs for every block that anybody reads: nothing is looked up or called that need not.
-    for stored, mask in zip(entries, fmt.id_masks(handle, first, len(entries)), strict=True):
-        if crc32c(view[start : start + BLOCK_BYTES]) ^ mask != stored:
-            number = start // BLOCK_BYTES
-            found = fmt.block_crc(handle, first + number, view[start : start + BLOCK_BYTES])
-            raise ChunkCorrupt(
-                f"chunk {handle:016x}: block {first + number} has crc {found:#010x}, "
-                f"expected {stored:#010x}",
-                handle=handle,
-                block=first + number,
-            )
-        start += BLOCK_BYTES

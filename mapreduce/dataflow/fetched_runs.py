@@ -14,8 +14,8 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from cluster.bulk import BulkStream
 from cluster.disk import WRITE_BYTES
+from cluster.network import BulkStream
 from mapreduce.dataflow import block_codec, segment
 from mapreduce.dataflow.block_codec import BlockCodec
 from mapreduce.dataflow.merger import Merge, merged_blocks

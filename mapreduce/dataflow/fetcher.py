@@ -14,9 +14,9 @@ import time
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from cluster.bulk import BulkStream, bulk_connect
 from cluster.errors import ClusterError, Corrupt
-from cluster.handshake import Identity
+from cluster.identity import Identity
+from cluster.network import BulkStream, bulk_connect
 from mapreduce.dataflow import segment
 from mapreduce.dataflow.fetched_runs import FetchedRun, FetchedRuns, MergeRule
 from mapreduce.dataflow.segment_server import FetchSegments, SegmentHead

@@ -13,9 +13,9 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Final
 
-from cluster.bulk import BulkStream
 from cluster.errors import Corrupt
 from cluster.messages import Message
+from cluster.network import BulkStream
 from mapreduce.dataflow.segment import PartitionEntry, Reader
 
 READERS_MAX: Final = 128

@@ -25,7 +25,7 @@ from cluster.addresses import connect_socket
 from cluster.connection import client_handshake
 from cluster.errors import ClusterError, Unavailable
 from cluster.frames import HEADER, HEADER_BYTES, Kind, encode_frame
-from cluster.handshake import Identity, new_client_id
+from cluster.identity import Identity, new_client_id
 from cluster.journal import Journal
 from cluster.messages import Health, Request
 from cluster.network import Connection
@@ -58,7 +58,7 @@ EMPTY_SERVER = """
 import asyncio, sys
 from cluster.messages import Health
 from cluster.network import Server, new_event_loop
-from cluster.handshake import Identity
+from cluster.identity import Identity
 async def main(address, cluster_id, secret):
     server = Server(
         {Health: lambda request, peer: None},

@@ -13,7 +13,7 @@ import pytest
 
 from cluster.clock import ManualClock
 from cluster.errors import DiskFailed, Unavailable
-from cluster.handshake import Identity
+from cluster.identity import Identity
 from cluster.network import BulkServer
 from dfs.bulk_pool import BulkPool
 from dfs.chunk import BLOCK_BYTES, ChunkHandle, ChunkVersion, ServerId

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from cluster.config_reader import read_config
 from cluster.errors import BadConfig, ClusterError
 from cluster.frames import FrameDecoder, Kind, encode_frame
-from cluster.handshake import Identity, ServerHandshake
+from cluster.handshake import ServerHandshake
+from cluster.identity import Identity
 from cluster.journal_format import decode_record, encode_record, good_records_after
 from cluster.messages import ErrorReply, pack, unpack
 from cluster.units import expand_range

@@ -6,7 +6,8 @@ import pytest
 
 from cluster.errors import NotTrusted, Speechless, WrongCluster
 from cluster.frames import HEADER, HEADER_BYTES, FrameDecoder, Kind, encode_frame
-from cluster.handshake import ClientHandshake, Identity, ServerHandshake
+from cluster.handshake import ClientHandshake, ServerHandshake
+from cluster.identity import Identity
 
 SECRET = b"k" * 32
 MASTER = Identity("c1", SECRET, "dfs.master", "h1")

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from cluster.bulk import BulkServer
-from cluster.handshake import Identity
+from cluster.identity import Identity
+from cluster.network import BulkServer
 from mapreduce.dataflow import merger
 from mapreduce.dataflow.fetched_runs import MergeRule
 from mapreduce.dataflow.fetcher import Fetcher, SegmentPlace
