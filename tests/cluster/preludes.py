@@ -58,28 +58,28 @@ def push(self, message):
 Peer.push = push
 """
 
+
+def _moment(when: str, module: str, owner: str, method: str) -> str:
+    """Code that stops a process before or after a method; the stage's name goes into the braces."""
+    return f"from {module} import {owner}; {when}({owner}, {method!r}, {{}})"
+
+
 STAGES: Mapping[str, str] = {
-    "map": "from mapreduce.dataflow.spill import MapOutput; before(MapOutput, 'feed', {})",
-    "spill": "from mapreduce.dataflow.spill import MapOutput; before(MapOutput, '_finish', {})",
-    "segment complete": (
-        "from mapreduce.segment_store import SegmentStore; after(SegmentStore, 'keep', {})"
-    ),
-    "shuffle": "from mapreduce.dataflow.fetcher import Fetcher; before(Fetcher, '_have', {})",
-    "merge": "from mapreduce.reduce_task import ReduceTask; after(ReduceTask, '_gather', {})",
-    "reduce": "from mapreduce.final_output import CommandOutput; before(CommandOutput, 'feed', {})",
-    "output complete": (
-        "from mapreduce.final_output import CommandOutput; after(CommandOutput, 'finish', {})"
-    ),
-    "before commit": "from mapreduce.job_here import JobHere; before(JobHere, 'commit', {})",
-    "after commit": "from mapreduce.job_here import JobHere; after(JobHere, 'commit', {})",
+    "map": _moment("before", "mapreduce.dataflow.spill", "MapOutput", "feed"),
+    "spill": _moment("before", "mapreduce.dataflow.spill", "MapOutput", "_finish"),
+    "segment complete": _moment("after", "mapreduce.segment_store", "SegmentStore", "keep"),
+    "shuffle": _moment("before", "mapreduce.dataflow.fetcher", "Fetcher", "_have"),
+    "merge": _moment("after", "mapreduce.reduce_task", "ReduceTask", "_gather"),
+    "reduce": _moment("before", "mapreduce.final_output", "CommandOutput", "feed"),
+    "output complete": _moment("after", "mapreduce.final_output", "CommandOutput", "finish"),
+    "before commit": _moment("before", "mapreduce.job_here", "JobHere", "commit"),
+    "after commit": _moment("after", "mapreduce.job_here", "JobHere", "commit"),
 }
 """Where a worker or one of its attempts can be stopped, in the order of a record's path."""
 
 MASTER_MOMENTS: Mapping[str, str] = {
-    "output is made": "from mapreduce.job_output import JobOutput; before(JobOutput, 'set_up', {})",
-    "output is final": (
-        "from mapreduce.job_output import JobOutput; before(JobOutput, 'commit_job', {})"
-    ),
+    "output is made": _moment("before", "mapreduce.job_output", "JobOutput", "set_up"),
+    "output is final": _moment("before", "mapreduce.job_output", "JobOutput", "commit_job"),
     "record": (
         "from cluster.journal import Journal\n"
         "whole, seen = Journal.append, []\n"
