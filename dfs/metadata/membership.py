@@ -181,7 +181,11 @@ class Membership:
         was made there since, the report may not know of."""
         t = self._t
         for handle in server.unseen:
-            if t.chunks.holds(server.index, handle) and self._underways.of(handle) is None:
+            if not t.chunks.holds(server.index, handle):
+                continue
+            if (work := self._underways.of(handle)) is not None:
+                work.gone[server.index] = None
+            else:
                 t.chunks.lose(handle, server.index)
                 t.story.tell(f"{server.id} does not have it (any more)", handle=handle)
         server.has_reported, server.unseen = True, HandleSet()
