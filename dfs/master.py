@@ -37,6 +37,8 @@ from dfs.metadata.events import (
     Called,
     Command,
     Event,
+    Founded,
+    LeadershipBegan,
     Log,
     Refuse,
     Reply,
@@ -45,7 +47,6 @@ from dfs.metadata.events import (
     Tick,
 )
 from dfs.metadata.metadata import Metadata
-from dfs.metadata.operations import OwnerSet
 from dfs.metadata.settings import Settings
 from dfs.oplog import OperationLog, replay
 from dfs.protocol import (
@@ -63,7 +64,6 @@ ROLE = DFS_MASTER
 TICK_S = 0.25
 BEHIND_TICK_S = 0.02
 """While chunks wait to be looked at: a million of them take seconds, a slice at a time."""
-LATE_TICK_S = 2.0
 
 
 def settings_from(config: DfsConfig) -> Settings:
@@ -90,13 +90,8 @@ class Master:
         self._loop = daemon.loop
         self._settings = settings_from(daemon.config.dfs)
         self._cluster_id = daemon.identity.cluster_id
-        now_s = self._clock.now_s()
-        # Chunkservers remember the ids of commands that they carried out: never the same twice.
-        first_command_id = int(self._clock.wall_s() * 1000) << 20
         seed = random.SystemRandom().getrandbits(64)
-        self._brain = Metadata(
-            self._settings, random.Random(seed), now_s=now_s, first_command_id=first_command_id
-        )
+        self._brain = Metadata(self._settings, random.Random(seed))
         self._journal = Journal(
             os.path.join(daemon.state_directory, "oplog"),
             self._cluster_id,
@@ -137,23 +132,16 @@ class Master:
         _give_memory_back()
         self._journal.start(self._loop)
         self._sinks = start_sinks(self._daemon, self._journal)
+        self._happened(LeadershipBegan(int(self._clock.wall_s() * 1000) << 20))
         if found.last_sequence == 0:
-            self._found()
-        nodes = self._brain.space.nodes
+            self._happened(Founded(_user_name(), _group_name()))
         log.info(
             "recovered files=%d directories=%d chunks=%d sequence=%d replayed=%d seconds=%.2f",
-            nodes.file_count, nodes.directory_count, self._brain.tables.chunks.count,
+            self._brain.file_count, self._brain.directory_count, self._brain.chunk_count,
             found.last_sequence, count, time.perf_counter() - began_s,
         )  # fmt: skip
-        self._brain.tables.started_at_s = self._clock.now_s()
         self._tick_due_s = self._clock.now_s() + TICK_S
         self._ticker = self._loop.call_later(TICK_S, self._tick)
-
-    def _found(self) -> None:
-        """A new file system: its root belongs to whoever runs it."""
-        record = OwnerSet("/", _user_name(), _group_name(), False)
-        self._brain.apply(record)
-        self._oplog.append(record)
 
     async def stop(self) -> None:
         """Make durable what was decided; there is nothing else to do (GFS §5.1.1)."""
@@ -166,10 +154,9 @@ class Master:
         """Serving, and what is still missing."""
         if self._journal.blocked:
             return False, f"cannot log: {self._journal.blocked}"
-        waiting = self._brain.membership.safe_mode()
+        waiting = self._brain.safe_mode
         # Reads are served as soon as nothing is missing, though some servers may be.
-        is_whole = self._brain.repair.is_whole
-        return not waiting or is_whole, waiting or "serving"
+        return not waiting or self._brain.is_whole, waiting or "serving"
 
     def metrics(self) -> dict[str, float]:
         """The master's counters."""
@@ -267,8 +254,7 @@ class Master:
             )
         answer = self._call(request, peer)
         name = request.address.server
-        server = self._brain.tables.servers.get(name)
-        if server is not None and server.incarnation == request.incarnation:
+        if self._brain.is_registered(name, request.incarnation):
             peer.context = (name, request.incarnation)
             self._peers[name] = peer
             log.info("chunkserver=%s registered address=%s", name, request.address.host)
@@ -330,14 +316,10 @@ class Master:
     # --- time and checkpoints
 
     def _tick(self) -> None:
-        now_s = self._clock.now_s()
-        if now_s - self._tick_due_s > LATE_TICK_S:
-            # We were stopped or starved: silence in that time was ours, not the servers'.
-            self._brain.membership.forgive(now_s - self._tick_due_s)
-        self._happened(Tick())
+        self._happened(Tick(late_s=self._clock.now_s() - self._tick_due_s))
         if self._oplog.wants_checkpoint and not self._checkpointing:
             self._begin_checkpoint()
-        wait_s = BEHIND_TICK_S if self._brain.repair.is_behind else TICK_S
+        wait_s = BEHIND_TICK_S if self._brain.is_behind else TICK_S
         self._tick_due_s = self._clock.now_s() + wait_s
         self._ticker = self._loop.call_later(wait_s, self._tick)
 

@@ -46,7 +46,7 @@ def replay(found: Recovery, brain: Metadata) -> int:
     count = 0
     for sequence, payload in found.records:
         try:
-            brain.restore(decode_record(payload))
+            brain.apply(decode_record(payload))
         except JournalCorrupt as error:
             raise JournalCorrupt(f"record {sequence}: {error}") from None
         count += 1

@@ -16,7 +16,17 @@ from cluster.errors import ClusterError
 from cluster.messages import Request
 from dfs import protocol as p
 from dfs.chunk import ChunkHandle, ChunkReport, ChunkVersion, Epoch, ServerId, pack_reports
-from dfs.metadata.events import Called, Log, Refuse, Reply, Send, ServerGone, Tick
+from dfs.metadata.events import (
+    Called,
+    Event,
+    LeadershipBegan,
+    Log,
+    Refuse,
+    Reply,
+    Send,
+    ServerGone,
+    Tick,
+)
 from dfs.metadata.metadata import Metadata
 from dfs.metadata.operations import AnyRecord
 from dfs.metadata.settings import Settings
@@ -129,21 +139,23 @@ class Model:
         self.wall_s = 1_700_000_000.0
         self.log: list[bytes] = []
         self.sent: list[tuple[str, p.Command]] = []
-        self.brain = self._new_brain()
         self.servers: dict[str, FakeServer] = {}
         self._next_call = 1
         self._number = 0
         self._answers: dict[int, Any] = {}
         self._queue: deque[tuple[ServerId, int, p.Command]] = deque()
+        self.lead(self._new_brain())
         for number in range(1, servers + 1):
             rack = f"r{number % racks}" if racks else ""
             self.add_server(f"s{number}", rack)
 
     def _new_brain(self) -> Metadata:
-        first = len(self.log) * 1_000_000 + 1
-        return Metadata(
-            self.settings, random.Random(self.seed), now_s=self.now_s, first_command_id=first
-        )
+        return Metadata(self.settings, random.Random(self.seed))
+
+    def lead(self, brain: Metadata) -> None:
+        """Go on with this brain, into which a log or an image was folded."""
+        self.brain = brain
+        self._event(LeadershipBegan(len(self.log) * 1_000_000 + 1))
 
     # --- servers
 
@@ -231,7 +243,7 @@ class Model:
             raise answer
         return answer
 
-    def _event(self, event: Called | ServerGone | Tick) -> None:
+    def _event(self, event: Event) -> None:
         for command in self.brain.handle(event, self.now_s, self.wall_s):
             match command:
                 case Log(record):
@@ -271,6 +283,12 @@ class Model:
                 self.beat()
             self._event(Tick())
 
+    def stall(self, seconds: float) -> None:
+        """The master is stopped for so long; the first thing that it finds is that it is late."""
+        self.now_s += seconds
+        self.wall_s += seconds
+        self._event(Tick(late_s=seconds))
+
     def crash(self) -> None:
         """The master dies and starts again from its log; the servers register again."""
         self.restart_brain()
@@ -281,10 +299,10 @@ class Model:
     def restart_brain(self) -> None:
         self._queue.clear()
         self._answers.clear()
-        self.brain = self._new_brain()
+        brain = self._new_brain()
         for payload in self.log:
-            self.brain.restore(decode_record(payload))
-        self.brain.tables.started_at_s = self.now_s
+            brain.apply(decode_record(payload))
+        self.lead(brain)
 
     def records(self) -> list[AnyRecord]:
         return [decode_record(payload) for payload in self.log]

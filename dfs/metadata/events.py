@@ -1,7 +1,8 @@
 """What comes into the brain and what it wants done.
 
-Order of the shell's duties: take one event, let the brain decide, make durable every `Log` in the
-order given, and only then carry out the `Reply`, `Refuse` and `Send` commands.
+The first event is `LeadershipBegan`. Order of the shell's duties: take one event, let the brain
+decide, make durable every `Log` in the order given, and only then carry out the `Reply`, `Refuse`
+and `Send` commands.
 """
 
 from __future__ import annotations
@@ -14,6 +15,23 @@ from cluster.messages import Request
 from dfs.chunk import ServerId
 from dfs.metadata.operations import AnyRecord, RequestId
 from dfs.protocol import Command as ServerCommand
+
+
+@dataclass(frozen=True, slots=True)
+class LeadershipBegan:
+    """The log is folded in and this master serves from now on: it has just started. Chunkservers
+    may still act on leases from before, and nobody has reported."""
+
+    first_command_id: int
+    """Chunkservers remember the commands that they carried out: no id is ever used twice."""
+
+
+@dataclass(frozen=True, slots=True)
+class Founded:
+    """The log is empty: this is a new file system, and its root belongs to whoever runs it."""
+
+    owner: str
+    group: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +53,13 @@ class ServerGone:
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """Time has passed (about every half second)."""
+    """Time has passed (this comes a few times a second)."""
+
+    late_s: float = 0.0
+    """It comes so much later than it was due: for so long the master was stopped, or starved."""
 
 
-Event = Called | ServerGone | Tick
+Event = LeadershipBegan | Founded | Called | ServerGone | Tick
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,12 +62,15 @@ class Membership:
         awaited = [server.id for server in t.servers.all() if not server.has_reported]
         left_s = t.started_at_s + t.settings.safe_mode_s_max - t.outbox.now_s
         if not awaited or left_s <= 0:
-            self._safe_mode_over = True
             return ""
         return (
             f"waiting up to {left_s:.0f} s more for {len(awaited)} of {len(t.servers.all())} "
             f"chunkservers to report: {', '.join(awaited[:10])}"
         )
+
+    def end_safe_mode(self) -> None:
+        """Once it is over it stays so: a server that registers anew is no reason to wait again."""
+        self._safe_mode_over = not self.safe_mode()
 
     # --- coming
 
@@ -181,7 +184,11 @@ class Membership:
         was made there since, the report may not know of."""
         t = self._t
         for handle in server.unseen:
-            if t.chunks.holds(server.index, handle) and self._underways.of(handle) is None:
+            if not t.chunks.holds(server.index, handle):
+                continue
+            if (work := self._underways.of(handle)) is not None:
+                work.gone[server.index] = None
+            else:
                 t.chunks.lose(handle, server.index)
                 t.story.tell(f"{server.id} does not have it (any more)", handle=handle)
         server.has_reported, server.unseen = True, HandleSet()
@@ -288,12 +295,13 @@ class Membership:
         for handle in [h for h in self.open_lengths if h not in t.chunks.unsealed]:
             del self.open_lengths[handle]
 
-    def forgive(self, seconds: float) -> None:
+    def forgive(self, late_s: float) -> None:
         """The master itself was stopped for so long: that silence is not the servers'. Their
         leases may have ended meanwhile, but never last longer than they know."""
-        for server in self._t.servers.all():
-            if server.is_up:
-                server.heard_at_s += seconds
+        now_s = self._t.outbox.now_s
+        for server in self._t.servers.up():
+            # Some were heard of between the end of the stop and this tick.
+            server.heard_at_s = min(now_s, server.heard_at_s + late_s)
 
     def _bury(self, server: Server) -> None:
         t = self._t

@@ -1,23 +1,33 @@
 """The brain of the master: events in, commands out (all of `dfs.metadata` behind one door).
 
-`handle` is the only mutator; `query` answers questions and changes nothing; `restore` folds the log
-(M2). Time and chance come in as arguments. Never does any IO, never reads a clock, never logs.
+There are two ways to change it, one after the other. Recovery folds what is on disk: `load_image`
+for a checkpoint, then `apply` for each record of the log (M2). From the event `LeadershipBegan` on,
+`handle` is the only mutator. `query` and the properties answer questions, before and after. Time
+and chance come in as arguments. Never does any IO, never reads a clock, never logs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from random import Random
-from typing import Any
+from typing import Any, assert_never
 
 from cluster.errors import ClusterError, Unavailable
 from cluster.messages import Request
 from dfs import protocol as p
-from dfs.chunk import FileId
+from dfs.chunk import FileId, ServerId
 from dfs.metadata import operations as op
 from dfs.metadata.changes import Changes
 from dfs.metadata.chunk_table import ChunkTable
-from dfs.metadata.events import Called, Command, Event, ServerGone, Tick
+from dfs.metadata.events import (
+    Called,
+    Command,
+    Event,
+    Founded,
+    LeadershipBegan,
+    ServerGone,
+    Tick,
+)
 from dfs.metadata.grants import Grants
 from dfs.metadata.inspect import Inspect
 from dfs.metadata.leases import Leases
@@ -41,21 +51,20 @@ AGAIN_MAX = 10_000
 """Turns that parked requests may take in one event; more would be a loop."""
 
 TRASH_EVERY_S = 5.0
+LATE_S = 2.0
+"""A tick that is later than this shows that the master was stopped, not only busy."""
 
 
 class Metadata:
     """All metadata of one file system."""
 
-    def __init__(
-        self, settings: Settings, random: Random, *, now_s: float = 0.0, first_command_id: int = 1
-    ) -> None:
+    def __init__(self, settings: Settings, random: Random) -> None:
         chunks, servers = ChunkTable(), ServerTable()
         self.space = Namespace(chunks)
-        self._outbox = Outbox(self.apply, first_command_id)
-        self._outbox.begin(now_s, 0.0)
+        self._outbox = Outbox(self._apply)
         self.tables = t = Tables(
             self.space, chunks, servers, Leases(), Placement(random), settings, self._outbox,
-            Chronicle(), now_s,
+            Chronicle(),
         )  # fmt: skip
         self._appliers: dict[type[Any], Callable[[Any], None]] = {
             **self.space.appliers,
@@ -80,14 +89,27 @@ class Metadata:
             ),
         )  # fmt: skip
         self._inspect = Inspect(t, self._changes, self._listing, self.membership, self.repair)
+        self._leads = False
         self._trash_at_s = 0.0
         self._queries = self._query_table()
         self._calls = self._call_table()
+
+    # --- before the first event
+
+    def apply(self, record: op.AnyRecord) -> None:
+        """Fold one record of the log into the state, as recovery does. Never fails."""
+        assert not self._leads, "who leads changes what it has by events; the log follows from them"
+        self._apply(record)
+
+    def _apply(self, record: op.AnyRecord) -> None:
+        """The one place where what is logged changes, for recovery and for decisions."""
+        self._appliers[type(record)](record)
 
     # --- the door
 
     def handle(self, event: Event, now_s: float, wall_s: float) -> list[Command]:
         """Take in one event; return what is to be made durable, said and sent, in this order."""
+        assert self._leads or type(event) is LeadershipBegan, f"{event} came before its time"
         outbox = self._outbox
         outbox.begin(now_s, wall_s)
         self.tables.story.wall_s = wall_s
@@ -97,7 +119,14 @@ class Metadata:
             case ServerGone():
                 self.membership.gone(event)
             case Tick():
-                self._tick()
+                self._tick(event)
+            case LeadershipBegan():
+                self._lead(event)
+            case Founded():
+                self._found(event)
+            case _ as never:
+                assert_never(never)
+        self.membership.end_safe_mode()
         if self.repair.is_eager and not self.membership.safe_mode():
             self.repair.tick()
         turns = 0
@@ -118,13 +147,51 @@ class Metadata:
         """As `query`, a slice at a time: the caller decides what happens in between."""
         return self._listing.summing(ask)
 
-    def apply(self, record: op.AnyRecord) -> None:
-        """Fold one logged change into the state. Never fails."""
-        self._appliers[type(record)](record)
+    # --- what the shell may know
 
-    def restore(self, record: op.AnyRecord) -> None:
-        """As `apply`, for a record read back from the log."""
-        self.apply(record)
+    @property
+    def file_count(self) -> int:
+        return self.space.nodes.file_count
+
+    @property
+    def directory_count(self) -> int:
+        return self.space.nodes.directory_count
+
+    @property
+    def chunk_count(self) -> int:
+        return self.tables.chunks.count
+
+    @property
+    def safe_mode(self) -> str:
+        """Why chunkservers are still waited for, as of the last event or question; or nothing."""
+        return self.membership.safe_mode()
+
+    @property
+    def is_whole(self) -> bool:
+        """Has every chunk a good replica somewhere (as far as has been looked)?"""
+        return self.repair.is_whole
+
+    @property
+    def is_behind(self) -> bool:
+        """Is there more to look at than a tick does? Then the next should come soon."""
+        return self.repair.is_behind
+
+    def is_registered(self, server: ServerId, incarnation: int) -> bool:
+        """Is this the incarnation of the chunkserver that commands are for?"""
+        known = self.tables.servers.get(server)
+        return known is not None and known.incarnation == incarnation
+
+    # --- beginning
+
+    def _lead(self, event: LeadershipBegan) -> None:
+        assert not self._leads, "leadership begins once: who loses it starts anew from the log"
+        self._leads = True
+        self.tables.started_at_s = self._outbox.now_s
+        self._outbox.number_from(event.first_command_id)
+
+    def _found(self, event: Founded) -> None:
+        assert self.file_count == 0 and self.directory_count == 1, "there is a file system already"
+        self._outbox.emit(op.OwnerSet("/", event.owner, event.group, False))
 
     # --- requests
 
@@ -228,7 +295,11 @@ class Metadata:
 
     # --- time
 
-    def _tick(self) -> None:
+    def _tick(self, event: Tick) -> None:
+        if event.late_s > LATE_S:
+            # We were stopped: silence in that time was ours, not that of servers and writers.
+            self.membership.forgive(event.late_s)
+            self._writers.forgive(event.late_s)
         self._outbox.time_out()
         self.membership.tick()
         if self._outbox.now_s >= self._trash_at_s:
@@ -249,5 +320,7 @@ class Metadata:
             t.chunks.check_invariants(handle)
         for row in t.space.writers:
             assert t.space.nodes.kind[row] == 1, "a writer of something that is not a file"
+        for server in t.servers.all():
+            assert server.heard_at_s <= t.outbox.now_s, f"{server.id} was heard of in the future"
         if everything:
             self.space.check_invariants()

@@ -33,11 +33,11 @@ class _Question:
 class Outbox:
     """The commands of this turn; the time of this turn; questions under way."""
 
-    def __init__(self, apply: Callable[[AnyRecord], None], first_command_id: int) -> None:
+    def __init__(self, apply: Callable[[AnyRecord], None]) -> None:
         self._apply = apply
         self._commands: list[Command] = []
         self._questions: dict[int, _Question] = {}
-        self._next_command_id = first_command_id
+        self._next_command_id = 1
         self._since_s: dict[int, float] = {}
         self.again: list[Called] = []
         """Requests that waited for something that is settled now: to be handled once more."""
@@ -72,6 +72,10 @@ class Outbox:
         return self.now_s - self._since_s.setdefault(call, self.now_s)
 
     # --- questions
+
+    def number_from(self, first_command_id: int) -> None:
+        """Give commands the ids from here on."""
+        self._next_command_id = first_command_id
 
     def ask(
         self,

@@ -55,6 +55,8 @@ class Underway:
     waits_for_lease: bool = False
     heard: dict[ServerIndex, tuple[ChunkVersion, int]] = field(default_factory=dict)
     """Version and length that servers reported meanwhile."""
+    gone: dict[ServerIndex, None] = field(default_factory=dict)
+    """Servers that reported meanwhile, and do not have it."""
 
 
 class Underways:
@@ -143,6 +145,7 @@ class Underways:
         """The server is gone, or will report anew."""
         for work in self._by_handle.values():
             work.heard.pop(server, None)
+            work.gone.pop(server, None)
 
     def forget(self, work: Underway) -> None:
         """It is over, but those who wait for it are not told yet."""
@@ -155,7 +158,12 @@ class Underways:
             # Of those whose answers counted nothing is left to learn.
             if work.handle in chunks and not chunks.holds(server, work.handle):
                 chunks.report(work.handle, server, version, length_bytes)
+        for server in work.gone:
+            # An answer was given before it lost the replica.
+            if work.handle in chunks and chunks.holds(server, work.handle):
+                chunks.lose(work.handle, server)
         work.heard.clear()
+        work.gone.clear()
 
     def finish(self, work: Underway, ok: bool, error: ClusterError | None = None) -> None:
         """It is over: those who wait for it are handled again, or refused with the error."""

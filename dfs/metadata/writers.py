@@ -179,6 +179,12 @@ class Writers:
 
     # --- time
 
+    def forgive(self, late_s: float) -> None:
+        """The master itself was stopped for so long: that silence is not the writers'."""
+        now_s = self._t.outbox.now_s
+        for epoch, heard_at_s in self._heard_at_s.items():
+            self._heard_at_s[epoch] = min(now_s, heard_at_s + late_s)
+
     def tick(self) -> None:
         """Close files of silent writers; seal chunks that nobody changes any more."""
         t = self._t

@@ -377,7 +377,7 @@ class TestLeases:
             model.restart_brain()
             fresh = model._new_brain()
             load_image(fresh, iter(blocks))
-            model.brain = fresh
+            model.lead(fresh)
             for server in model.servers.values():
                 model.register(server)
 

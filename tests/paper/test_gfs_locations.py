@@ -126,6 +126,26 @@ def test_what_is_reported_while_a_version_is_changed_counts_afterwards() -> None
     assert model.where("/f") == ["s1", "s2"]
 
 
+def test_what_is_gone_while_a_version_is_changed_is_gone_afterwards() -> None:
+    """Seed 143: a server lost power, and reported without the chunk just as it was being sealed. It
+    went on being called a holder, so that the seal was tried in vain for ever."""
+    model = Model(servers=2)
+    model.put("/f", 100, replication=2)
+    (handle,) = (chunk.handle for chunk in model.locate("/f"))
+    for server in model.servers.values():
+        server.is_mute = True
+    opened = model.call(p.OpenAppend("/f", "client", "me"))
+    model.begin(p.FindLease("/f", 0, opened.status.file_id, opened.epoch))
+    assert model.brain.underways.of(handle) is not None
+
+    del model.servers["s1"].chunks[handle]
+    model.restart("s1")
+    model.pass_time(20)
+
+    assert model.brain.underways.of(handle) is None
+    assert model.where("/f") == ["s2"]
+
+
 def test_where_no_replica_is_known_the_servers_that_may_have_one_are_named() -> None:
     """GFS-29: a clear error."""
     model = Model(servers=3)

@@ -101,7 +101,7 @@ def test_the_master_killed_at_every_record_comes_back_with_exactly_what_it_had_s
     for cut in range(len(log) + 1):
         brain = model._new_brain()
         for payload in log[:cut]:
-            brain.restore(decode_record(payload))
+            brain.apply(decode_record(payload))
         brain.check_invariants(everything=True)
         if cut in states:
             assert b"".join(pack_image(brain)) == states[cut], f"after record {cut}"

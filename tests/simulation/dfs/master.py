@@ -2,7 +2,8 @@
 forgets; its loop is the world's.
 
 Checked here: after every crash the journal gives exactly the prefix that was called durable, or
-more of the same, and everything that was ever said rests on it (M1).
+more of the same, and everything that was ever said rests on it (M1); no chunkserver is given up for
+a silence that was the master's own.
 """
 
 from __future__ import annotations
@@ -18,9 +19,22 @@ from cluster.replies import PendingReply, ReplyCache
 from dfs import protocol as p
 from dfs.chunk import ServerId
 from dfs.duties import Duties
-from dfs.metadata.events import Called, Command, Log, Refuse, Reply, Send, ServerGone, Tick
+from dfs.metadata.events import (
+    Called,
+    Command,
+    Event,
+    Founded,
+    LeadershipBegan,
+    Log,
+    Refuse,
+    Reply,
+    Send,
+    ServerGone,
+    Tick,
+)
 from dfs.metadata.image import pack_image
 from dfs.metadata.metadata import Metadata
+from dfs.metadata.servers import Server
 from dfs.metadata.settings import Settings
 from dfs.oplog import OperationLog, replay
 from tests.forgetful_disk import ForgetfulDisk
@@ -57,12 +71,7 @@ class SimMaster:
         self.journal = Journal("/journal", "cluster", disk=self.disk)
         found = self.journal.recover()
         self._check_recovered(found.last_sequence, durable=getattr(self, "durable", 0))
-        self.brain = Metadata(
-            self.settings,
-            random.Random(f"{world.seed}-{self.lives}"),
-            now_s=self.clock.now_s(),
-            first_command_id=self.lives << 40,
-        )
+        self.brain = Metadata(self.settings, random.Random(f"{world.seed}-{self.lives}"))
         replay(found, self.brain)
         self.brain.check_invariants(everything=True)
         self.oplog = OperationLog(self.journal, 1 << 60)
@@ -74,7 +83,11 @@ class SimMaster:
         self._commit_due = False
         self._connected: dict[str, int] = {}
         world.note(f"master life {self.lives} recovered sequence {found.last_sequence}")
-        world.at_host(NAME, TICK_S, self._tick)
+        self._stalls: list[tuple[float, float]] = []
+        self._event(LeadershipBegan(self.lives << 40))
+        if found.last_sequence == 0:
+            self._event(Founded("me", "us"))
+        self._tick_later()
 
     def _check_recovered(self, last: int, durable: int) -> None:
         assert last >= durable, f"records {last + 1} to {durable} were acknowledged and are lost"
@@ -97,7 +110,21 @@ class SimMaster:
         host = self.world.hosts[NAME]
         host.is_up = False
         host.life += 1
+        host.stopped_until_s = 0.0
         self.disk.crash()
+
+    def stall(self, seconds: float) -> None:
+        """Stopped, or starved: nothing is read, said or noticed; then all of it, and late."""
+        self.world.note(f"master is stopped for {seconds:.1f} s")
+        until_s = self.world.now_s + seconds
+        self.world.hosts[NAME].stopped_until_s = until_s
+        self._stalls.append((self.world.now_s, until_s))
+
+    @property
+    def is_awake(self) -> bool:
+        """Up, and not stopped."""
+        host = self.world.hosts[NAME]
+        return host.is_up and host.stopped_until_s <= self.world.now_s
 
     # --- requests
 
@@ -135,7 +162,7 @@ class SimMaster:
 
         return answer
 
-    def _event(self, event: Called | ServerGone | Tick) -> None:
+    def _event(self, event: Event) -> None:
         before = self.oplog.seen
         self.duties.event(event, self.clock.now_s(), self.clock.wall_s())
         self.brain.check_invariants()
@@ -190,9 +217,31 @@ class SimMaster:
             del self._connected[name]
             self._event(ServerGone(ServerId(name), incarnation))
 
-    def _tick(self) -> None:
+    def _tick_later(self) -> None:
+        self._tick_due_s = self.clock.now_s() + TICK_S
         self.world.at_host(NAME, TICK_S, self._tick)
-        self._event(Tick())
+
+    def _tick(self) -> None:
+        late_s = self.clock.now_s() - self._tick_due_s
+        self._tick_later()
+        heard_at_s = {server: server.heard_at_s for server in self.brain.tables.servers.up()}
+        self._event(Tick(late_s=late_s))
+        for server, before_s in heard_at_s.items():
+            self._check_given_up(server, before_s)
+
+    def _check_given_up(self, server: Server, heard_at_s: float) -> None:
+        """Silence counts only while the master listens, and then all of it does."""
+        deaf = [min(end_s - start_s, end_s - heard_at_s) for start_s, end_s in self._stalls]
+        deaf_s = sum(seconds for seconds in deaf if seconds > 0)
+        assert server.heard_at_s - heard_at_s <= deaf_s + 1e-6, f"{server.id}: too much forgiven"
+        if not server.is_up:
+            # How late a tick comes is known to a tick.
+            silent_s = self.clock.now_s() - heard_at_s
+            listened_s = silent_s - sum(max(0.0, seconds - TICK_S) for seconds in deaf)
+            assert listened_s > self.settings.dead_after_s - 1e-6, (
+                f"{server.id} was given up after {listened_s:.1f} s: {silent_s:.1f} s of silence, "
+                f"in {deaf_s:.1f} s of which the master did not listen"
+            )
 
     def checkpoint(self) -> None:
         """Write a checkpoint of the state as it is."""

@@ -73,7 +73,9 @@ class Run:
             if self.world.events % 1000 == 0:
                 self.master.brain.check_invariants(everything=True)
             self._check_called_short()
-            if self.world.events % 20 == 0:
+            if not self.master.is_awake:
+                self._hidden_since_s.clear()
+            elif self.world.events % 20 == 0:
                 self._check_found()
         assert not self.book.wrong, self.book.wrong
 
@@ -156,7 +158,7 @@ class Run:
     def _break_something(self) -> None:
         names = sorted(self.servers)
         one, other = self.chance.sample(names, 2)
-        fault = self.chance.randrange(11)
+        fault = self.chance.randrange(12)
         server = self.servers[one]
         if fault == 0:
             server.crash(power_cut=False)
@@ -181,6 +183,9 @@ class Run:
             server.die_at_step = self.chance.randint(1, 40)
         elif fault == 9:
             self._other_fault(server)
+        elif fault == 10:
+            if self.master.is_awake:
+                self.master.stall(self.chance.uniform(3, 15))
         else:
             everything = self.chance.random() < 0.3
             for name in names if everything else names[:3]:
@@ -198,7 +203,7 @@ class Run:
             server.disk.capacity_bytes = 1000
         elif kind == 2:
             server.fail_at_step = self.chance.randint(1, 40)
-        elif self.world.hosts[MASTER].is_up:
+        elif self.master.is_awake:
             self.master.checkpoint()
 
     def _cut(self, pairs: set[tuple[str, str]]) -> None:
@@ -329,7 +334,7 @@ class Run:
             if look.sequence > len(self.master.history):
                 raise AssertionError(f"{look} rests on what was lost")
             while sequence < look.sequence:
-                brain.restore(decode_record(self.master.history[sequence]))
+                brain.apply(decode_record(self.master.history[sequence]))
                 sequence += 1
             row = brain.space.nodes.lookup(tuple(look.path[1:].encode().split(b"/")))
             if look.file_id is None:

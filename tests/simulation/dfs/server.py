@@ -122,9 +122,10 @@ class SimServer:
     def _call(self, request: Any, on_answer: Any, on_silence: Any) -> None:
         """Ask the master once; exactly one of the two is called, in this life."""
         settled: list[bool] = []
+        incarnation = self.incarnation
 
         def answer(value: Any) -> None:
-            if not settled:
+            if not settled and self.incarnation == incarnation:
                 settled.append(True)
                 on_answer(value)
 

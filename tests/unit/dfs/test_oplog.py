@@ -14,7 +14,7 @@ from dfs import protocol as p
 from dfs.duties import Duties
 from dfs.errors import NoSuchFile
 from dfs.metadata import operations as op
-from dfs.metadata.events import Called, Command, Refuse, Reply
+from dfs.metadata.events import Called, Command, LeadershipBegan, Refuse, Reply
 from dfs.metadata.image import load_image, pack_image
 from dfs.metadata.metadata import Metadata
 from dfs.metadata.settings import Settings
@@ -32,6 +32,7 @@ class Shell:
         self.oplog = OperationLog(self.journal, 1000)
         self.said: list[Command] = []
         self.duties = Duties(self.brain, self.oplog, self.said.append)
+        self.duties.event(LeadershipBegan(1), 1.0, 2.0)
 
     def call(self, call: int, request: Any) -> None:
         self.duties.event(Called(call, request), 1.0, 2.0)
