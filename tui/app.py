@@ -18,8 +18,8 @@ from tui.screens.hosts import HostsScreen
 from tui.screens.job import JobScreen
 from tui.screens.jobs import JobsScreen
 from tui.screens.page import Page
-from tui.snapshot import Picture
-from tui.source import Source
+from view.picture import Picture
+from view.source import Source
 
 Answer = TypeVar("Answer")
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from mapreduce.snapshot import HostRow, JobRow
-from tui.snapshot import Picture, StorageRow
-from tui.words import natural, percent, size, span
+from view.picture import Picture, StorageRow
+from view.words import natural, percent, size, span
 
 
 def plain_picture(picture: Picture, now_s: float, job_id: str = "") -> str:

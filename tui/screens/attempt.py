@@ -11,7 +11,7 @@ from textual.timer import Timer
 from textual.widgets import RichLog, Static
 
 from tui.screens.page import Page
-from tui.words import count, percent, size, span
+from view.words import count, percent, size, span
 
 FOLLOW_S = 0.5
 LINES_KEPT_MAX = 20_000

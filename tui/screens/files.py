@@ -14,10 +14,10 @@ from textual.widgets import Static
 from tui.screens.confirm import Ask
 from tui.screens.page import Page
 from tui.screens.report import ReportScreen
-from tui.snapshot import ChunkPlace, FileEntry
 from tui.widgets.bar import bar
 from tui.widgets.table import Cell, Column, RowTable
-from tui.words import natural, size
+from view.picture import ChunkPlace, FileEntry
+from view.words import natural, size
 
 UP = ".."
 

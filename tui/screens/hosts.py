@@ -11,10 +11,10 @@ from textual.widgets import Static
 
 from mapreduce.snapshot import HostRow
 from tui.screens.page import Page
-from tui.snapshot import StorageRow
 from tui.widgets.bar import bar
 from tui.widgets.table import Cell, Column, RowTable
-from tui.words import count, natural, size, span
+from view.picture import StorageRow
+from view.words import count, natural, size, span
 
 SILENT_S = 3.0
 """A heartbeat older than this is shown as a warning; they come every second."""

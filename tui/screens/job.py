@@ -18,7 +18,7 @@ from tui.widgets.bar import bar
 from tui.widgets.curves import Curves
 from tui.widgets.table import Cell, Column, RowTable
 from tui.widgets.task_grid import TaskGrid
-from tui.words import count, percent, rate, size, span
+from view.words import count, percent, rate, size, span
 
 WIDE_COLUMNS = 120
 ATTEMPTS_SHOWN_MAX = 500

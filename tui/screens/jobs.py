@@ -15,7 +15,7 @@ from tui.screens.job import JobScreen
 from tui.screens.page import Page
 from tui.widgets.bar import bar
 from tui.widgets.table import Cell, Column, RowTable
-from tui.words import percent, rate, span
+from view.words import percent, rate, span
 
 STATE_SIGNS = {
     "running": ("▸", "#f0e442"),

@@ -10,10 +10,10 @@ from textual.binding import Binding, BindingType
 from textual.screen import Screen
 from textual.widgets import Input, Static
 
-from tui.snapshot import Picture
 from tui.widgets.key_line import KeyLine
 from tui.widgets.summary import Summary
 from tui.widgets.table import Cell, RowTable
+from view.picture import Picture
 
 if TYPE_CHECKING:
     from tui.app import Monitor

@@ -10,7 +10,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from mapreduce.snapshot import RatePoint
-from tui.words import rate, span
+from view.words import rate, span
 
 _EIGHTHS = " ▁▂▃▄▅▆▇█"
 # Blue, orange and green of a palette that the colour-blind can tell apart.

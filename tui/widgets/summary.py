@@ -5,8 +5,8 @@ from __future__ import annotations
 from rich.text import Text
 from textual.widgets import Static
 
-from tui.snapshot import Picture
-from tui.words import size, span
+from view.picture import Picture
+from view.words import size, span
 
 LOST_STYLE = "bold #ffffff on #b04a00"
 
