@@ -18,6 +18,7 @@ from tui.widgets.bar import bar
 from tui.widgets.curves import Curves
 from tui.widgets.table import Cell, Column, RowTable
 from tui.widgets.task_grid import TaskGrid
+from view.grid import MAPS, REDUCES, task_states
 from view.words import count, percent, rate, size, span
 
 WIDE_COLUMNS = 120
@@ -62,17 +63,6 @@ def progress_text(job: JobRow, now_s: float, width: int) -> Text:
     if job.attempts_failed:
         text.append(f"  ✗ {job.attempts_failed} failed attempts", "bold #d55e00")
     return text
-
-
-def grid_states(board: JobBoard, kind: str, tasks: int) -> bytes:
-    """Give one byte a task of this kind, in order of number."""
-    states = bytearray(tasks)
-    for row in board.tasks:
-        if row.key[0] == kind:
-            number = int(row.key[1:])
-            if number < tasks:
-                states[number] = row.state
-    return bytes(states)
 
 
 def attempt_cells(row: AttemptRow, now_s: float) -> tuple[Cell, ...]:
@@ -192,8 +182,8 @@ class JobScreen(Page):
         job = board.job
         maps = self.query_one(f"#maps{suffix}", TaskGrid)
         reduces = self.query_one(f"#reduces{suffix}", TaskGrid)
-        maps.show(grid_states(board, "m", job.maps))
-        reduces.show(grid_states(board, "r", job.reduces))
+        maps.show(task_states(board, MAPS, job.maps))
+        reduces.show(task_states(board, REDUCES, job.reduces))
         reduces.display = job.reduces > 0
 
     def _draw_attempts(self, board: JobBoard, now_s: float) -> None:

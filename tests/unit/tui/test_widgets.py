@@ -5,10 +5,11 @@ from __future__ import annotations
 from mapreduce.snapshot import BACKUP, COMMITTED, FAILED, IDLE, RUNNING
 from tests import tui_states
 from tui.widgets.bar import bar
-from tui.widgets.curves import plot, resample
+from tui.widgets.curves import plot
 from tui.widgets.key_line import Key, laid_out
 from tui.widgets.summary import summary
-from tui.widgets.task_grid import SIGNS, block_cell
+from tui.widgets.task_grid import cell_sign
+from view.grid import block_cell
 from view.picture import Picture
 
 
@@ -46,12 +47,11 @@ def test_a_plot_has_the_shape_of_its_values() -> None:
     lines = plot([0, 4, 12, 16], width=4, height=2)
 
     assert lines == ["  ▄█", " ▄██"]
-    assert resample([], 3) == [0.0, 0.0, 0.0]
 
 
-def test_a_block_of_tasks_shows_what_needs_a_look_first() -> None:
-    assert block_cell(bytes([COMMITTED, FAILED, RUNNING]))[0] == SIGNS[FAILED]
-    assert block_cell(bytes([COMMITTED, BACKUP]))[0] == SIGNS[BACKUP]
-    assert block_cell(bytes([COMMITTED] * 5))[0] == "■"
-    assert block_cell(bytes([COMMITTED, IDLE]))[0] == "▒"
-    assert block_cell(bytes([IDLE]))[0] == "·"
+def test_a_cell_for_several_tasks_is_shaded_by_how_many_are_done() -> None:
+    blocks = [[COMMITTED, FAILED], [COMMITTED, BACKUP], [COMMITTED] * 5, [COMMITTED, IDLE]]
+    single = [[IDLE], [RUNNING], [COMMITTED]]
+
+    assert [cell_sign(block_cell(bytes(block))) for block in blocks] == ["✗", "◆", "■", "▒"]
+    assert [cell_sign(block_cell(bytes(task))) for task in single] == ["·", "▸", "■"]

@@ -1,0 +1,20 @@
+"""The palette as Rich writes it."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from view.palette import ON_DARK, Colour
+
+
+@cache
+def ink(colour: Colour, *, loud: bool = False) -> str:
+    """Give the style of a colour: `bold #d55e00`; the terminal's own if the colour is plain."""
+    name = "dim" if colour is Colour.FAINT else ON_DARK.get(colour, "")
+    return f"bold {name}".rstrip() if loud else name
+
+
+DONE = ink(Colour.SKY)
+REST = ink(Colour.SLATE)
+BAD = ink(Colour.VERMILLION, loud=True)
+ACCENT = ink(Colour.ORANGE, loud=True)
