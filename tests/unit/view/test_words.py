@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from view.words import count, natural, percent, size, span
+from view.words import count, mode, natural, percent, size, span
 
 
 @pytest.mark.parametrize(
@@ -30,3 +30,8 @@ def test_spans_counts_and_percentages_read_as_people_say_them() -> None:
 
 def test_hosts_are_sorted_as_people_count() -> None:
     assert sorted(["h10", "h2", "a", "h2b"], key=natural) == ["a", "h2", "h2b", "h10"]
+
+
+def test_a_mode_is_written_as_ls_does() -> None:
+    assert mode(0o755, is_directory=True) == "drwxr-xr-x"
+    assert mode(0o640, is_directory=False) == "-rw-r-----"
