@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 KERNEL := $(wildcard mapreduce/dataflow/*.c mapreduce/dataflow/*.h)
-PACKAGES := cluster dfs mapreduce streaming tui
+PACKAGES := cluster dfs mapreduce streaming tui view
 SEEDS  ?= 5000
 MINUTES ?= 30
 

@@ -24,7 +24,7 @@ from typing import Final
 from cluster import state
 from cluster.errors import UserError
 
-PACKAGES: Final = ("cluster", "dfs", "mapreduce", "streaming", "tui")
+PACKAGES: Final = ("cluster", "dfs", "mapreduce", "streaming", "tui", "view")
 _EPOCH: Final = (2020, 1, 1, 0, 0, 0)
 _SHIPPED: Final = (".py", ".so", ".typed", ".tsv", ".txt", ".tcss", ".c", ".h")
 

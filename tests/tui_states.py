@@ -24,7 +24,7 @@ from mapreduce.snapshot import (
     RatePoint,
     TaskRow,
 )
-from tui.snapshot import ChunkCounts, ChunkPlace, FileEntry, Storage, StorageRow
+from view.picture import ChunkCounts, ChunkPlace, FileEntry, Storage, StorageRow
 
 NOW_S = 1_700_000_000.0
 GIB = 1 << 30

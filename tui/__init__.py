@@ -1,5 +1,5 @@
-"""The terminal monitor: snapshots in, screens out.
+"""The terminal monitor: pictures in, screens out.
 
-Decides nothing. All its IO is in `source`; `snapshot` holds the picture that the screens draw;
-folders mirror the screen: `screens/` are pages, `widgets/` what stands on them.
+Decides nothing and asks nobody: `view` has the pictures, the words and all IO. Folders mirror the
+screen: `screens/` are pages, `widgets/` what stands on them.
 """

@@ -18,8 +18,9 @@ from tui.screens.hosts import HostsScreen
 from tui.screens.job import JobScreen
 from tui.screens.jobs import JobsScreen
 from tui.screens.page import Page
-from tui.snapshot import Picture
-from tui.source import Source
+from view.actions import Action
+from view.picture import Picture
+from view.source import Source
 
 Answer = TypeVar("Answer")
 
@@ -88,26 +89,26 @@ class Monitor(App[None]):
 
         self.run_worker(run, thread=True, group="ask", exit_on_error=True)
 
-    def act(self, action: Callable[[Source], str]) -> None:
+    def act(self, action: Action) -> None:
         """Have something done, and say how it ended."""
 
         def run() -> None:
             try:
-                self.post_message(ActionDone(action(self.source), failed=False))
+                self.post_message(ActionDone(action.act(self.source), failed=False))
             except ClusterError as error:
                 self.post_message(ActionDone(str(error), failed=True))
             self._wake.set()
 
         self.run_worker(run, thread=True, group="act", exit_on_error=True)
 
-    def confirm(self, question: str, action: Callable[[Source], str]) -> None:
+    def confirm(self, action: Action) -> None:
         """Have something done if the user says yes."""
 
         def answered(yes: bool | None) -> None:
             if yes:
                 self.act(action)
 
-        self.push_screen(Confirm(question), answered)
+        self.push_screen(Confirm(action.question), answered)
 
     # Keys and messages --------------------------------------------------------------------------
 

@@ -6,7 +6,7 @@ import argparse
 import sys
 
 from cluster.errors import ClusterError, UserError
-from tui.source import Source
+from view.source import Source
 
 _MORE = """\
 In the monitor: 1 jobs, 2 hosts, 3 files, Enter opens, Esc goes back, / finds,
@@ -67,7 +67,7 @@ def main(argv: list[str]) -> int:
 
 
 def _demo(chosen: argparse.Namespace) -> int:
-    from tui.demo import DemoSource
+    from view.demo import DemoSource
 
     source = DemoSource()
     if chosen.once:
@@ -77,7 +77,7 @@ def _demo(chosen: argparse.Namespace) -> int:
 
 
 def _watch(chosen: argparse.Namespace) -> int:
-    from tui.source import ClusterSource
+    from view.source import ClusterSource
 
     source = ClusterSource.of_current(chosen.cluster)
     if chosen.once:
@@ -87,7 +87,7 @@ def _watch(chosen: argparse.Namespace) -> int:
 
 def _once(source: Source, job_id: str = "") -> int:
     from tui.once import plain_picture
-    from tui.snapshot import Picture
+    from view.picture import Picture
 
     picture = Picture(cluster=source.cluster)
     try:

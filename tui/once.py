@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from mapreduce.snapshot import HostRow, JobRow
-from tui.snapshot import Picture, StorageRow
-from tui.words import natural, percent, size, span
+from mapreduce.snapshot import JobRow
+from view.hosts import Host, listed
+from view.jobs import elapsed_s
+from view.picture import Picture
+from view.words import percent, size, span
 
 
 def plain_picture(picture: Picture, now_s: float, job_id: str = "") -> str:
     """Give the picture as lines without colour, each table with its titles; of all jobs or one."""
     jobs = [job for job in picture.jobs if job_id in ("", job.key)]
-    workers = {row.key: row for row in picture.hosts}
-    servers = {row.host: row for row in picture.storage.servers}
-    names = sorted({**workers, **servers}, key=natural)
     counts = picture.storage.counts
     parts = [
         f"Cluster: {picture.cluster}",
         "",
         _table(
             ("HOST", "STATE", "SLOTS", "LOAD", "DISK", "CHUNKS", "HEARD"),
-            [_host(name, workers.get(name), servers.get(name), now_s) for name in names],
+            [_host(host, now_s) for host in listed(picture)],
         ),
         "",
         _table(
@@ -36,18 +35,16 @@ def plain_picture(picture: Picture, now_s: float, job_id: str = "") -> str:
     return "\n".join(parts) + "\n"
 
 
-def _host(
-    name: str, host: HostRow | None, server: StorageRow | None, now_s: float
-) -> tuple[str, ...]:
-    heard_at_s = max(host.heard_at_s if host else 0.0, server.heard_at_s if server else 0.0)
+def _host(host: Host, now_s: float) -> tuple[str, ...]:
+    worker, server = host.worker, host.server
     return (
-        name,
-        host.state if host else server.state if server else "-",
-        f"{host.slots_used}/{host.slots}" if host else "-",
-        f"{host.load:.1f}" if host else "-",
+        host.name,
+        worker.state if worker else server.state if server else "-",
+        f"{worker.slots_used}/{worker.slots}" if worker else "-",
+        f"{worker.load:.1f}" if worker else "-",
         f"{size(server.used_bytes)}/{size(server.capacity_bytes)}" if server else "-",
         str(server.chunks) if server else "-",
-        span(max(0.0, now_s - heard_at_s)),
+        span(host.silence_s(now_s)),
     )
 
 
@@ -58,7 +55,7 @@ def _job(job: JobRow, now_s: float) -> tuple[str, ...]:
         percent(job.map_fraction).strip(),
         percent(job.shuffle_fraction).strip() if job.reduces else "-",
         percent(job.reduce_fraction).strip() if job.reduces else "-",
-        span((job.finished_at_s or now_s) - job.submitted_at_s),
+        span(elapsed_s(job, now_s)),
         span(job.seconds_left).replace("–", "-"),
         str(job.attempts_failed),
         job.name,

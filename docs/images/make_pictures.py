@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 from tui.app import Monitor
-from tui.demo import DemoSource
+from view.demo import DemoSource
 
 HERE = Path(__file__).parent
 

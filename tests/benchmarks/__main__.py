@@ -21,7 +21,7 @@ def main(names: list[str]) -> int:
         print(f"no benchmark {', '.join(unknown)}; there are {', '.join(there)}", file=sys.stderr)
         return 2
     # As an installed package is: else the first run of each would pay for all.
-    for package in ("cluster", "dfs", "mapreduce", "streaming", "tui"):
+    for package in ("cluster", "dfs", "mapreduce", "streaming", "tui", "view"):
         compileall.compile_dir(HERE.parent.parent / package, quiet=2)
     for name in names or there:
         module = importlib.import_module(f"tests.benchmarks.bench_{name}")

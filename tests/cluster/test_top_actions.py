@@ -20,8 +20,8 @@ from tui.screens.confirm import Ask, Confirm
 from tui.screens.files import FilesScreen
 from tui.screens.job import JobScreen
 from tui.screens.report import ReportScreen
-from tui.source import ClusterSource
 from tui.widgets.table import RowTable
+from view.source import ClusterSource
 
 ROLES = (MASTER, CHUNKSERVER, "mapreduce.master", "mapreduce.worker")
 ROOT = str(Path(__file__).parent.parent.parent)

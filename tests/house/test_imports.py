@@ -15,7 +15,8 @@ BELOW = {
     "streaming": {"streaming", "cluster"},
     "dfs": {"dfs", "cluster"},
     "mapreduce": {"mapreduce", "dfs", "streaming", "cluster"},
-    "tui": {"tui", "mapreduce", "dfs", "streaming", "cluster"},
+    "view": {"view", "mapreduce", "dfs", "streaming", "cluster"},
+    "tui": {"tui", "view", "mapreduce", "cluster"},
 }
 BRAINS = ("dfs/metadata", "mapreduce/scheduler")
 # What a brain may not touch: time, chance, files, sockets, processes, the log, the environment.
@@ -63,6 +64,30 @@ def test_imports_point_down_only(package: str) -> None:
         for name, _ in imported(path)
         if name.split(".")[0] in BELOW
         and (name.split(".")[0] not in BELOW[package] or name.split(".")[-1] == "cli")
+    ]
+
+    assert wrong == []
+
+
+def test_only_the_source_of_pictures_looks_at_the_dfs_and_at_streaming() -> None:
+    """`mapreduce` alone knows both; above it, everything else is told in rows and words."""
+    looking = {
+        str(path.relative_to(ROOT))
+        for package in ("view", "tui")
+        for path in modules(package)
+        for name, _ in imported(path)
+        if name.split(".")[0] in {"dfs", "streaming"}
+    }
+
+    assert looking == {"view/source.py"}
+
+
+def test_what_all_media_share_knows_none_of_them() -> None:
+    wrong = [
+        f"{path.relative_to(ROOT)} imports {name}"
+        for path in modules("view")
+        for name, _ in imported(path)
+        if name.split(".")[0] in {"textual", "rich"}
     ]
 
     assert wrong == []

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-HEAVY = ["paramiko", "textual", "fsspec", "docker", "yaml", "uvloop", "numpy", "pytest"]
+HEAVY = ["paramiko", "textual", "rich", "fsspec", "docker", "yaml", "uvloop", "numpy", "pytest"]
 
 
 def loaded_by(code: str) -> list[str]:
@@ -31,6 +31,8 @@ def loaded_by(code: str) -> list[str]:
         ("dfs.chunkserver", ["uvloop", "yaml"]),
         ("mapreduce.master", ["uvloop", "yaml"]),
         ("mapreduce.worker", ["uvloop", "yaml"]),
+        ("view.source", ["uvloop", "yaml"]),
+        ("view.demo", []),
     ],
 )
 def test_a_module_loads_no_heavy_library(module: str, allowed: list[str]) -> None:

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent.parent
-PACKAGES = ("cluster", "streaming", "dfs", "mapreduce", "tui")
+PACKAGES = ("cluster", "streaming", "dfs", "mapreduce", "view", "tui")
 
 
 def modules_in_the_tree() -> set[str]:

@@ -7,7 +7,7 @@ import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent.parent
-PACKAGES = ("cluster", "dfs", "mapreduce", "streaming", "tui")
+PACKAGES = ("cluster", "dfs", "mapreduce", "streaming", "tui", "view")
 
 
 def test_no_fixme_lands() -> None:

@@ -11,7 +11,8 @@ from textual.timer import Timer
 from textual.widgets import RichLog, Static
 
 from tui.screens.page import Page
-from tui.words import count, percent, size, span
+from tui.widgets.ink import ACCENT
+from view import actions, attempts
 
 FOLLOW_S = 0.5
 LINES_KEPT_MAX = 20_000
@@ -42,7 +43,7 @@ class AttemptScreen(Page):
     @property
     def repeat_command(self) -> str:
         """The command that repeats this attempt before the user's eyes."""
-        return f"mrstream -repeat {self.attempt_id}"
+        return attempts.repeat_command(self.attempt_id)
 
     def body(self) -> ComposeResult:
         yield Static(id="where")
@@ -56,7 +57,7 @@ class AttemptScreen(Page):
         self.query_one("#log").focus()
 
     def draw(self) -> None:
-        where = Text().append(self.attempt_id, "bold").append(f"  {self._stream}", "bold #e69f00")
+        where = Text().append(self.attempt_id, "bold").append(f"  {self._stream}", ACCENT)
         if not self._offset:
             where.append("  (nothing written so far)")
         where.append(f"\nrepeat it with  {self.repeat_command}")
@@ -65,14 +66,8 @@ class AttemptScreen(Page):
         row = board.attempts.get(self.attempt_id) if board else None
         if row is not None:
             now_s = self.monitor.source.now_s()
-            elapsed = (row.finished_at_s or now_s) - row.started_at_s
-            words = f"{row.state} on {row.host}  {row.phase}  {percent(row.progress)}"
-            words += f"  {span(elapsed)}  {count(row.records)} records  {size(row.input_bytes)} in"
-            if row.status:
-                words += f"\nstatus: {row.status}"
-            if row.diagnosis:
-                words += f"\n{row.diagnosis.splitlines()[0]}"
-            self.query_one("#progress", Static).update(Text(words))
+            lines = attempts.about(row, now_s)
+            self.query_one("#progress", Static).update(Text("\n".join(lines)))
         if self.filter_text != self._filter_shown:
             self._filter_shown = self.filter_text
             log = self.query_one("#log", RichLog)
@@ -130,13 +125,7 @@ class AttemptScreen(Page):
         self.notify(f"copied: {self.repeat_command}", timeout=4)
 
     def action_kill(self) -> None:
-        self.monitor.confirm(
-            f"Kill {self.attempt_id}? It runs again and does not count as failed.",
-            lambda source: source.kill_attempt(self.attempt_id, fail=False),
-        )
+        self.monitor.confirm(actions.kill_attempt(self.attempt_id))
 
     def action_fail(self) -> None:
-        self.monitor.confirm(
-            f"Fail {self.attempt_id}? It counts as a failed attempt.",
-            lambda source: source.kill_attempt(self.attempt_id, fail=True),
-        )
+        self.monitor.confirm(actions.fail_attempt(self.attempt_id))

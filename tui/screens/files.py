@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import ClassVar
 
 from rich.text import Text
@@ -11,60 +10,33 @@ from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
 from textual.widgets import Static
 
+from cluster.errors import UserError
 from tui.screens.confirm import Ask
 from tui.screens.page import Page
 from tui.screens.report import ReportScreen
-from tui.snapshot import ChunkPlace, FileEntry
 from tui.widgets.bar import bar
-from tui.widgets.table import Cell, Column, RowTable
-from tui.words import natural, size
+from tui.widgets.ink import BAD, DONE
+from tui.widgets.table import RowTable, columns
+from view import actions, files
+from view.cells import Cell, Row
+from view.picture import ChunkPlace, FileEntry
 
 UP = ".."
 
 
-def mode_text(entry: FileEntry) -> str:
-    """Give `drwxr-xr-x`."""
-    letters = "".join(
-        letter if entry.mode >> (8 - i) & 1 else "-" for i, letter in enumerate("rwxrwxrwx")
-    )
-    return ("d" if entry.is_directory else "-") + letters
-
-
-def entry_cells(entry: FileEntry) -> tuple[Cell, ...]:
-    """Give the cells of one directory entry."""
-    name = f"{entry.name}/" if entry.is_directory else entry.name
-    return (
-        Text(name, "bold #56b4e9" if entry.is_directory else ""),
-        "–" if entry.is_directory else size(entry.length_bytes),
-        "–" if entry.is_directory else str(entry.replication),
-        entry.owner,
-        mode_text(entry),
-        time.strftime("%Y-%m-%d %H:%M", time.localtime(entry.modified_at_s)),
-    )
-
-
 def chunk_map(chunks: list[ChunkPlace]) -> Text:
     """Draw which host holds which chunk: one line a host, one sign a chunk."""
-    hosts = sorted({host for chunk in chunks for host in chunk.hosts}, key=natural)
-    width = max((len(host) for host in hosts), default=4)
+    found = files.chunk_map(chunks)
+    width = max((len(host) for host in found.hosts), default=4)
     text = Text().append(f"{len(chunks)} chunks; one column a chunk\n", "dim")
-    for host in hosts:
+    for host, held in zip(found.hosts, found.held, strict=True):
         text.append(f"{host:<{width}}  ", "bold")
-        for chunk in chunks:
-            text.append(
-                "■" if host in chunk.hosts else "·", "#56b4e9" if host in chunk.hosts else "dim"
-            )
+        for is_here in held:
+            text.append("■" if is_here else "·", DONE if is_here else "dim")
         text.append("\n")
-    for chunk in chunks:
-        if chunk.state != "good":
-            text.append(
-                f"✗ chunk {chunk.index} ({chunk.handle:x}): {chunk.state}\n", "bold #d55e00"
-            )
-    for chunk in chunks[:200]:
-        where = ", ".join(chunk.hosts) or "nowhere"
-        text.append(f"{chunk.index:>5}  {chunk.handle:016x}  v{chunk.version}")
-        text.append(f"  {size(chunk.length_bytes):>5}  {where}\n")
-    return text
+    for trouble in found.troubles:
+        text.append(f"{trouble}\n", BAD)
+    return text.append("".join(f"{told}\n" for told in found.chunks))
 
 
 class FilesScreen(Page):
@@ -91,17 +63,7 @@ class FilesScreen(Page):
 
     def body(self) -> ComposeResult:
         yield Static(id="where")
-        yield RowTable(
-            [
-                Column("Name"),
-                Column("Size", right=True),
-                Column("Copies", right=True),
-                Column("Owner"),
-                Column("Mode"),
-                Column("Modified"),
-            ],
-            id="files",
-        )
+        yield RowTable(columns(files.COLUMNS, {}), id="files")
         yield Static(id="nothing")
         with VerticalScroll(id="detail"):
             yield Static(id="about", markup=False)
@@ -118,12 +80,13 @@ class FilesScreen(Page):
     def draw(self) -> None:
         place = "trash: deleted files, u brings one back" if self.in_trash else self.path
         self.query_one("#where", Static).update(Text(place, no_wrap=True))
-        rows = [
-            (entry.path, entry_cells(entry)) for entry in self._entries if self.passes(entry.name)
+        rows: list[Row] = [
+            (entry.path, files.entry_cells(entry))
+            for entry in files.listed(self._entries, wanted=self.filter_text)
         ]
         if self.path != "/" or self.in_trash:
-            rows.insert(0, (UP, (Text("../", "bold"), "", "", "", "", "")))
-        nothing = "The trash is empty." if self.in_trash else "This directory is empty."
+            rows.insert(0, (UP, (Cell("../", loud=True), *[Cell("")] * 5)))
+        nothing = files.EMPTY_TRASH if self.in_trash else files.EMPTY_DIRECTORY
         self.show_rows(self.query_one(RowTable), rows, nothing if self._read else "Reading…")
 
     def action_reload(self) -> None:
@@ -136,7 +99,7 @@ class FilesScreen(Page):
     def _take(self, path: str, in_trash: bool, entries: list[FileEntry]) -> None:
         if (path, in_trash) == (self.path, self.in_trash) and self.is_mounted:
             self._read = True
-            self._entries = sorted(entries, key=lambda e: (not e.is_directory, e.name))
+            self._entries = entries
             self.redraw()
 
     def _go(self, path: str, *, trash: bool = False) -> None:
@@ -175,7 +138,7 @@ class FilesScreen(Page):
         if self.in_trash:
             self._go("/")
         elif self.path != "/":
-            self._go(self.path.rstrip("/").rsplit("/", 1)[0] or "/")
+            self._go(files.parent(self.path))
 
     def action_preview(self) -> None:
         chosen = self._chosen()
@@ -202,10 +165,9 @@ class FilesScreen(Page):
         self.monitor.ask(lambda source: source.usage(path), self._show_usage)
 
     def _show_usage(self, usage: list[tuple[str, int]]) -> None:
-        most = max((used for _, used in usage), default=0) or 1
         text = Text().append("space below here\n", "dim")
-        for path, used in usage:
-            text.append(f"{size(used):>6} ").append_text(bar(used / most, 20))
+        for path, used in files.shares(usage):
+            text.append(f"{used.text:>6} ").append_text(bar(used.share or 0.0, 20))
             text.append(f" {path}\n", "bold")
         self._about(text)
 
@@ -217,8 +179,7 @@ class FilesScreen(Page):
         if not (chosen and self.in_trash):
             self.notify("go to the trash (t) and choose a file first", timeout=3)
             return
-        path = chosen.path
-        self.monitor.confirm(f"Bring back {path}?", lambda source: source.undelete(path))
+        self.monitor.confirm(actions.undelete(chosen.path))
 
     def action_replication(self) -> None:
         chosen = self._chosen()
@@ -230,12 +191,9 @@ class FilesScreen(Page):
         def given(value: str | None) -> None:
             if value is None:
                 return
-            if not value.isdigit() or not 1 <= int(value) <= 100:
-                self.notify(f"{value!r} is no number of copies; 1 to 100", severity="error")
-                return
-            self.monitor.confirm(
-                f"Keep {value} copies of {path}?",
-                lambda source: source.set_replication(path, int(value)),
-            )
+            try:
+                self.monitor.confirm(actions.set_replication(path, value))
+            except UserError as error:
+                self.notify(str(error), severity="error")
 
         self.app.push_screen(Ask(f"How many copies of {path}?", str(chosen.replication)), given)

@@ -10,87 +10,33 @@ from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 from textual.widgets import RichLog, Static, TabbedContent, TabPane
 
-from mapreduce.snapshot import AttemptRow, JobBoard, JobRow
+from mapreduce.snapshot import JobBoard, JobRow
 from tui.screens.attempt import AttemptScreen
 from tui.screens.page import Page
 from tui.screens.report import ReportScreen
 from tui.widgets.bar import bar
 from tui.widgets.curves import Curves
-from tui.widgets.table import Cell, Column, RowTable
+from tui.widgets.ink import joined
+from tui.widgets.table import RowTable, columns
 from tui.widgets.task_grid import TaskGrid
-from tui.words import count, percent, rate, size, span
+from view import actions, attempts, jobs
+from view.grid import MAPS, REDUCES, task_states
+from view.words import percent
 
 WIDE_COLUMNS = 120
 ATTEMPTS_SHOWN_MAX = 500
-_ATTEMPT_ORDER = {"running": 0, "failed": 1, "killed": 2, "succeeded": 3}
-_SIGNS = {"running": "▸", "failed": "✗", "killed": "✗", "succeeded": "■"}
-
-
-_STATE_STYLES = {"running": "bold #f0e442", "failed": "bold #d55e00", "killed": "bold #d55e00"}
-
-
-def title_text(job: JobRow) -> Text:
-    """Give the line that names the job, its state first."""
-    sign, style = _SIGNS.get(job.state, "·"), _STATE_STYLES.get(job.state, "bold")
-    text = Text().append(f"{sign} {job.state}", style).append(f"  {job.name}", "bold")
-    priority = "" if job.priority == "NORMAL" else f"  priority {job.priority}"
-    return text.append(f"  {job.key}{priority}  → {job.output or 'stdout'}", "dim")
 
 
 def progress_text(job: JobRow, now_s: float, width: int) -> Text:
     """Give the three bars with their counts, and the line of figures below."""
     text = Text()
     bar_width = max(10, min(50, width - 52))
-    rows = (
-        ("map", job.map_fraction, job.maps, job.maps_done, job.maps_running),
-        ("shuffle", job.shuffle_fraction, job.reduces, job.reduces_done, job.reduces_running),
-        ("reduce", job.reduce_fraction, job.reduces, job.reduces_done, job.reduces_running),
-    )
-    for label, fraction, tasks, done, running in rows:
-        if tasks == 0:
-            continue
-        text.append(f"{label:<8}", "bold")
-        text.append_text(bar(fraction, bar_width))
-        text.append(f" {percent(fraction)}  ")
-        text.append(f"{count(done)} of {count(tasks)} done, {count(running)} running\n", "dim")
-    elapsed = (job.finished_at_s or now_s) - job.submitted_at_s
-    text.append(f"in {size(job.input_bytes)}  shuffled {size(job.shuffle_bytes)}")
-    text.append(f"  out {size(job.output_bytes)}  {rate(job.input_bytes / max(elapsed, 0.1))}")
-    text.append(f"  time {span(elapsed)}")
-    if job.state == "running":
-        text.append(f"  left {span(job.seconds_left)}", "bold")
-    if job.attempts_failed:
-        text.append(f"  ✗ {job.attempts_failed} failed attempts", "bold #d55e00")
-    return text
-
-
-def grid_states(board: JobBoard, kind: str, tasks: int) -> bytes:
-    """Give one byte a task of this kind, in order of number."""
-    states = bytearray(tasks)
-    for row in board.tasks:
-        if row.key[0] == kind:
-            number = int(row.key[1:])
-            if number < tasks:
-                states[number] = row.state
-    return bytes(states)
-
-
-def attempt_cells(row: AttemptRow, now_s: float) -> tuple[Cell, ...]:
-    """Give the cells of one attempt."""
-    failed = row.state in ("failed", "killed")
-    elapsed = (row.finished_at_s or now_s) - row.started_at_s
-    return (
-        Text(f"{_SIGNS.get(row.state, '?')} {row.state}", "bold #d55e00" if failed else ""),
-        "_".join(row.key.split("_")[3:]),
-        row.host,
-        row.locality or "–",
-        row.phase or "–",
-        percent(row.progress),
-        span(elapsed),
-        count(row.records),
-        size(row.input_bytes),
-        row.diagnosis.split("\n")[0] if failed else row.status,
-    )
+    for phase in jobs.phases(job):
+        text.append(f"{phase.label:<8}", "bold")
+        text.append_text(bar(phase.fraction, bar_width))
+        text.append(f" {percent(phase.fraction)}  ")
+        text.append(f"{phase.tasks}\n", "dim")
+    return text.append_text(joined(jobs.figures(job, now_s)))
 
 
 class JobScreen(Page):
@@ -124,27 +70,10 @@ class JobScreen(Page):
                 yield TaskGrid("maps", id="maps")
                 yield TaskGrid("reduces", id="reduces")
             with TabPane("Attempts", id="attempts"):
-                yield RowTable(
-                    [
-                        Column("State", 11),
-                        Column("Attempt"),
-                        Column("Host"),
-                        Column("Near"),
-                        Column("Phase"),
-                        Column("Done", right=True),
-                        Column("Time", right=True),
-                        Column("Records", right=True),
-                        Column("Input", right=True),
-                        Column("Status"),
-                    ],
-                    id="attempt-table",
-                )
+                yield RowTable(columns(attempts.COLUMNS, {"State": 11}), id="attempt-table")
                 yield Static(id="more")
             with TabPane("Counters", id="counters"):
-                yield RowTable(
-                    [Column("Group"), Column("Counter"), Column("Value", right=True)],
-                    id="counter-table",
-                )
+                yield RowTable(columns(jobs.COUNTER_COLUMNS, {}), id="counter-table")
             with TabPane("Events", id="events"):
                 yield RichLog(id="event-log", max_lines=5000, wrap=True)
 
@@ -168,11 +97,9 @@ class JobScreen(Page):
             self.query_one("#where", Static).update(Text(why))
             return
         job, now_s = board.job, self.monitor.source.now_s()
-        self.query_one("#where", Static).update(title_text(job))
+        self.query_one("#where", Static).update(joined(jobs.title(job)))
         self.query_one("#progress", Static).update(progress_text(job, now_s, self.size.width))
-        said = list(self.picture.remarks)
-        if job.diagnosis:
-            said.insert(0, job.diagnosis.split("\n")[0])
+        said = jobs.notes(job, self.picture.remarks)
         self.query_one("#remarks", Static).update(Text("\n".join(said)))
         self.query_one("#remarks").display = bool(said)
         match self.query_one("#tabs", TabbedContent).active:
@@ -192,32 +119,21 @@ class JobScreen(Page):
         job = board.job
         maps = self.query_one(f"#maps{suffix}", TaskGrid)
         reduces = self.query_one(f"#reduces{suffix}", TaskGrid)
-        maps.show(grid_states(board, "m", job.maps))
-        reduces.show(grid_states(board, "r", job.reduces))
+        maps.show(task_states(board, MAPS, job.maps))
+        reduces.show(task_states(board, REDUCES, job.reduces))
         reduces.display = job.reduces > 0
 
     def _draw_attempts(self, board: JobBoard, now_s: float) -> None:
-        rows = [
-            row
-            for row in board.attempts
-            if self.passes(row.key, row.host, row.state, row.locality, row.diagnosis)
-        ]
-        rows.sort(key=lambda row: (_ATTEMPT_ORDER.get(row.state, 9), -row.started_at_s, row.key))
-        table = self.query_one("#attempt-table", RowTable)
-        table.show([(row.key, attempt_cells(row, now_s)) for row in rows[:ATTEMPTS_SHOWN_MAX]])
+        found = attempts.listed(board, wanted=self.filter_text)
+        self.query_one("#attempt-table", RowTable).show(
+            [(row.key, attempts.attempt_cells(row, now_s)) for row in found[:ATTEMPTS_SHOWN_MAX]]
+        )
         more = self.query_one("#more", Static)
-        more.display = len(rows) > ATTEMPTS_SHOWN_MAX
-        more.update(f"the first {ATTEMPTS_SHOWN_MAX} of {len(rows):,} attempts; / finds others")
+        more.display = len(found) > ATTEMPTS_SHOWN_MAX
+        more.update(f"the first {ATTEMPTS_SHOWN_MAX} of {len(found):,} attempts; / finds others")
 
     def _draw_counters(self, board: JobBoard) -> None:
-        self.query_one("#counter-table", RowTable).show(
-            [
-                (f"{group}\0{name}", (group.strip(), name.strip(), f"{value:,}"))
-                for group, counters in board.counters.items()
-                for name, value in counters.items()
-                if self.passes(group, name)
-            ]
-        )
+        self.query_one("#counter-table", RowTable).show(jobs.counter_rows(board, self.filter_text))
 
     def _draw_events(self, board: JobBoard) -> None:
         log = self.query_one("#event-log", RichLog)
@@ -225,7 +141,7 @@ class JobScreen(Page):
             log.clear()
             self._events_shown = 0
         for event in board.events[self._events_shown :]:
-            since = span(event.at_s - board.job.submitted_at_s)
+            since = jobs.event_age(board.job, event)
             log.write(Text(f"{since:>8}  ", "dim").append(event.text, "default"))
         self._events_shown = len(board.events)
 
@@ -260,20 +176,11 @@ class JobScreen(Page):
 
     def action_kill(self) -> None:
         attempt, job_id = self._selected_attempt(), self.job_id
-        if attempt:
-            self.monitor.confirm(
-                f"Kill {attempt}? It runs again and does not count as failed.",
-                lambda source: source.kill_attempt(attempt, fail=False),
-            )
-        else:
-            self.monitor.confirm(f"Kill {job_id}?", lambda source: source.kill_job(job_id))
+        self.monitor.confirm(actions.kill_attempt(attempt) if attempt else actions.kill_job(job_id))
 
     def action_fail(self) -> None:
         attempt = self._selected_attempt()
         if attempt:
-            self.monitor.confirm(
-                f"Fail {attempt}? It counts as a failed attempt.",
-                lambda source: source.kill_attempt(attempt, fail=True),
-            )
+            self.monitor.confirm(actions.fail_attempt(attempt))
         else:
             self.notify("go to Attempts and choose one first", timeout=3)

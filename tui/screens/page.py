@@ -10,10 +10,12 @@ from textual.binding import Binding, BindingType
 from textual.screen import Screen
 from textual.widgets import Input, Static
 
-from tui.snapshot import Picture
 from tui.widgets.key_line import KeyLine
 from tui.widgets.summary import Summary
-from tui.widgets.table import Cell, RowTable
+from tui.widgets.table import RowTable
+from view.cells import Row, passes
+from view.picture import Picture
+from view.summary import NO_ANSWER_YET
 
 if TYPE_CHECKING:
     from tui.app import Monitor
@@ -84,13 +86,11 @@ class Page(Screen[None]):
         now_s = self.monitor.source.now_s()
         self.query_one(Summary).show(self.picture, now_s, read_only=self.monitor.read_only)
 
-    def show_rows(
-        self, table: RowTable, rows: list[tuple[str, tuple[Cell, ...]]], nothing: str
-    ) -> None:
+    def show_rows(self, table: RowTable, rows: list[Row], nothing: str) -> None:
         """Show these rows; if there are none, say why in the place of the table's body."""
         table.show(rows)
         if self.picture.lost_reason and not self.picture.at_s:
-            nothing = "The master has not answered yet: `mrstream cluster doctor` says why."
+            nothing = NO_ANSWER_YET
         elif self.filter_text:
             nothing = f"Nothing here has {self.filter_text!r} in it; Esc shows all again."
         table.set_class(not rows, "empty")
@@ -101,8 +101,7 @@ class Page(Screen[None]):
 
     def passes(self, *words: str) -> bool:
         """Tell whether a row with these words passes the filter."""
-        wanted = self.filter_text.lower()
-        return not wanted or any(wanted in word.lower() for word in words)
+        return passes(self.filter_text, *words)
 
     def action_filter(self) -> None:
         line = self.query_one("#filter", Input)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from rich.text import Text
 
-DONE_STYLE = "#56b4e9"
-REST_STYLE = "#4a5866"
+from tui.widgets.ink import DONE, REST
 
 
 def bar(fraction: float, width: int) -> Text:
@@ -18,5 +17,5 @@ def bar(fraction: float, width: int) -> Text:
         halves -= 1
     full, half = divmod(halves, 2)
     rest = width - full - half
-    text = Text().append("━" * full + "╸" * half, DONE_STYLE)
-    return text.append("─" * rest, REST_STYLE)
+    text = Text().append("━" * full + "╸" * half, DONE)
+    return text.append("─" * rest, REST)

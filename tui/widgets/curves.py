@@ -1,4 +1,4 @@
-"""Three curves over time, as in the MapReduce paper's Figure 3: input, shuffle and output rate."""
+"""The three curves of a job, drawn in eighths of a cell."""
 
 from __future__ import annotations
 
@@ -10,34 +10,17 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from mapreduce.snapshot import RatePoint
-from tui.words import rate, span
+from view.curves import curves, levels, time_ticks
+from view.palette import ON_DARK
 
 _EIGHTHS = " ▁▂▃▄▅▆▇█"
-# Blue, orange and green of a palette that the colour-blind can tell apart.
-COLOURS = ("#56b4e9", "#e69f00", "#009e73")
-LABELS = ("input", "shuffle", "output")
-
-
-def resample(values: Sequence[float], columns: int) -> list[float]:
-    """Give `columns` means of equal stretches of `values`; repeats where there are fewer."""
-    if not values:
-        return [0.0] * columns
-    count = len(values)
-    means = []
-    for column in range(columns):
-        start = column * count // columns
-        stop = max(start + 1, (column + 1) * count // columns)
-        means.append(sum(values[start:stop]) / (stop - start))
-    return means
 
 
 def plot(values: Sequence[float], width: int, height: int) -> list[str]:
     """Draw a filled curve in eighths of a cell, `height` lines of `width` cells, top line first."""
-    columns = resample(values, width)
-    top = max(columns) or 1.0
-    levels = [round(value / top * height * 8) for value in columns]
+    columns = levels(values, width, height * 8)
     return [
-        "".join(_EIGHTHS[min(8, max(0, level - floor))] for level in levels)
+        "".join(_EIGHTHS[min(8, max(0, level - floor))] for level in columns)
         for floor in range((height - 1) * 8, -1, -8)
     ]
 
@@ -71,18 +54,12 @@ class Curves(Widget):
         self._drawn = (len(self._points), width, height)
         panel = max(2, height // 3)
         lines: list[list[Segment]] = []
-        series = (
-            [point.input_rate for point in self._points],
-            [point.shuffle_rate for point in self._points],
-            [point.output_rate for point in self._points],
-        )
-        for label, colour, values in zip(LABELS, COLOURS, series, strict=True):
-            now, peak = (values[-1], max(values)) if values else (0.0, 0.0)
-            title = f"{label:<8}{rate(now):>8}  peak {rate(peak)}"
-            lines.append([Segment(title[:width], Style(color=colour, bold=True))])
-            for line in plot(values, width, panel - 1):
-                lines.append([Segment(line, Style(color=colour))])
+        for curve in curves(self._points):
+            style = Style(color=ON_DARK[curve.colour])
+            title = f"{curve.label:<8}{curve.now:>8}  peak {curve.peak}"
+            lines.append([Segment(title[:width], style + Style(bold=True))])
+            lines += [[Segment(line, style)] for line in plot(curve.values, width, panel - 1)]
         if self._points and len(lines) < height:
-            elapsed = span(self._points[-1].at_s - self._points[0].at_s)
-            lines.append([Segment("0s" + elapsed.rjust(width - 2), Style(dim=True))])
+            first, last = time_ticks(self._points)
+            lines.append([Segment(first + last.rjust(width - len(first)), Style(dim=True))])
         self._lines = lines

@@ -9,6 +9,8 @@ from textual import events
 from textual.screen import Screen
 from textual.widgets import Static
 
+from tui.widgets.ink import ACCENT
+
 GAPS = (2, 1)
 """Cells between two keys: the narrower where that saves a line."""
 
@@ -85,6 +87,6 @@ class KeyLine(Static):
                 text.append("\n")
                 line, column = key.line, 0
             text.append(" " * (key.start - column))
-            text.append(key.sign, "bold #e69f00").append(f" {key.word}")
+            text.append(key.sign, ACCENT).append(f" {key.word}")
             column = key.start + key.width
         self.update(text)

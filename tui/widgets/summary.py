@@ -5,8 +5,9 @@ from __future__ import annotations
 from rich.text import Text
 from textual.widgets import Static
 
-from tui.snapshot import Picture
-from tui.words import size, span
+from tui.widgets.ink import ink
+from view.picture import Picture
+from view.summary import Part, parts, silence
 
 LOST_STYLE = "bold #ffffff on #b04a00"
 
@@ -15,57 +16,25 @@ def summary(picture: Picture, now_s: float, *, read_only: bool, width: int = 200
     """Give the one line that answers: is everything all right? What is wrong comes before what is
     merely good to know, which is left out where there is no room for it."""
     line = Text().append(f" {picture.cluster or 'no cluster'} ", "bold reverse")
-    if picture.lost_reason:
-        silent = span(max(0.0, now_s - picture.lost_at_s))
-        line.append(f" ✗ NO ANSWER for {silent}: {picture.lost_reason} ", LOST_STYLE)
+    silent = silence(picture, now_s)
+    if silent:
+        line.append(f" {silent} ", LOST_STYLE)
         return line.append(" last picture below; trying again")
-    parts = [*_work(picture), *_storage(picture)]
+    drawn = [(part.rank, _drawn(part)) for part in parts(picture)]
     if read_only:
-        parts.append((1, Text("read-only", "italic dim")))
-    while parts and len(line) + sum(len(part) + 2 for _, part in parts) > width:
-        parts.remove(max(parts, key=lambda part: part[0]))
-    for _, part in parts:
-        line.append("  ").append_text(part)
+        drawn.append((1, Text("read-only", "italic dim")))
+    while drawn and len(line) + sum(len(text) + 2 for _, text in drawn) > width:
+        drawn.remove(max(drawn, key=lambda ranked: ranked[0]))
+    for _, text in drawn:
+        line.append("  ").append_text(text)
     return line
 
 
-def _figure(label: str, value: str, style: str = "bold") -> Text:
-    return Text().append(f"{label} ", "dim").append(value, style)
-
-
-def _work(picture: Picture) -> list[tuple[int, Text]]:
-    """Hosts, slots and jobs, each with its rank: the higher, the sooner it is left out."""
-    hosts = list(picture.hosts)
-    up = [host for host in hosts if host.state == "up"]
-    slots, used = sum(host.slots for host in up), sum(host.slots_used for host in up)
-    running = sum(job.state == "running" for job in picture.jobs)
-    all_up = "bold" if len(up) == len(hosts) else "bold #d55e00"
-    return [
-        (0, _figure("hosts", f"{len(up)}/{len(hosts)}", all_up)),
-        (3, _figure("slots", f"{used}/{slots}")),
-        (2, _figure("jobs", str(running))),
-    ]
-
-
-def _storage(picture: Picture) -> list[tuple[int, Text]]:
-    counts = picture.storage.counts
-    if not picture.storage.servers:
-        return []
-    used = sum(server.used_bytes for server in picture.storage.servers)
-    capacity = sum(server.capacity_bytes for server in picture.storage.servers)
-    parts = [(5, _figure("dfs", f"{size(used)}/{size(capacity)}"))]
-    if counts.healthy:
-        parts.append((4, Text(f"✓ {counts.total:,} chunks", "#56b4e9")))
-    for number, word in (
-        (counts.missing, "missing"),
-        (counts.corrupt, "corrupt"),
-        (counts.under_replicated, "under-replicated"),
-    ):
-        if number:
-            parts.append((0, Text(f"✗ {number:,} {word}", "bold #d55e00")))
-    if counts.repairing:
-        parts.append((6, Text(f"↻ {counts.repairing:,} repairing", "#f0e442")))
-    return parts
+def _drawn(part: Part) -> Text:
+    style = ink(part.cell.colour, loud=part.cell.loud)
+    if not part.label:
+        return Text(part.cell.text, style)
+    return Text().append(f"{part.label} ", "dim").append(part.cell.text, style)
 
 
 class Summary(Static):

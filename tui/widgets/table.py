@@ -8,19 +8,33 @@ from dataclasses import dataclass
 from rich.text import Text
 from textual.widgets import DataTable
 
-Cell = str | Text
+from tui.widgets.bar import bar
+from tui.widgets.ink import ink
+from view.cells import Cell, Row
+from view.cells import Column as Titled
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column: its title, and whether its cells stand at the right."""
+    """A column: its title, its width if that is fixed, where its cells stand, cells of its bars."""
 
     title: str
     width: int | None = None
     right: bool = False
+    bar: int = 0
 
 
-class RowTable(DataTable[Cell]):
+def columns(
+    titled: Sequence[Titled], widths: dict[str, int], bars: dict[str, int] | None = None
+) -> list[Column]:
+    """Give these columns to a terminal: some of them with a fixed width, some with bars."""
+    return [
+        Column(each.title, widths.get(each.title), each.right, (bars or {}).get(each.title, 0))
+        for each in titled
+    ]
+
+
+class RowTable(DataTable[Text]):
     """Rows by key. `show` is called with the whole wanted content as often as one likes."""
 
     DEFAULT_CSS = "RowTable { height: 1fr; }"
@@ -55,7 +69,7 @@ class RowTable(DataTable[Cell]):
             return self._keys[self.cursor_row]
         return None
 
-    def show(self, rows: Sequence[tuple[str, tuple[Cell, ...]]]) -> None:
+    def show(self, rows: Sequence[Row]) -> None:
         """Make these the rows, in this order."""
         keys = [key for key, _ in rows]
         if keys != self._keys:
@@ -65,14 +79,14 @@ class RowTable(DataTable[Cell]):
             old = self._cells[key]
             for index, cell in enumerate(cells):
                 if old[index] != cell:
-                    self.update_cell(key, str(index), self._placed(index, cell))
+                    self.update_cell(key, str(index), self._drawn(index, cell))
             self._cells[key] = cells
 
-    def _rebuild(self, rows: Sequence[tuple[str, tuple[Cell, ...]]], keys: list[str]) -> None:
+    def _rebuild(self, rows: Sequence[Row], keys: list[str]) -> None:
         selected, row_before, scroll = self.selected_key, self.cursor_row, self.scroll_y
         self.clear()
         for key, cells in rows:
-            self.add_row(*(self._placed(i, cell) for i, cell in enumerate(cells)), key=key)
+            self.add_row(*(self._drawn(i, cell) for i, cell in enumerate(cells)), key=key)
         self._keys = keys
         self._cells = dict(rows)
         if selected in self._cells:
@@ -81,11 +95,12 @@ class RowTable(DataTable[Cell]):
             self.move_cursor(row=min(row_before, len(keys) - 1), scroll=False)
         self.scroll_to(y=scroll, animate=False)
 
-    def _placed(self, index: int, cell: Cell) -> Cell:
-        if not self._wanted_columns[index].right:
-            return cell
-        if isinstance(cell, Text):
-            placed = cell.copy()
-            placed.justify = "right"
-            return placed
-        return Text(cell, justify="right")
+    def _drawn(self, index: int, cell: Cell) -> Text:
+        column = self._wanted_columns[index]
+        if cell.share is not None and column.bar:
+            text = bar(cell.share, column.bar).append(f" {cell.text}", "default")
+        else:
+            text = Text(cell.text, ink(cell.colour, loud=cell.loud))
+        if column.right:
+            text.justify = "right"
+        return text

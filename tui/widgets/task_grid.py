@@ -1,42 +1,31 @@
-"""One cell a task, or a block of tasks where they are more than the cells."""
+"""The states of tasks as signs: one cell a task, or a block of tasks where they are more."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 from rich.segment import Segment
 from rich.style import Style
 from textual.strip import Strip
 from textual.widget import Widget
 
-from mapreduce.snapshot import BACKUP, COMMITTED, FAILED, IDLE, RUNNING
+from mapreduce.snapshot import BACKUP, FAILED
+from tui.widgets.ink import ink
+from view.grid import GridCell, block_size, fold, tally
+from view.palette import TASK_MARKS
 
-# Every state has its own sign, so that the grid reads without colour.
-SIGNS = {IDLE: "·", RUNNING: "▸", COMMITTED: "■", FAILED: "✗", BACKUP: "◆"}
 STYLES = {
-    IDLE: Style(color="#6c7a89"),
-    RUNNING: Style(color="#f0e442", bold=True),
-    COMMITTED: Style(color="#56b4e9"),
-    FAILED: Style(color="#d55e00", bold=True),
-    BACKUP: Style(color="#cc79a7", bold=True),
+    state: Style.parse(ink(mark.colour, loud=mark.loud)) for state, mark in TASK_MARKS.items()
 }
-NAMES = {IDLE: "idle", RUNNING: "running", COMMITTED: "done", FAILED: "failed", BACKUP: "backup"}
 _SHADES = "·░▒▓■"
 
 
-def block_cell(states: bytes) -> tuple[str, Style]:
-    """Give the sign of a block: what needs a look first, else how much of it is done."""
-    if len(states) == 1:
-        return SIGNS[states[0]], STYLES[states[0]]
-    if FAILED in states:
-        return SIGNS[FAILED], STYLES[FAILED]
-    if BACKUP in states:
-        return SIGNS[BACKUP], STYLES[BACKUP]
-    done = states.count(COMMITTED)
-    shade = _SHADES[done * (len(_SHADES) - 1) // len(states)]
-    if done == len(states):
-        return shade, STYLES[COMMITTED]
-    return shade, STYLES[RUNNING if RUNNING in states else IDLE]
+def cell_sign(cell: GridCell) -> str:
+    """Give the sign of a cell: that of its state, or of a block that is well how much is done."""
+    mark = TASK_MARKS[cell.state]
+    if cell.tasks == 1 or cell.state in (FAILED, BACKUP):
+        return mark.sign
+    return _SHADES[cell.level(len(_SHADES))]
 
 
 class TaskGrid(Widget):
@@ -57,11 +46,6 @@ class TaskGrid(Widget):
             self._states = states
             self.refresh()
 
-    def block_size(self, width: int, height: int) -> int:
-        """Give how many tasks share a cell."""
-        cells = max(1, width * max(1, height - 1))
-        return max(1, -(-len(self._states) // cells))
-
     def render_line(self, y: int) -> Strip:
         """Give the title or one row of cells."""
         width, height = self.size
@@ -72,11 +56,8 @@ class TaskGrid(Widget):
 
     def _draw(self, width: int, height: int) -> None:
         self._drawn = (self._states, width, height)
-        block = self.block_size(width, height)
-        cells = [
-            block_cell(self._states[start : start + block])
-            for start in range(0, len(self._states), block)
-        ]
+        block = block_size(len(self._states), width * max(1, height - 1))
+        cells = fold(self._states, block)
         self._lines = [self._title(block)]
         for start in range(0, len(cells), max(1, width)):
             self._lines.append(_runs(cells[start : start + width]))
@@ -84,23 +65,22 @@ class TaskGrid(Widget):
     def _title(self, block: int) -> list[Segment]:
         each = "" if block == 1 else f", {block} a cell"
         title = [Segment(f"{self._label} {len(self._states):,}{each}  ", Style(bold=True))]
-        for state, name in NAMES.items():
-            number = self._states.count(state)
-            if number:
-                title.append(Segment(f"{SIGNS[state]} ", STYLES[state]))
-                title.append(Segment(f"{number:,} {name}  "))
+        for state, number in tally(self._states):
+            mark = TASK_MARKS[state]
+            title.append(Segment(f"{mark.sign} ", STYLES[state]))
+            title.append(Segment(f"{number:,} {mark.word}  "))
         return title
 
 
-def _runs(cells: Sequence[tuple[str, Style]]) -> list[Segment]:
+def _runs(cells: Iterable[GridCell]) -> list[Segment]:
     """Join neighbours of one style: a terminal is written in runs, not in cells."""
     segments: list[Segment] = []
-    text, style = "", Style()
-    for sign, of_cell in cells:
-        if of_cell is not style and text:
-            segments.append(Segment(text, style))
+    text, state = "", -1
+    for cell in cells:
+        if cell.state != state and text:
+            segments.append(Segment(text, STYLES[state]))
             text = ""
-        text, style = text + sign, of_cell
+        text, state = text + cell_sign(cell), cell.state
     if text:
-        segments.append(Segment(text, style))
+        segments.append(Segment(text, STYLES[state]))
     return segments

@@ -12,7 +12,7 @@ import pytest
 from textual.pilot import Pilot
 from textual.widgets import Input, RichLog, Static, TabbedContent
 
-from mapreduce.snapshot import TaskRow
+from mapreduce.snapshot import JobRow, TaskRow
 from tests import tui_states
 from tests.tui_states import JOB, Recorded
 from tui.app import Monitor
@@ -406,3 +406,17 @@ async def test_a_change_is_drawn_without_building_the_table_again() -> None:
         assert monitor.picture.job is not None
         found = monitor.picture.job.tasks.get("m000199")
         assert found is not None and found.state == 2
+
+
+async def test_a_name_with_brackets_is_shown_as_it_is() -> None:
+    """A job may be called anything: its name is no markup."""
+    source = tui_states.busy()
+    source.jobs.put(JobRow("job_1700000000_0042", "[bold]odd[/] [x]"))
+    async with Monitor(source).run_test(size=(160, 24)) as pilot:
+        await first_picture(pilot)
+        await pilot.press("slash", *"odd")
+        table = pilot.app.screen.query_one(RowTable)
+        await until(pilot, lambda: table.row_count == 1)
+        line = "".join(segment.text for segment in table.render_line(1))
+
+        assert "[bold]odd[/] [x]" in line

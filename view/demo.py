@@ -19,7 +19,7 @@ from mapreduce.scheduler.events import (
 from mapreduce.scheduler.ids import TaskKind, parse_attempt_id
 from mapreduce.simulation import MB, ClusterPlan, SimulatedCluster, Stage, Workload
 from mapreduce.snapshot import ClusterSnapshot, DiskRow, JobRow, JobSeen, JobSnapshot
-from tui.snapshot import ChunkCounts, ChunkPlace, FileEntry, Storage, StorageRow
+from view.picture import ChunkCounts, ChunkPlace, FileEntry, Storage, StorageRow
 
 SPEED = 12.0
 """Simulated seconds a second: the paper's 891 s pass in about a minute and a quarter."""

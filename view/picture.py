@@ -1,6 +1,6 @@
-"""The picture that the screens draw: what is known of the cluster, and how old that knowledge is.
+"""The picture that a screen or a page draws: what is known of the cluster, and how old that is.
 
-Takes answers of a `Source`; gives rows to widgets. Never does IO and never decides anything.
+Takes answers of a `Source`; gives rows to whatever draws. Never does IO and never decides anything.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class ChunkPlace:
 
 @dataclass(slots=True)
 class Picture:
-    """All that the monitor knows at this moment."""
+    """All that a watcher knows at this moment."""
 
     cluster: str = ""
     at_s: float = 0.0

@@ -1,4 +1,4 @@
-"""Where pictures come from: the only module of the monitor that does IO.
+"""Where pictures come from: the only module that asks a cluster on behalf of a monitor or a page.
 
 A `Source` is asked from a thread of the application, never from a screen. `ClusterSource` asks the
 two masters of a running cluster; the demonstration and the tests have their own. `Unavailable`
@@ -32,7 +32,7 @@ from mapreduce.protocol import (
 )
 from mapreduce.snapshot import ClusterSnapshot, JobSeen, JobSnapshot
 from streaming.codec import CodecCorrupt, codec_by_suffix
-from tui.snapshot import ChunkCounts, ChunkPlace, FileEntry, Storage, StorageRow
+from view.picture import ChunkCounts, ChunkPlace, FileEntry, Storage, StorageRow
 
 
 class Source(Protocol):

@@ -1,8 +1,9 @@
-"""Numbers as people read them in a narrow column."""
+"""Numbers, times and modes as people read them in a narrow column."""
 
 from __future__ import annotations
 
 import re
+import time
 
 _UNITS = ("B", "K", "M", "G", "T", "P")
 
@@ -47,6 +48,19 @@ def count(number: float) -> str:
 def percent(fraction: float) -> str:
     """Give a share; a hundred only when all is done."""
     return f"{min(int(fraction * 100), 99) if fraction < 1 else 100:3d}%"
+
+
+def mode(bits: int, *, is_directory: bool) -> str:
+    """Give the mode of a file: `drwxr-xr-x`."""
+    letters = "".join(
+        letter if bits >> (8 - i) & 1 else "-" for i, letter in enumerate("rwxrwxrwx")
+    )
+    return ("d" if is_directory else "-") + letters
+
+
+def moment(at_s: float) -> str:
+    """Give a moment of the past, to the minute, by the clock on this wall."""
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(at_s))
 
 
 def natural(name: str) -> list[tuple[int, str]]:

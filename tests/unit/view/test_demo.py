@@ -1,0 +1,57 @@
+"""The simulated cluster as a source of pictures (view/demo.py)."""
+
+from __future__ import annotations
+
+import pytest
+
+from cluster.errors import UserError
+from mapreduce.simulation import ClusterPlan, SimulatedCluster, Workload
+from mapreduce.snapshot import JobSeen
+from view.demo import DemoSource
+from view.picture import Picture
+from view.source import Source
+
+
+def small() -> DemoSource:
+    """Ten hosts whose time stands still unless a test lets it pass."""
+    simulated = SimulatedCluster(ClusterPlan(hosts=10), Workload(maps=40, reduces=8), 1)
+    return DemoSource(simulated, speed=0.0)
+
+
+def test_a_picture_of_the_demonstration_has_hosts_a_job_and_its_curves() -> None:
+    source = small()
+    source.advance_to(60.0)
+    watched: Source = source
+    picture = Picture(cluster=watched.cluster)
+
+    picture.see_cluster(watched.snapshot(0, 0))
+    picture.see_job(watched.job(source.job_id, JobSeen()))
+
+    assert len(picture.hosts) == len(watched.storage().servers) == 10
+    assert picture.job is not None
+    moments = [point.at_s for point in picture.job.rates]
+    assert moments == [moments[0] + second for second in range(len(moments))]
+    assert moments[-1] == 60.0
+    assert [job.state for job in picture.jobs] == ["running"]
+
+
+def test_a_simulated_job_can_be_killed() -> None:
+    source = small()
+    source.advance_to(5.0)
+
+    source.kill_job(source.job_id)
+
+    (job,) = source.snapshot(0, 0).jobs.rows
+    assert job.state == "killed"
+
+
+def test_what_the_demonstration_does_not_have_is_refused_in_words() -> None:
+    source = small()
+
+    for refused in (
+        lambda: source.job("job_1_0001", JobSeen()),
+        lambda: source.preview("/input"),
+        lambda: source.set_priority(source.job_id, "HIGH"),
+    ):
+        with pytest.raises(UserError, match="demonstration"):
+            refused()
