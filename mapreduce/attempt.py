@@ -22,18 +22,18 @@ from mapreduce.attempt_report import (
     Done,
     Failed,
     Failure,
-    InputRange,
     Message,
     Noted,
     send,
 )
-from mapreduce.errors import CommandFailed, TaskFailed, TaskOutOfMemory, TaskTimedOut
 from mapreduce.job import JobSpec
 from mapreduce.map_task import MapTask
+from mapreduce.program.children import kill_descendants
+from mapreduce.program.errors import CommandFailed, TaskFailed, TaskOutOfMemory, TaskTimedOut
+from mapreduce.program.flow import InputRange
 from mapreduce.reduce_task import ReduceTask
 from mapreduce.task_context import Attempt, AttemptOrder
 from mapreduce.task_memory import MemoryLimit
-from mapreduce.zygote import kill_descendants
 
 
 def run(
@@ -98,7 +98,7 @@ def run_reduce(attempt: Attempt) -> Done:
 def failure_of(attempt: Attempt, error: BaseException) -> Failure:
     """Put into words and numbers why the attempt failed."""
     is_command = isinstance(error, CommandFailed | TaskTimedOut | TaskOutOfMemory)
-    stage = attempt.stage if is_command or isinstance(error, ClusterError) else ""
+    stage = attempt.workplace.stage if is_command or isinstance(error, ClusterError) else ""
     program = attempt.program_of(stage)
     expected = isinstance(error, ClusterError | OSError)
     message = str(error) if isinstance(error, ClusterError) else f"{type(error).__name__}: {error}"

@@ -13,20 +13,9 @@ from collections.abc import Iterator
 
 import msgspec
 
+from mapreduce.program.flow import InputRange
+
 _LENGTH = struct.Struct("<I")
-
-
-class InputRange(msgspec.Struct, frozen=True, array_like=True):
-    """How far into its input a program got, in bytes of one file (or of a reduce's stream).
-
-    It surely read up to `read_to`; it was given up to `given_to`; the input ends at `end`.
-    """
-
-    source: str
-    start: int
-    read_to: int
-    given_to: int
-    end: int
 
 
 class Failure(msgspec.Struct, frozen=True, array_like=True):

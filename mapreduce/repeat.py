@@ -20,16 +20,16 @@ from cluster.errors import ClusterError, UserError
 from mapreduce import history
 from mapreduce.attempt import failure_of, run_map, run_reduce
 from mapreduce.attempt_report import Failure, Message, Noted, Said
-from mapreduce.dataflow.mapper import ExitRule, run_command
 from mapreduce.dataflow.split_reader import open_split
-from mapreduce.errors import CommandFailed, TaskTimedOut
 from mapreduce.job import JobSpec
 from mapreduce.map_task import KEPT_INPUT
 from mapreduce.narrow import RecordIndex, narrow
+from mapreduce.program.children import become_subreaper, kill_descendants
+from mapreduce.program.ending import ExitRule
+from mapreduce.program.errors import CommandFailed, TaskTimedOut
 from mapreduce.reduce_task import KEPT_SEGMENT, ReduceTask
 from mapreduce.report import exit_code_means, failure_text
 from mapreduce.task_context import Attempt, AttemptOrder
-from mapreduce.zygote import become_subreaper, kill_descendants
 
 _ECHO_BYTES_MAX = 1 << 62
 _SHOWN_BYTES_MAX = 2000
@@ -123,8 +123,8 @@ class _Trial:
     def _run_alone(self, feed: Iterator[bytes]) -> None:
         program = self._attempt.program_of(self._stage)
         assert program is not None
-        start = self._attempt.starter(program, self._stage)
-        run_command(start, feed, lambda _: None, self._rule, lambda: 1 << 62)
+        command = self._attempt.command(program, self._stage)
+        command.run(feed, lambda _: None, self._rule, lambda: 1 << 62)
 
     def _run_map(self, feed: Iterator[bytes]) -> None:
         with open(self._part, "wb") as file:

@@ -17,6 +17,12 @@ BELOW = {
     "mapreduce": {"mapreduce", "dfs", "streaming", "cluster"},
     "tui": {"tui", "mapreduce", "dfs", "streaming", "cluster"},
 }
+# Rooms inside a package: what of their own package they may use besides themselves.
+ROOMS_BELOW: dict[str, tuple[str, ...]] = {
+    "mapreduce/scheduler": (),
+    "mapreduce/program": (),
+    "mapreduce/dataflow": ("mapreduce.program",),
+}
 BRAINS = ("dfs/metadata", "mapreduce/scheduler")
 # What a brain may not touch: time, chance, files, sockets, processes, the log, the environment.
 IMPURE = {
@@ -65,6 +71,22 @@ def test_imports_point_down_only(package: str) -> None:
         and (name.split(".")[0] not in BELOW[package] or name.split(".")[-1] == "cli")
     ]
 
+    assert wrong == []
+
+
+@pytest.mark.parametrize("room", sorted(ROOMS_BELOW))
+def test_a_room_uses_only_the_rooms_below_it(room: str) -> None:
+    own = room.replace("/", ".")
+    allowed = (own, *ROOMS_BELOW[room])
+    wrong = [
+        f"{path.relative_to(ROOT)} imports {name}"
+        for path in modules(room)
+        for name, _ in imported(path)
+        if name.split(".")[0] == own.split(".")[0]
+        and not any(f"{name}.".startswith(f"{below}.") for below in allowed)
+    ]
+
+    assert modules(room)
     assert wrong == []
 
 
