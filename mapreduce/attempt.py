@@ -19,6 +19,8 @@ import msgspec
 
 from cluster.errors import ClusterError
 from mapreduce.attempt_report import (
+    KEPT_FAILURE,
+    KEPT_ORDER,
     Done,
     Failed,
     Failure,
@@ -125,8 +127,8 @@ def _keep(attempt: Attempt, failure: Failure) -> None:
         return
     try:
         os.makedirs(directory, mode=0o700, exist_ok=True)
-        for name, value in (("order", attempt.order), ("failure", failure)):
-            with open(os.path.join(directory, f"{name}.msgpack"), "wb") as file:
+        for name, value in ((KEPT_ORDER, attempt.order), (KEPT_FAILURE, failure)):
+            with open(os.path.join(directory, name), "wb") as file:
                 file.write(msgspec.msgpack.encode(value))
         attempt.keep_input(directory)
     except Exception as error:  # the failure itself matters more than keeping its input

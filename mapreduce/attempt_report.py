@@ -15,6 +15,9 @@ import msgspec
 
 from mapreduce.program.flow import InputRange
 
+KEPT_ORDER, KEPT_FAILURE = "order.msgpack", "failure.msgpack"
+KEPT_INPUT, KEPT_SEGMENT = "stdin", "segment"
+"""What a failed attempt leaves for `-repeat`: `stdin` is a map's input, `segment` a reduce's."""
 _LENGTH = struct.Struct("<I")
 
 

@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Iterator
 
 from mapreduce import counters as c
-from mapreduce.attempt_report import Done, PartitionSize
+from mapreduce.attempt_report import KEPT_INPUT, Done, PartitionSize
 from mapreduce.builtins import mapped, mapper_of
 from mapreduce.combine import combiner_of
 from mapreduce.dataflow.mapper import Trail
@@ -35,7 +35,6 @@ from streaming.writable import write_vlong
 
 # How Hadoop names a split's class in front of it, with its length: part of `Input split bytes`.
 _SPLIT_CLASS_BYTES = 1 + len("org.apache.hadoop.mapred.FileSplit")
-KEPT_INPUT = "stdin"
 KEPT_INPUT_BYTES_MAX = 5 * 10**9
 
 

@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Iterator
 
 from mapreduce import counters as c
-from mapreduce.attempt_report import Done
+from mapreduce.attempt_report import KEPT_SEGMENT, Done
 from mapreduce.builtins import reduced, reducer_of
 from mapreduce.combine import framed_records
 from mapreduce.dataflow import merger, segment
@@ -38,7 +38,6 @@ from mapreduce.task_context import (
 )
 from streaming import classes
 
-KEPT_SEGMENT = "segment"
 MERGE_WIDTH = 64
 _BLOB_BYTES = 1 << 20
 
