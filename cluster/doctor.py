@@ -9,7 +9,7 @@ from cluster.config import Cluster
 from cluster.health import DEAD, DOWN, RoleState
 from cluster.launcher import HostLink, Hosts
 from cluster.status import roles_now
-from cluster.units import format_size
+from cluster.units import binary_size
 from cluster.up import CLOCK_SKEW_S_MAX, FREE_BYTES_LOW
 from cluster.version import version
 
@@ -59,7 +59,7 @@ def _look(link: HostLink, roles: dict[str, RoleState]) -> list[str]:
     free = link.call("check", address=link.host.address, ports=[], disks=disks)["free"]
     for path, count_bytes in free.items():
         if count_bytes < FREE_BYTES_LOW:
-            findings.append(f"{link.name}: {path} has only {format_size(count_bytes)} free")
+            findings.append(f"{link.name}: {path} has only {binary_size(count_bytes)} free")
     strays = _strays(link)
     if strays:
         findings.append(f"{link.name}: process {strays[0]} was left behind by a daemon that ended")

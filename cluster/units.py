@@ -1,4 +1,8 @@
-"""Sizes, times, shares and ranges as people write them: `64MiB`, `10s`, `5%`, `node[01-20]`."""
+"""Sizes, times, shares and ranges as people write them: `64MiB`, `10s`, `5%`, `node[01-20]`.
+
+And as they read them in a sentence. Two other places write sizes, neither of them free to choose:
+`tui/words.py` has five characters for one, `dfs/shell/formats.py` prints what `hdfs dfs` prints.
+"""
 
 from __future__ import annotations
 
@@ -42,13 +46,36 @@ def parse_share(text: str) -> float:
     return float(match[1]) / 100
 
 
-def format_size(count_bytes: float) -> str:
-    """Return a size as people read it."""
+def binary_size(count_bytes: float) -> str:
+    """Return a size of memory or disk, whose limits are set in powers of 1024."""
     for unit in ("B", "KiB", "MiB", "GiB"):
         if count_bytes < 1024:
             return f"{count_bytes:.0f} {unit}" if unit == "B" else f"{count_bytes:.1f} {unit}"
         count_bytes /= 1024
     return f"{count_bytes:.1f} TiB"
+
+
+def decimal_size(count_bytes: float) -> str:
+    """Return a number of bytes that a job moves: a figure beside records and bytes a second."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if abs(count_bytes) < 1000:
+            return f"{count_bytes:.0f} {unit}" if unit == "B" else f"{count_bytes:.1f} {unit}"
+        count_bytes /= 1000
+    return f"{count_bytes:.1f} TB"
+
+
+def with_commas(number: int) -> str:
+    """Return a number whose thousands can be seen."""
+    return f"{number:,}"
+
+
+def duration(seconds: float) -> str:
+    """Return a time span: `4.2 s`, `31 s`, `3 min 07 s`, `2 h 15 min`."""
+    if seconds < 60:
+        return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {rest:02d} s"
 
 
 def expand_range(text: str) -> list[str]:

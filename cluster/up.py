@@ -22,7 +22,7 @@ from cluster.errors import ClusterError, HostUnreachable, UserError
 from cluster.health import UP, ask
 from cluster.launcher import HostLink, Hosts, Say, with_resolved_addresses
 from cluster.session import HostRefused
-from cluster.units import format_size
+from cluster.units import binary_size
 from cluster.version import version
 from cluster.wheel import Wheel, running_wheel, wheelhouse
 
@@ -155,7 +155,7 @@ class Up:
         for path, free in found["free"].items():
             if free < FREE_BYTES_MIN:
                 raise HostRefused(
-                    f"{path} has {format_size(free)} free; at least {format_size(FREE_BYTES_MIN)} "
+                    f"{path} has {binary_size(free)} free; at least {binary_size(FREE_BYTES_MIN)} "
                     "are needed"
                 )
         low = [f for f in found["free"].values() if f < FREE_BYTES_LOW]
@@ -163,7 +163,7 @@ class Up:
         self._say(
             host.name,
             f"{facts['user']}@{facts['hostname']}, Python {facts['version']}, {facts['cores']} "
-            f"cores, {format_size(min(found['free'].values()))} free"
+            f"cores, {binary_size(min(found['free'].values()))} free"
             + (" (LOW)" if low else "")
             + ("" if roles else ", runs already")
             + (f", CLOCK is {skew_s:.0f} s off" if skew_s > CLOCK_SKEW_S_MAX else ""),

@@ -19,21 +19,23 @@ import msgspec
 
 from cluster.errors import ClusterError
 from mapreduce.attempt_report import (
+    KEPT_FAILURE,
+    KEPT_ORDER,
     Done,
     Failed,
     Failure,
-    InputRange,
     Message,
     Noted,
     send,
 )
-from mapreduce.errors import CommandFailed, TaskFailed, TaskOutOfMemory, TaskTimedOut
 from mapreduce.job import JobSpec
 from mapreduce.map_task import MapTask
+from mapreduce.program.children import kill_descendants
+from mapreduce.program.errors import CommandFailed, TaskFailed, TaskOutOfMemory, TaskTimedOut
+from mapreduce.program.flow import InputRange
 from mapreduce.reduce_task import ReduceTask
 from mapreduce.task_context import Attempt, AttemptOrder
 from mapreduce.task_memory import MemoryLimit
-from mapreduce.zygote import kill_descendants
 
 
 def run(
@@ -98,7 +100,7 @@ def run_reduce(attempt: Attempt) -> Done:
 def failure_of(attempt: Attempt, error: BaseException) -> Failure:
     """Put into words and numbers why the attempt failed."""
     is_command = isinstance(error, CommandFailed | TaskTimedOut | TaskOutOfMemory)
-    stage = attempt.stage if is_command or isinstance(error, ClusterError) else ""
+    stage = attempt.workplace.stage if is_command or isinstance(error, ClusterError) else ""
     program = attempt.program_of(stage)
     expected = isinstance(error, ClusterError | OSError)
     message = str(error) if isinstance(error, ClusterError) else f"{type(error).__name__}: {error}"
@@ -125,8 +127,8 @@ def _keep(attempt: Attempt, failure: Failure) -> None:
         return
     try:
         os.makedirs(directory, mode=0o700, exist_ok=True)
-        for name, value in (("order", attempt.order), ("failure", failure)):
-            with open(os.path.join(directory, f"{name}.msgpack"), "wb") as file:
+        for name, value in ((KEPT_ORDER, attempt.order), (KEPT_FAILURE, failure)):
+            with open(os.path.join(directory, name), "wb") as file:
                 file.write(msgspec.msgpack.encode(value))
         attempt.keep_input(directory)
     except Exception as error:  # the failure itself matters more than keeping its input

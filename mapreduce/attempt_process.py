@@ -22,8 +22,8 @@ from mapreduce import attempt, job
 from mapreduce.attempt_report import Ready, send
 from mapreduce.dataflow import dfs_files
 from mapreduce.dataflow.files import Files, files_for
-from mapreduce.dataflow.spawn import keep_descriptors_from_programs
 from mapreduce.job import JobSpec
+from mapreduce.program.spawn import keep_descriptors_from_programs
 from mapreduce.scheduler.ids import JobId
 from mapreduce.shuffle import NewsShuffle
 from mapreduce.task_context import Attempt, AttemptOrder

@@ -13,20 +13,12 @@ from collections.abc import Iterator
 
 import msgspec
 
+from mapreduce.program.flow import InputRange
+
+KEPT_ORDER, KEPT_FAILURE = "order.msgpack", "failure.msgpack"
+KEPT_INPUT, KEPT_SEGMENT = "stdin", "segment"
+"""What a failed attempt leaves for `-repeat`: `stdin` is a map's input, `segment` a reduce's."""
 _LENGTH = struct.Struct("<I")
-
-
-class InputRange(msgspec.Struct, frozen=True, array_like=True):
-    """How far into its input a program got, in bytes of one file (or of a reduce's stream).
-
-    It surely read up to `read_to`; it was given up to `given_to`; the input ends at `end`.
-    """
-
-    source: str
-    start: int
-    read_to: int
-    given_to: int
-    end: int
 
 
 class Failure(msgspec.Struct, frozen=True, array_like=True):

@@ -25,12 +25,12 @@ from mapreduce.attempt_report import Done, Message
 from mapreduce.dataflow.files import Files, files_for
 from mapreduce.dataflow.record_form import RECORD_OVERHEAD_BYTES
 from mapreduce.dataflow.split_plan import plan_splits
-from mapreduce.errors import TaskFailed
 from mapreduce.job import JobSpec
+from mapreduce.program.children import become_subreaper, kill_descendants
+from mapreduce.program.errors import TaskFailed
 from mapreduce.report import failure_text
 from mapreduce.scheduler.ids import JobId
 from mapreduce.task_context import Attempt, AttemptOrder
-from mapreduce.zygote import become_subreaper, kill_descendants
 from streaming.codec import codec_by_suffix
 from streaming.command import StreamingCommand
 from streaming.jobconf import setting_name

@@ -22,16 +22,16 @@ from cluster.config import MAPREDUCE_MASTER, Cluster, ClusterConfig
 from cluster.errors import ClusterError, Unavailable
 from cluster.messages import Request
 from cluster.network import Connection
-from mapreduce import job, shipping
+from mapreduce import job, staging
 from mapreduce.console import LIVE_EVERY_S, Console
 from mapreduce.counters import Counters
 from mapreduce.dataflow import dfs_files
 from mapreduce.dataflow.committer import Committer
 from mapreduce.dataflow.files import Files, files_for
 from mapreduce.dataflow.split_plan import plan_splits
+from mapreduce.dfs_layout import RESULTS
 from mapreduce.interrupts import interruptible
 from mapreduce.job import JobSpec
-from mapreduce.job_output import RESULTS
 from mapreduce.protocol import JobEnd, JobNews, KillJob, SubmitJob, WaitForNews
 from mapreduce.task_choice import chosen_maps
 from streaming.jobconf import JobConf
@@ -152,7 +152,7 @@ class ClusterJob:
     def _submit(self) -> str:
         spec, console = self._spec, self._console
         if spec.shipped:
-            shipped = shipping.stage(spec.shipped, dfs_files.new_client())
+            shipped = staging.stage(spec.shipped, dfs_files.new_client())
             spec = msgspec.structs.replace(spec, shipped=shipped)
         spec = msgspec.structs.replace(spec, prepared_s=time.monotonic() - self._began_s)
         console.info(f"Total input files to process : {self._file_count}")

@@ -10,11 +10,11 @@ from collections.abc import Iterator
 
 from mapreduce.builtins import Types, combiner_for, reduced
 from mapreduce.dataflow import kernel
-from mapreduce.dataflow.mapper import ExitRule, judge
 from mapreduce.dataflow.merger import Merge
 from mapreduce.dataflow.record_form import FRAMED_FORM, RecordShape, WireForm
 from mapreduce.dataflow.spill import Combiner, Payload
-from mapreduce.errors import TaskFailed
+from mapreduce.program.ending import ExitRule, judge
+from mapreduce.program.errors import TaskFailed
 from mapreduce.record_forms import command_form, framed_shape, map_output_types, output_shape
 from mapreduce.task_context import Attempt
 from streaming.command import Program
@@ -48,7 +48,7 @@ class CommandCombiner:
             )
         self._attempt = attempt
         self._types = (key_type, value_type)
-        self._start = attempt.starter(program, "combine")
+        self._command = attempt.command(program, "combine")
         self._rule = ExitRule(conf.nonzero_exit_is_failure)
         self._reads = form
         self._writes = output_shape(conf.reduce_output_identifier, conf.reduce_output_rule)
@@ -66,8 +66,9 @@ class CommandCombiner:
     def __call__(self, partition: int, blobs: Iterator[Payload]) -> Iterator[bytes]:
         """Give what the command makes of one run."""
         _check_types(record_types(self._attempt.conf.reduce_output_identifier), self._types)
-        before = self._attempt.stage
-        running = self._start(blobs)
+        workplace = self._attempt.workplace
+        before = workplace.stage
+        running = self._command.start(blobs)
         try:
             for blob in running.output():
                 yield bytes(blob)
@@ -76,7 +77,7 @@ class CommandCombiner:
             running.abandon()
             raise
         judge(exit_code, running.flow, self._rule)
-        self._attempt.stage = before
+        workplace.stage = before
 
 
 class BuiltinCombiner:

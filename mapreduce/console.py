@@ -13,42 +13,11 @@ import sys
 import time
 from typing import TextIO
 
-import msgspec
+from cluster.units import decimal_size, duration, with_commas
+from mapreduce.progress import JobProgress
 
 LIVE_EVERY_S = 0.2
 WIDE_COLUMNS = 110
-
-
-class JobProgress(msgspec.Struct, frozen=True):
-    """How far a job is; fractions from 0 to 1."""
-
-    map_fraction: float
-    reduce_fraction: float
-    maps_done: int
-    maps: int
-    reduces_done: int
-    reduces: int
-    records: int = 0
-    """Input records of all maps so far."""
-    bytes_done: int = 0
-    """Bytes that the phase now running has read."""
-    shuffled_bytes: int = 0
-    elapsed_s: float = 0.0
-    status: str = ""
-
-    @property
-    def fraction(self) -> float:
-        """How much of all the work is done; a job with reduces is half maps, half reduces."""
-        if not self.reduces:
-            return self.map_fraction
-        return (self.map_fraction + self.reduce_fraction) / 2
-
-    @property
-    def left_s(self) -> float | None:
-        """How long the rest will take if it goes on like this; None while nobody can tell."""
-        if self.fraction < 0.01 or self.elapsed_s < 1:
-            return None
-        return self.elapsed_s * (1 - self.fraction) / self.fraction
 
 
 class Console:
@@ -138,11 +107,11 @@ class Console:
         bar = _bar if width >= WIDE_COLUMNS else _no_bar
         parts = [f"map {bar(progress.map_fraction)} {progress.maps_done}/{progress.maps}"]
         if progress.reduces:
-            parts.append(f"shuffle {size(progress.shuffled_bytes)}")
+            parts.append(f"shuffle {decimal_size(progress.shuffled_bytes)}")
             done = f"{progress.reduces_done}/{progress.reduces}"
             parts.append(f"reduce {bar(progress.reduce_fraction)} {done}")
         records, rate = self._rate.per_second()
-        parts.append(f"{count(records)} rec/s {size(rate)}/s")
+        parts.append(f"{with_commas(records)} rec/s {decimal_size(rate)}/s")
         left_s = progress.left_s
         parts.append(duration(progress.elapsed_s) if left_s is None else f"{duration(left_s)} left")
         if progress.status:
@@ -181,26 +150,3 @@ def _bar(fraction: float, width: int = 10) -> str:
 
 def _no_bar(fraction: float) -> str:
     return f"{int(fraction * 100)}%"
-
-
-def size(bytes_count: float) -> str:
-    """Write a number of bytes for people."""
-    for unit in ("B", "kB", "MB", "GB"):
-        if abs(bytes_count) < 1000:
-            return f"{bytes_count:.0f} {unit}" if unit == "B" else f"{bytes_count:.1f} {unit}"
-        bytes_count /= 1000
-    return f"{bytes_count:.1f} TB"
-
-
-def count(number: int) -> str:
-    """Write a number with commas."""
-    return f"{number:,}"
-
-
-def duration(seconds: float) -> str:
-    """Write a time span for people."""
-    if seconds < 60:
-        return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
-    minutes, rest = divmod(int(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {rest:02d} s"

@@ -3,7 +3,7 @@
 UserError
 ├── LaunchFailed     the job cannot start: input, output or settings   → exit status 5, nothing ran
 ├── JobFailed        a task failed for good                            → the report, exit status 1
-├── TaskFailed       an attempt failed                                 → another attempt, or the end
+├── TaskFailed       an attempt failed (`program/errors.py`)           → another attempt, or the end
 │     ├── CommandFailed     the user's program did it (exit status, unread input)
 │     ├── TaskTimedOut      no progress for too long
 │     ├── TaskOutOfMemory   its processes hold more than they may
@@ -18,6 +18,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from cluster.errors import UserError
+from mapreduce.program.errors import TaskFailed
 
 
 class LaunchFailed(UserError):
@@ -28,22 +29,6 @@ class LaunchFailed(UserError):
 
 class JobFailed(UserError):
     """A task failed for good, and the job with it."""
-
-
-class TaskFailed(UserError):
-    """An attempt failed; another attempt may still succeed."""
-
-
-class CommandFailed(TaskFailed):
-    """The user's program failed: `exit_code` in the details, as a shell would show it."""
-
-
-class TaskTimedOut(TaskFailed):
-    """The program neither read, wrote nor reported for longer than it may."""
-
-
-class TaskOutOfMemory(TaskFailed):
-    """The attempt's processes together hold more memory than the job allows."""
 
 
 class TooManyCounters(TaskFailed):

@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 
 from cluster.errors import UserError
+from cluster.units import duration
 from mapreduce import history
-from mapreduce.console import duration
 from mapreduce.counters import Counters
 from mapreduce.errors import NoSuchJob
 from mapreduce.history import JobRecord

@@ -18,7 +18,6 @@ from mapreduce.job_history import JobHistory
 from mapreduce.job_journal import JobAccepted, JobClosed, OpenJob, PriorityChanged
 from mapreduce.job_ledger import JobLedger, Result
 from mapreduce.job_output import clear_leftovers
-from mapreduce.notices import PRIORITY_NAMES
 from mapreduce.protocol import ForgetJob, JobEnd, KillJob, SetPriority, StopAttempt, SubmitJob
 from mapreduce.scheduler.commands import (
     AbandonTask,
@@ -45,7 +44,7 @@ from mapreduce.scheduler.ids import (
     parse_task_id,
 )
 from mapreduce.scheduler.phases import JobTotals
-from mapreduce.snapshot import JobRow, JobSeen
+from mapreduce.snapshot import PRIORITY_NAMES, JobRow, JobSeen
 
 log = logging.getLogger(__name__)
 

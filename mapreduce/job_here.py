@@ -17,10 +17,10 @@ from mapreduce import job
 from mapreduce.dataflow.committer import Committer
 from mapreduce.dataflow.fetcher import SegmentPlace
 from mapreduce.dataflow.files import files_for
+from mapreduce.host_cache import HostCache
 from mapreduce.job import JobSpec
 from mapreduce.protocol import SegmentNews
 from mapreduce.scheduler.ids import JobId
-from mapreduce.shipping import HostCache
 from mapreduce.shuffle import ShuffleNews
 
 

@@ -16,10 +16,10 @@ import msgspec
 from mapreduce import counters as c
 from mapreduce import job
 from mapreduce.attempt_report import Done, Failure
-from mapreduce.console import JobProgress
 from mapreduce.counters import Counters
 from mapreduce.job import JobSpec
 from mapreduce.job_output import JobOutput
+from mapreduce.progress import JobProgress
 from mapreduce.protocol import AttemptNews, AttemptRecord, JobEnd, JobReport, NewsLine, SegmentAt
 from mapreduce.report import JobFacts, TaskTime, closing_text, failure_text
 from mapreduce.scheduler.events import JobSettings, MapTaskSpec

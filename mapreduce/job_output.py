@@ -7,24 +7,23 @@ again; what it refuses is raised. Never decides which attempt may commit.
 from __future__ import annotations
 
 import logging
+import os
 import threading
 from collections.abc import Callable
 from typing import Final
 
 from cluster.errors import Unavailable
+from dfs.client import DfsClient
 from dfs.errors import NoSuchFile
 from mapreduce.dataflow import dfs_files
 from mapreduce.dataflow.committer import Committer
 from mapreduce.dataflow.files import Files, files_for
+from mapreduce.dfs_layout import RESULTS, RESULTS_KEPT_S, STAGED, STAGED_KEPT_S
 from mapreduce.job import JobSpec
-from mapreduce.shipping import clear_staged
 
 log = logging.getLogger(__name__)
 
 RETRY_S: Final = 1.0
-RESULTS: Final = "/.mrstream/results"
-"""Where output goes that a client prints and then deletes."""
-RESULTS_KEPT_S: Final = 24 * 3600.0
 _stopping = threading.Event()
 
 
@@ -95,6 +94,17 @@ def clear_leftovers(now_s: float) -> None:
             if now_s - entry.modified_at_s > RESULTS_KEPT_S:
                 log.info("results %s are deleted: nobody came for them", entry.path)
                 client.delete(entry.path, recursive=True, skip_trash=True)
+
+
+def clear_staged(client: DfsClient, now_s: float) -> None:
+    """Delete files that no job has shipped for a long time."""
+    try:
+        stored = [status for status in client.find(STAGED) if not status.is_directory]
+    except NoSuchFile:
+        return
+    for status in stored:
+        if now_s - status.modified_at_s > STAGED_KEPT_S:
+            client.delete(os.path.dirname(status.path), recursive=True, skip_trash=True)
 
 
 def _again(work: Callable[[], None], url: str) -> None:

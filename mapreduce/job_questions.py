@@ -15,11 +15,11 @@ from cluster.daemon import Daemon
 from cluster.errors import UserError
 from cluster.messages import Request
 from cluster.network import Channel, Handler, Peer
-from mapreduce.console import JobProgress
 from mapreduce.duties import Duties
 from mapreduce.errors import NoSuchJob
 from mapreduce.job_history import JobHistory
 from mapreduce.job_ledger import JobLedger
+from mapreduce.progress import JobProgress
 from mapreduce.protocol import (
     JobEnd,
     JobNews,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping, Sequence
 
-from mapreduce.console import count, duration, size
+from cluster.units import decimal_size, duration, with_commas
 from mapreduce.counters import Counters
 from mapreduce.protocol import JobReport
 from mapreduce.snapshot import EventRow, JobRow
@@ -123,9 +123,9 @@ def _table_lines(facts: Mapping[str, float]) -> list[str]:
         f"programs: {duration(facts.get('prepared_s', 0.0))}",
         f"Mean task time: {duration(facts.get('task_s_mean', 0.0))}",
         f"Machine days used: {facts.get('machine_days', 0.0):.6f}",
-        f"Input data read: {size(facts.get('input_bytes', 0.0))}",
-        f"Intermediate data: {size(facts.get('intermediate_bytes', 0.0))}",
-        f"Output data written: {size(facts.get('output_bytes', 0.0))}",
+        f"Input data read: {decimal_size(facts.get('input_bytes', 0.0))}",
+        f"Intermediate data: {decimal_size(facts.get('intermediate_bytes', 0.0))}",
+        f"Output data written: {decimal_size(facts.get('output_bytes', 0.0))}",
         f"Workers: {_whole(facts, 'workers')}",
         f"Worker deaths: {_whole(facts, 'worker_deaths')}",
         f"Map tasks: {_whole(facts, 'maps')}",
@@ -148,7 +148,7 @@ def _task_lines(report: JobReport) -> list[str]:
     for each in over[:20]:
         took = duration(each.finished_at_s - each.started_at_s)
         text = f"  {each.attempt_id}  {each.state.upper()}  {each.host}  {took}"
-        text += f"  {count(each.records)} records" if each.records else ""
+        text += f"  {with_commas(each.records)} records" if each.records else ""
         lines.append(text + (f"  {each.diagnosis}" if each.diagnosis else ""))
     if len(over) > 20:
         lines.append(f"  … and {len(over) - 20} more")
@@ -156,7 +156,7 @@ def _task_lines(report: JobReport) -> list[str]:
 
 
 def _whole(facts: Mapping[str, float], name: str) -> str:
-    return count(int(facts.get(name, 0.0)))
+    return with_commas(int(facts.get(name, 0.0)))
 
 
 def _moment(at_s: float) -> str:

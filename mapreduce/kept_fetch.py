@@ -11,16 +11,15 @@ import os
 from cluster.config import Cluster
 from cluster.errors import UserError
 from mapreduce import history, job
+from mapreduce.attempt_report import KEPT_FAILURE, KEPT_INPUT, KEPT_ORDER, KEPT_SEGMENT
 from mapreduce.client import JobClient
 from mapreduce.dataflow import dfs_files
 from mapreduce.history import JobRecord
-from mapreduce.map_task import KEPT_INPUT
 from mapreduce.protocol import LogPiece, ReadKept, SpecOfJob
-from mapreduce.reduce_task import KEPT_SEGMENT
 from mapreduce.scheduler.ids import JobId, parse_attempt_id
 
 # The order last: with it in place the attempt counts as here.
-_FILES = ("failure.msgpack", KEPT_INPUT, KEPT_SEGMENT, "order.msgpack")
+_FILES = (KEPT_FAILURE, KEPT_INPUT, KEPT_SEGMENT, KEPT_ORDER)
 
 
 def fetch(attempt_id: str, cluster: Cluster) -> None:
@@ -29,7 +28,7 @@ def fetch(attempt_id: str, cluster: Cluster) -> None:
     job_id: JobId = parse_attempt_id(attempt_id).task_id.job_id
     record = JobRecord(job_id, os.path.join(history.home(), "jobs", job_id))
     directory = record.kept_directory(attempt_id)
-    if os.path.exists(os.path.join(directory, "order.msgpack")):
+    if os.path.exists(os.path.join(directory, KEPT_ORDER)):
         return
     os.makedirs(directory, mode=0o700, exist_ok=True)
     with JobClient(cluster) as client:
@@ -49,6 +48,6 @@ def _fetch_file(client: JobClient, attempt_id: str, name: str, path: str) -> Non
             file.write(piece.data)
             offset += len(piece.data)
     if offset == 0:
-        if name == "order.msgpack":
+        if name == KEPT_ORDER:
             raise UserError(f"nothing is kept of {attempt_id}: it did not fail, or too long ago")
         os.unlink(path)

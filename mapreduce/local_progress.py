@@ -12,8 +12,8 @@ import msgspec
 
 from mapreduce import counters as c
 from mapreduce.attempt_report import Done, Failure, Progress
-from mapreduce.console import JobProgress
 from mapreduce.counters import Counters
+from mapreduce.progress import JobProgress
 from mapreduce.report import JobFacts, TaskTime
 from mapreduce.scheduler.ids import AttemptId, TaskKind
 

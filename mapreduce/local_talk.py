@@ -11,10 +11,11 @@ import time
 
 from mapreduce import history
 from mapreduce.attempt_report import Failure
-from mapreduce.console import Console, JobProgress
+from mapreduce.console import Console
 from mapreduce.history import JobRecord
 from mapreduce.job import JobSpec
 from mapreduce.local_progress import Tally
+from mapreduce.progress import JobProgress
 from mapreduce.report import closing_text, failure_text
 from mapreduce.scheduler.commands import FinishJob, JobOutcome
 from mapreduce.scheduler.ids import TaskKind

@@ -7,20 +7,21 @@ program's input for a repetition. Never commits.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 
 from mapreduce import counters as c
-from mapreduce.attempt_report import Done, InputRange, PartitionSize
+from mapreduce.attempt_report import KEPT_INPUT, Done, PartitionSize
 from mapreduce.builtins import mapped, mapper_of
 from mapreduce.combine import combiner_of
-from mapreduce.dataflow.mapper import ExitRule, Trail, run_command
-from mapreduce.dataflow.pump import Blob, RunningCommand
+from mapreduce.dataflow.mapper import Trail
 from mapreduce.dataflow.sort_buffer import SortPlan
 from mapreduce.dataflow.spill import MapOutput, MapOutputCounts, SpillPlan
 from mapreduce.dataflow.split_plan import Split
 from mapreduce.dataflow.split_reader import SplitReader, open_split
 from mapreduce.final_output import CommandOutput, FinalOutput
 from mapreduce.narrow import RecordIndex
+from mapreduce.program.ending import ExitRule
+from mapreduce.program.flow import Flow, InputRange
 from mapreduce.record_forms import (
     framed_shape,
     map_output_types,
@@ -34,7 +35,6 @@ from streaming.writable import write_vlong
 
 # How Hadoop names a split's class in front of it, with its length: part of `Input split bytes`.
 _SPLIT_CLASS_BYTES = 1 + len("org.apache.hadoop.mapred.FileSplit")
-KEPT_INPUT = "stdin"
 KEPT_INPUT_BYTES_MAX = 5 * 10**9
 
 
@@ -121,25 +121,20 @@ class MapTask:
 
     def _run_command(self, feed: Callable[[memoryview], None], records: Callable[[], int]) -> None:
         attempt, conf = self._attempt, self._attempt.conf
-        start = attempt.starter(attempt.spec.mapper, "map")
+        command = attempt.command(attempt.spec.mapper, "map")
+        attempt.input_range = lambda: self._input_range(command.flow)
         rule = ExitRule(conf.nonzero_exit_is_failure, conf.skip_after_records)
-
-        def watched(feed: Iterable[Blob], *, drain: bool = False) -> RunningCommand:
-            running = start(feed, drain=drain)
-            attempt.input_range = lambda: self._input_range(running)
-            return running
-
         source = self._trail if self._skipping is None else self._skipping.blobs()
-        run_command(watched, source, attempt.overheard(feed), rule, records)
+        command.run(source, attempt.overheard(feed), rule, records)
 
     def _find_bad_records(self) -> None:
         attempt, conf = self._attempt, self._attempt.conf
         if not attempt.spec.mapper.command:
             return
         index = RecordIndex(dump(attempt, self._reader), conf.map_input_identifier)
-        start = attempt.starter(attempt.spec.mapper, "map", Silence)
+        command = attempt.command(attempt.spec.mapper, "map", Silence)
         rule = ExitRule(conf.nonzero_exit_is_failure, conf.skip_after_records)
-        self._skipping = Skipping(attempt, index, start, rule)
+        self._skipping = Skipping(attempt, index, command, rule)
         records_max = conf.map_skip_records_max
         self._skipping.find(lambda place: place, lambda place: place[1] - place[0] <= records_max)
         self._skipping.keep()
@@ -172,9 +167,9 @@ class MapTask:
     def _progress(self) -> tuple[float, int, int]:
         return self._reader.progress(), self._reader.records, self._reader.bytes_read
 
-    def _input_range(self, running: RunningCommand) -> InputRange:
+    def _input_range(self, flow: Flow | None) -> InputRange | None:
         last = self._split.pieces[-1]
-        return self._trail.range(running.flow, last.start + last.length)
+        return self._trail.range(flow, last.start + last.length) if flow is not None else None
 
     def _count_input(self) -> None:
         counters, reader = self._attempt.counters, self._reader

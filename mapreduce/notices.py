@@ -58,6 +58,7 @@ from mapreduce.snapshot import (
     COMMITTED,
     FAILED,
     IDLE,
+    PRIORITY_NAMES,
     RUNNING,
     AttemptRow,
     Board,
@@ -77,7 +78,6 @@ JOBS_KEPT_MAX = 200
 """Ended jobs shown in the table, oldest forgotten first; their report stays in the history."""
 BOARDS_KEPT_MAX = 20
 """Ended jobs whose every attempt is still shown."""
-PRIORITY_NAMES = {1: "VERY_LOW", 2: "LOW", 3: "NORMAL", 4: "HIGH", 5: "VERY_HIGH"}
 _SHUFFLE_SHARE = 1 / 3
 """A reduce's progress is shuffle, sort and reduce, a third each, as Hadoop counts it."""
 

@@ -13,8 +13,8 @@ import msgspec
 
 from cluster.messages import Message, Request
 from mapreduce.attempt_report import Done, Failure
-from mapreduce.console import JobProgress
 from mapreduce.dataflow.split_plan import Split
+from mapreduce.progress import JobProgress
 from mapreduce.snapshot import ClusterSnapshot, DiskRow, EventRow, JobRow, JobSeen, JobSnapshot
 
 # --- clients ---------------------------------------------------------------------------

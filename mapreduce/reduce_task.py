@@ -7,20 +7,20 @@ or what the attempt's shuffle brings; never commits.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 
 from mapreduce import counters as c
-from mapreduce.attempt_report import Done, InputRange
+from mapreduce.attempt_report import KEPT_SEGMENT, Done
 from mapreduce.builtins import reduced, reducer_of
 from mapreduce.combine import framed_records
 from mapreduce.dataflow import merger, segment
-from mapreduce.dataflow.mapper import ExitRule
 from mapreduce.dataflow.merger import Merge
-from mapreduce.dataflow.pump import Blob, RunningCommand
 from mapreduce.dataflow.record_form import FRAMED_FORM, WireForm, text_form
 from mapreduce.dataflow.reducer import run_reducer
 from mapreduce.final_output import CommandOutput, FinalOutput
 from mapreduce.narrow import RecordIndex
+from mapreduce.program.ending import ExitRule
+from mapreduce.program.flow import Flow, InputRange
 from mapreduce.record_forms import (
     command_form,
     framed_shape,
@@ -38,7 +38,6 @@ from mapreduce.task_context import (
 )
 from streaming import classes
 
-KEPT_SEGMENT = "segment"
 MERGE_WIDTH = 64
 _BLOB_BYTES = 1 << 20
 
@@ -72,20 +71,15 @@ class ReduceTask:
     def _run_command(self) -> Done:
         attempt, conf = self._attempt, self._attempt.conf
         assert attempt.spec.reducer is not None
-        start = attempt.starter(attempt.spec.reducer, "reduce")
-
-        def watched(feed: Iterable[Blob], *, drain: bool = False) -> RunningCommand:
-            running = start(feed, drain=drain)
-            attempt.input_range = lambda: self._input_range(running)
-            return running
-
+        command = attempt.command(attempt.spec.reducer, "reduce")
+        attempt.input_range = lambda: self._input_range(command.flow)
         stream = self._stream()
         if attempt.skips(conf.reduce_skip_groups_max):
             stream = self._without_bad_groups(stream)
         output = CommandOutput(attempt, conf.reduce_output_identifier, conf.reduce_output_rule)
         try:
             had_input = run_reducer(
-                watched,
+                command,
                 stream,
                 attempt.overheard(output.feed),
                 ExitRule(conf.nonzero_exit_is_failure),
@@ -102,8 +96,8 @@ class ReduceTask:
         separator = conf.reduce_input_separator
         path = dump(attempt, (blob for _, blob in stream.blobs()))
         index = RecordIndex(path, conf.reduce_input_identifier)
-        start = attempt.starter(attempt.spec.reducer, "reduce", Silence)
-        skipping = Skipping(attempt, index, start, ExitRule(conf.nonzero_exit_is_failure))
+        command = attempt.command(attempt.spec.reducer, "reduce", Silence)
+        skipping = Skipping(attempt, index, command, ExitRule(conf.nonzero_exit_is_failure))
         groups_max = conf.reduce_skip_groups_max
         skipping.find(
             lambda place: key_group(index, separator, place),
@@ -207,8 +201,9 @@ class ReduceTask:
         raw_bytes = self._total(lambda source: source.raw_bytes)
         return 2 / 3 + fraction / 3, records, int(raw_bytes * fraction)
 
-    def _input_range(self, running: RunningCommand) -> InputRange:
-        flow = running.flow
+    def _input_range(self, flow: Flow | None) -> InputRange | None:
+        if flow is None:
+            return None
         maps = self._total(lambda source: source.maps)
         source = f"partition {self._partition} of {maps} maps"
         total = max(flow.given_bytes, self._total(lambda source: source.raw_bytes))

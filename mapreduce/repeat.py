@@ -19,17 +19,25 @@ import msgspec
 from cluster.errors import ClusterError, UserError
 from mapreduce import history
 from mapreduce.attempt import failure_of, run_map, run_reduce
-from mapreduce.attempt_report import Failure, Message, Noted, Said
-from mapreduce.dataflow.mapper import ExitRule, run_command
+from mapreduce.attempt_report import (
+    KEPT_FAILURE,
+    KEPT_INPUT,
+    KEPT_ORDER,
+    KEPT_SEGMENT,
+    Failure,
+    Message,
+    Noted,
+    Said,
+)
 from mapreduce.dataflow.split_reader import open_split
-from mapreduce.errors import CommandFailed, TaskTimedOut
 from mapreduce.job import JobSpec
-from mapreduce.map_task import KEPT_INPUT
 from mapreduce.narrow import RecordIndex, narrow
-from mapreduce.reduce_task import KEPT_SEGMENT, ReduceTask
+from mapreduce.program.children import become_subreaper, kill_descendants
+from mapreduce.program.ending import ExitRule
+from mapreduce.program.errors import CommandFailed, TaskTimedOut
+from mapreduce.reduce_task import ReduceTask
 from mapreduce.report import exit_code_means, failure_text
 from mapreduce.task_context import Attempt, AttemptOrder
-from mapreduce.zygote import become_subreaper, kill_descendants
 
 _ECHO_BYTES_MAX = 1 << 62
 _SHOWN_BYTES_MAX = 2000
@@ -123,8 +131,8 @@ class _Trial:
     def _run_alone(self, feed: Iterator[bytes]) -> None:
         program = self._attempt.program_of(self._stage)
         assert program is not None
-        start = self._attempt.starter(program, self._stage)
-        run_command(start, feed, lambda _: None, self._rule, lambda: 1 << 62)
+        command = self._attempt.command(program, self._stage)
+        command.run(feed, lambda _: None, self._rule, lambda: 1 << 62)
 
     def _run_map(self, feed: Iterator[bytes]) -> None:
         with open(self._part, "wb") as file:
@@ -138,9 +146,9 @@ def _kept(attempt_id: str) -> Iterator[tuple[JobSpec, AttemptOrder, Failure]]:
     """Give a kept attempt, its order changed to run here in a directory of its own."""
     record, directory = history.find_attempt(attempt_id)
     spec = record.read_spec()
-    with open(os.path.join(directory, "order.msgpack"), "rb") as file:
+    with open(os.path.join(directory, KEPT_ORDER), "rb") as file:
         order = msgspec.msgpack.decode(file.read(), type=AttemptOrder)
-    with open(os.path.join(directory, "failure.msgpack"), "rb") as file:
+    with open(os.path.join(directory, KEPT_FAILURE), "rb") as file:
         failure = msgspec.msgpack.decode(file.read(), type=Failure)
     become_subreaper()
     room = tempfile.mkdtemp(prefix="mrstream-repeat-")

@@ -10,8 +10,9 @@ from collections.abc import Sequence
 
 import msgspec
 
-from mapreduce.attempt_report import Failure, InputRange
-from mapreduce.console import count, duration, size
+from cluster.units import decimal_size, duration, with_commas
+from mapreduce.attempt_report import Failure
+from mapreduce.program.flow import InputRange
 
 _SIGNAL_MEANS = {
     signal.SIGINT: "interrupted from the keyboard",
@@ -119,16 +120,17 @@ def closing_text(facts: JobFacts) -> str:
     """Give the closing report of a job that succeeded."""
     rate = facts.input_bytes / facts.elapsed_s if facts.elapsed_s > 0 else 0.0
     sentences = [
-        f"Took {duration(facts.elapsed_s)}: read {size(facts.input_bytes)} ({size(rate)}/s)"
-        + (f", shuffled {size(facts.shuffled_bytes)}" if facts.reduces else "")
-        + f", wrote {size(facts.output_bytes)}."
+        f"Took {duration(facts.elapsed_s)}: read {decimal_size(facts.input_bytes)} "
+        f"({decimal_size(rate)}/s)"
+        + (f", shuffled {decimal_size(facts.shuffled_bytes)}" if facts.reduces else "")
+        + f", wrote {decimal_size(facts.output_bytes)}."
     ]
     tasks = [*facts.maps, *facts.reduces]
     if len(tasks) > 1:
         slowest = max(tasks, key=lambda task: task.seconds)
         sentences.append(
             f"Slowest task: {slowest.name}, {duration(slowest.seconds)} for "
-            f"{count(slowest.records)} records."
+            f"{with_commas(slowest.records)} records."
         )
     if (skew := _skew_text(facts.reduces)) is not None:
         sentences.append(skew)
@@ -144,10 +146,10 @@ def _skew_text(reduces: Sequence[TaskTime]) -> str | None:
     if worst.records < SKEW_RECORDS_MIN or worst.records < SKEW_RATIO_MIN * share:
         return None
     text = (
-        f"Most skewed: {worst.name} got {count(worst.records)} records, "
+        f"Most skewed: {worst.name} got {with_commas(worst.records)} records, "
         f"{worst.records / share:.1f} times its share"
     )
     if worst.largest_key_records * 2 > worst.records - share:
         key = worst.largest_key[:60].decode("utf-8", "replace")
-        text += f"; key {key!r} alone has {count(worst.largest_key_records)}"
+        text += f"; key {key!r} alone has {with_commas(worst.largest_key_records)}"
     return text + "."

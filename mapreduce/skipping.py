@@ -13,9 +13,10 @@ from collections.abc import Callable, Iterable, Iterator
 
 from mapreduce.attempt_report import Noted
 from mapreduce.dataflow.files import join
-from mapreduce.dataflow.mapper import ExitRule, Start, run_command
-from mapreduce.errors import CommandFailed, TaskTimedOut
 from mapreduce.narrow import Range, RecordIndex, narrow
+from mapreduce.program.command import Command
+from mapreduce.program.ending import ExitRule
+from mapreduce.program.errors import CommandFailed, TaskTimedOut
 from mapreduce.task_context import Attempt
 
 PLACES_MAX = 1000
@@ -24,10 +25,12 @@ PLACES_MAX = 1000
 class Skipping:
     """The input of an attempt without the records that its program cannot take."""
 
-    def __init__(self, attempt: Attempt, index: RecordIndex, start: Start, rule: ExitRule) -> None:
+    def __init__(
+        self, attempt: Attempt, index: RecordIndex, command: Command, rule: ExitRule
+    ) -> None:
         self._attempt = attempt
         self._index = index
-        self._start = start
+        self._command = command
         self._rule = rule
         self.ranges: list[Range] = []
 
@@ -79,7 +82,7 @@ class Skipping:
     def _fails(self, first: int, behind: int) -> bool:
         feed: Iterable[bytes] = self._without(first, behind)
         try:
-            run_command(self._start, feed, lambda _: None, self._rule, lambda: 1 << 62)
+            self._command.run(feed, lambda _: None, self._rule, lambda: 1 << 62)
         except (CommandFailed, TaskTimedOut):
             return True
         return False

@@ -14,6 +14,7 @@ import msgspec
 
 IDLE, RUNNING, COMMITTED, FAILED, BACKUP = range(5)
 """States of a task in a grid; BACKUP is running with a second attempt beside the first."""
+PRIORITY_NAMES = {1: "VERY_LOW", 2: "LOW", 3: "NORMAL", 4: "HIGH", 5: "VERY_HIGH"}
 
 
 class Row(msgspec.Struct, frozen=True, array_like=True):

@@ -1,37 +1,32 @@
 """What every attempt has around it: order, working directory, programs, log, counters, watch.
 
-Takes a job and an order; gives the stages what they need to run a user's program as Hadoop would:
-the links in its directory, its environment, an ear for what it says. Never moves a record itself.
+Takes a job and an order; gives the stages what they need of both, and says which commands are to be
+run (`mapreduce.program` runs them). Never moves a record itself.
 """
 
 from __future__ import annotations
 
 import os
 import resource
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import BinaryIO, Protocol
 
 import msgspec
 
 from mapreduce import counters as c
-from mapreduce.attempt_report import InputRange, Message, Progress
+from mapreduce.attempt_report import Message, Progress
 from mapreduce.counters import Counters
 from mapreduce.dataflow.files import Files, files_for, join, local_path, scheme_of
-from mapreduce.dataflow.pump import (
-    Blob,
-    RunningCommand,
-    StderrSink,
-    take_largest_program_bytes,
-)
 from mapreduce.dataflow.split_plan import Split
 from mapreduce.job import JobSpec
+from mapreduce.program.command import Command, Workplace
+from mapreduce.program.flow import InputRange
+from mapreduce.program.pump import StderrSink, take_largest_program_bytes
+from mapreduce.program.watch import AttemptWatch
 from mapreduce.scheduler.ids import LOCAL_JOB, TaskKind, parse_attempt_id
 from mapreduce.task_log import ECHO_BYTES_MAX, TaskLog
-from mapreduce.watch import AttemptWatch
-from streaming.child import find_program, parse_command, resolve_words, task_environment
 from streaming.command import Program
 from streaming.jobconf import JobConf, setting_name
-from streaming.shipping import link_shipped
 from streaming.submission import task_properties
 
 
@@ -150,38 +145,22 @@ class Attempt:
         """Where a reduce's input comes from; None: from the segment files of the order."""
         self.tee: Callable[[memoryview], None] | None = None
         """Also gets what the map or reduce command writes, as it writes it."""
-        self.stage = ""
-        """Whose program runs, or ran last: the one to blame."""
         self.began_cpu_s = used_cpu_s()
         """CPU time of this process before the attempt: it may have run others."""
-        self._environment: dict[str, str] | None = None
-        self._cwd = ""
+        self.workplace = Workplace(
+            order.directory,
+            self.conf,
+            spec.shipped,
+            self._task_properties(),
+            cache=order.cache,
+            fetch=self._fetch,
+        )
 
-    def starter(
+    def command(
         self, program: Program, stage: str, ear: Callable[[], StderrSink] | None = None
-    ) -> Callable[..., RunningCommand]:
-        """Give the function that starts a command of this attempt on some input.
-
-        Each process is heard by an ear of its own, the log's unless another is given.
-        """
-
-        def start(feed: Iterable[Blob], *, drain: bool = False) -> RunningCommand:
-            self.stage = stage
-            cwd, environment = self._surroundings()
-            words = resolve_words(parse_command(program.command), self.spec.shipped)
-            argv = find_program(words, cwd, _search_path(environment))
-            return RunningCommand(
-                argv,
-                cwd,
-                environment,
-                feed,
-                stderr=(ear or self.log.ear)(),
-                watch=self.watch,
-                drain=drain,
-                join_delay_s=self.conf.join_delay_s,
-            )
-
-        return start
+    ) -> Command:
+        """Give a command of this attempt; the log hears it unless another ear is given."""
+        return Command(program, stage, self.workplace, ear=ear or self.log.ear, watch=self.watch)
 
     def overheard(self, collect: Callable[[memoryview], None]) -> Callable[[memoryview], None]:
         """Give a function that collects, and lets `tee` see it too if there is one."""
@@ -251,19 +230,6 @@ class Attempt:
         total.add_all(self.log.user_counters())
         return total.as_dict()
 
-    def _surroundings(self) -> tuple[str, dict[str, str]]:
-        """Make the working directory with its links, and the environment, when first needed."""
-        if self._environment is None:
-            self._cwd = os.path.join(self.order.directory, "work")
-            tmp = os.path.join(self.order.directory, "tmp")
-            os.makedirs(self._cwd, exist_ok=True)
-            os.makedirs(tmp, exist_ok=True)
-            link_shipped(self._cwd, self.spec.shipped, self.order.cache, self._fetch)
-            self._environment = task_environment(
-                self.conf, os.environ, self._task_properties(), tmp
-            )
-        return self._cwd, self._environment
-
     def _fetch(self, url: str, path: str) -> None:
         with self.files.open(self.files.qualify(url)) as source, open(path, "wb") as target:
             while data := source.read(1 << 20):
@@ -290,13 +256,6 @@ class Attempt:
             input_length=piece.length if piece else 0,
             skipping=bool(order.skip),
         )
-
-
-def _search_path(environment: Mapping[str, str]) -> str:
-    """Give where programs are looked for: along our own PATH first, as Hadoop does, whatever PATH
-    the job gives to them."""
-    own, given = os.environ.get("PATH", os.defpath), environment.get("PATH", "")
-    return own if given in ("", own) else f"{own}{os.pathsep}{given}"
 
 
 def used_cpu_s() -> float:

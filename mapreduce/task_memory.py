@@ -10,8 +10,8 @@ import os
 
 import msgspec
 
-from mapreduce.errors import TaskOutOfMemory
-from mapreduce.zygote import children_of
+from mapreduce.program.children import children_of
+from mapreduce.program.errors import TaskOutOfMemory
 
 
 class ProcessMemory(msgspec.Struct, frozen=True):

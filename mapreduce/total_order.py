@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import BinaryIO
 
 from mapreduce.dataflow.files import Files
-from mapreduce.errors import TaskFailed
+from mapreduce.program.errors import TaskFailed
 from streaming.classes import TEXT
 from streaming.comparator import compare
 from streaming.jobconf import JobConf

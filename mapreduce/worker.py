@@ -45,6 +45,7 @@ from mapreduce.attempt_report import (
 )
 from mapreduce.dataflow import dfs_files
 from mapreduce.dataflow.segment_server import SegmentServer
+from mapreduce.host_cache import HostCache
 from mapreduce.job_here import Fenced, JobHere
 from mapreduce.master_link import MasterLink
 from mapreduce.protocol import (
@@ -67,7 +68,6 @@ from mapreduce.protocol import (
 )
 from mapreduce.scheduler.ids import JobId
 from mapreduce.segment_store import SegmentStore
-from mapreduce.shipping import HostCache
 from mapreduce.shuffle import packed
 from mapreduce.task_context import AttemptOrder
 from mapreduce.worker_logs import WorkerLogs

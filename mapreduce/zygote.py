@@ -24,12 +24,12 @@ from typing import NoReturn
 
 import msgspec
 
+from mapreduce.program.children import SWEEP_S_MAX, become_subreaper, children_of, kill_and_wait
+
 MARK = "MRSTREAM_ATTEMPT"
 """Name of the variable that every process of an attempt has in its environment."""
 
 _DATAGRAM_BYTES_MAX = 1 << 16
-_SWEEP_S_MAX = 5.0
-_PR_SET_CHILD_SUBREAPER = 36
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 _KEPT_BYTES = 32 << 20
 
@@ -237,17 +237,17 @@ class _Nursery:
     def _kill_strays(self) -> None:
         """Kill what attempts left behind and the system gave to us: programs in a group or session
         of their own, then what loses its parent by that, until there is none."""
-        until = time.monotonic() + _SWEEP_S_MAX
+        until = time.monotonic() + SWEEP_S_MAX
         while self._adopts and time.monotonic() < until:
             strays = [pid for pid in children_of(os.getpid()) if pid not in self._attempts]
             if not strays:
                 return
-            _kill_and_wait(strays)
+            kill_and_wait(strays)
 
     def _end_all(self) -> None:
         for pid in self._attempts:
             _kill_group(pid)
-        until = time.monotonic() + _SWEEP_S_MAX
+        until = time.monotonic() + SWEEP_S_MAX
         pids = list(self._attempts)
         while time.monotonic() < until:
             self._kill_strays()
@@ -262,35 +262,6 @@ class _Nursery:
             shutil.rmtree(path, ignore_errors=True)
 
 
-def children_of(pid: int) -> list[int]:
-    """Give the direct children of a process, of all its threads."""
-    found: list[int] = []
-    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-        for thread in os.listdir(f"/proc/{pid}/task"):
-            with open(f"/proc/{pid}/task/{thread}/children") as listing:
-                found += [int(word) for word in listing.read().split()]
-    return found
-
-
-def kill_descendants(own_pid: int) -> None:
-    """Kill all that came from this process; what loses its parent meanwhile comes back to us."""
-    until = time.monotonic() + _SWEEP_S_MAX
-    while time.monotonic() < until:
-        pids = children_of(own_pid)
-        if not pids:
-            return
-        _kill_and_wait(pids)
-
-
-def _kill_and_wait(children: list[int]) -> None:
-    for pid in children:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
-    for pid in children:
-        with contextlib.suppress(ChildProcessError):
-            os.waitpid(pid, 0)
-
-
 def kill_marked(session_pids: Iterable[int], mark_prefix: str = "") -> None:
     """Kill processes by the mark in their environment, where the system adopts none for us."""
     wanted = f"{MARK}={mark_prefix}".encode()
@@ -303,16 +274,6 @@ def kill_marked(session_pids: Iterable[int], mark_prefix: str = "") -> None:
                 marked = any(v.startswith(wanted) for v in environment.read().split(b"\0"))
             if marked or os.getsid(int(name)) in sessions:
                 os.kill(int(name), signal.SIGKILL)
-
-
-def become_subreaper() -> bool:
-    """Ask the system to give us the orphans among our descendants; says whether it will."""
-    try:
-        import ctypes  # here, since only the zygote and attempts need it
-
-        return bool(ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0)
-    except (ImportError, OSError, AttributeError):
-        return False
 
 
 def _keep_freed_memory() -> None:

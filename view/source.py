@@ -18,7 +18,6 @@ from dfs.client import client_of
 from dfs.protocol import FileStatus, LocatedChunk, ServerStatus
 from dfs.reader import DfsReader
 from dfs.retry import RetryPolicy
-from mapreduce.notices import PRIORITY_NAMES
 from mapreduce.protocol import (
     JobReport,
     KillJob,
@@ -30,7 +29,7 @@ from mapreduce.protocol import (
     WatchCluster,
     WatchJob,
 )
-from mapreduce.snapshot import ClusterSnapshot, JobSeen, JobSnapshot
+from mapreduce.snapshot import PRIORITY_NAMES, ClusterSnapshot, JobSeen, JobSnapshot
 from streaming.codec import CodecCorrupt, codec_by_suffix
 from view.picture import ChunkCounts, ChunkPlace, FileEntry, Storage, StorageRow
 

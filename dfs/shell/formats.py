@@ -14,8 +14,8 @@ _CLAUSE = re.compile(r"([ugoa]*)((?:[-+=][rwxXt]*)+)")
 _ACTION = re.compile(r"([-+=])([rwxXt]*)")
 
 
-def human(count: int) -> str:
-    """`1.5 K`, `64 M`: one decimal below 100, none for whole numbers."""
+def hadoop_size(count: int) -> str:
+    """`1.5 K`, `64 M`, as `hdfs dfs -ls -h` prints it: no decimal for whole numbers."""
     if abs(count) < 1024:
         return str(count)
     exponent = 1
@@ -25,9 +25,9 @@ def human(count: int) -> str:
     return f"{text.removesuffix('.0')} {_UNITS[exponent - 1]}"
 
 
-def size(count: int, is_human: bool) -> str:
-    """A number of bytes, plain or for people."""
-    return human(count) if is_human else str(count)
+def figure(count: int, is_human: bool) -> str:
+    """A number, plain or (with `-h`) for people."""
+    return hadoop_size(count) if is_human else str(count)
 
 
 def minute(at_s: float) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from cluster.errors import ClusterError
 from dfs.protocol import FileStatus
 from dfs.shell.arguments import Arguments, BadUsage
-from dfs.shell.formats import minute, permissions, second_utc, size, table
+from dfs.shell.formats import figure, minute, permissions, second_utc, table
 from dfs.shell.items import Item, Shell
 
 
@@ -75,7 +75,7 @@ def _row(item: Item, said: Arguments) -> tuple[str, str, str, str, str, str, str
         "-" if status.is_directory else str(status.replication),
         status.owner,
         status.group,
-        size(status.length_bytes, "h" in said),
+        figure(status.length_bytes, "h" in said),
         minute(at_s),
         item.shown if shown is None else shown,
     )
@@ -93,8 +93,8 @@ def du(shell: Shell, said: Arguments) -> None:
                 total = entry.volume.summarise(entry.path)
                 rows.append(
                     (
-                        size(total.length_bytes, "h" in said),
-                        size(total.stored_bytes, "h" in said),
+                        figure(total.length_bytes, "h" in said),
+                        figure(total.stored_bytes, "h" in said),
                         entry.shown,
                     )
                 )
@@ -116,7 +116,9 @@ def df(shell: Shell, said: Arguments) -> None:
             continue
         share = f"{100 * used / total:.0f}%" if total else "0%"
         plain = "h" in said
-        rows.append((volume.uri, size(total, plain), size(used, plain), size(free, plain), share))
+        rows.append(
+            (volume.uri, figure(total, plain), figure(used, plain), figure(free, plain), share)
+        )
     for line in table(rows, right=(1, 2, 3, 4)):
         shell.print(line)
 
@@ -139,8 +141,9 @@ def count(shell: Shell, said: Arguments) -> None:
         head = f"{'none':>12} {'inf':>15} {'none':>15} {'inf':>15} " if quota else ""
         plain = "h" in said
         shell.print(
-            f"{head}{size(total.directory_count, plain):>12} {size(total.file_count, plain):>12} "
-            f"{size(total.length_bytes, plain):>18} {item.shown}"
+            f"{head}{figure(total.directory_count, plain):>12} "
+            f"{figure(total.file_count, plain):>12} "
+            f"{figure(total.length_bytes, plain):>18} {item.shown}"
         )
 
 

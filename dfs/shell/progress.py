@@ -6,7 +6,7 @@ import threading
 import time
 from typing import IO
 
-from cluster.units import format_size
+from cluster.units import binary_size
 
 REDRAW_S = 0.2
 FIRST_S = 1.0
@@ -60,8 +60,8 @@ class Progress:
         left_s = (self._total_bytes - self._done_bytes) / rate if rate else 0.0
         self._out.write(
             f"\r[{'#' * full}{'.' * (BAR_CHARS - full)}] {share:4.0%} "
-            f"{format_size(self._done_bytes)} of {format_size(self._total_bytes)}, "
-            f"{format_size(rate)}/s, {left_s:.0f} s left  "
+            f"{binary_size(self._done_bytes)} of {binary_size(self._total_bytes)}, "
+            f"{binary_size(rate)}/s, {left_s:.0f} s left  "
         )
         self._out.flush()
         self._is_drawn = True

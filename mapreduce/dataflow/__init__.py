@@ -14,9 +14,9 @@
 A stage takes an iterator or a file and gives an iterator or a file; it is given its
 paths and streams and knows nothing of jobs or masters. Beside the stages stand
 `segment` (the file between 5 and 8), `record_form` (the forms of records), `files`
-(what a stage needs of a file system), `pump` (carries bytes to and from users'
-programs), and `kernel`, the small piece of C (with its `twin` in Python) that alone
-touches records one by one.
+(what a stage needs of a file system), and `kernel`, the small piece of C (with its
+`twin` in Python) that alone touches records one by one. Users' programs are run by
+`mapreduce.program`, the room below.
 
 D1: within a partition a segment is in comparator order.
 """

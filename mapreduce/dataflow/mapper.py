@@ -1,28 +1,18 @@
-"""Stage 3: run the map program over a split.
+"""Stage 3: a split on its way through the map program.
 
-Takes a split's reader and a way to start the command; gives the command's output, blob by blob, and
-judges how it ended (spec 8.2). A built-in mapper is fed records instead and gives records.
-Remembers which bytes of which file the command was given last, for the report if it fails. Knows
-nothing of jobs.
+`mapreduce.program` runs the command, and a built-in mapper is fed records instead: what is left for
+this stage is the way back. Takes a split's reader; gives its blobs, and remembers which bytes of
+which file the command was given last, for the report if it fails. Knows nothing of jobs.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from typing import Protocol
 
-import msgspec
-
-from mapreduce.attempt_report import InputRange
-from mapreduce.dataflow.pump import Blob, Flow, RunningCommand
-from mapreduce.errors import CommandFailed
-
-
-class Start(Protocol):
-    """Starts a command on this input; with `drain`, input that it leaves is still taken in."""
-
-    def __call__(self, feed: Iterable[Blob], *, drain: bool = False) -> RunningCommand: ...
+from mapreduce.program.flow import Flow, InputRange
+from mapreduce.program.pump import Blob
 
 
 class Source(Protocol):
@@ -32,14 +22,6 @@ class Source(Protocol):
 
     def position(self) -> tuple[str, int]:
         """Give the file and the offset behind the last byte that was given."""
-
-
-class ExitRule(msgspec.Struct, frozen=True):
-    """When a program's end is a failure."""
-
-    nonzero_is_failure: bool = True
-    skip_after_records: int | None = None
-    """A broken pipe is fine once it wrote so many records; None: it never is."""
 
 
 class Trail:
@@ -91,42 +73,3 @@ def _between(
     if source == from_source and to_bytes - from_bytes == offset - from_offset:
         return source, from_offset + stdin_bytes - from_bytes
     return from_source, from_offset
-
-
-def run_command(
-    start: Start,
-    feed: Iterable[Blob],
-    collect: Callable[[memoryview], None],
-    rule: ExitRule,
-    records_written: Callable[[], int],
-) -> None:
-    """Feed a command and collect what it writes; CommandFailed if it ends badly."""
-    running = start(feed, drain=rule.skip_after_records is not None)
-    try:
-        for blob in running.output():
-            collect(blob)
-        exit_code = running.finish()
-    except BaseException:
-        running.abandon()
-        raise
-    judge(exit_code, running.flow, rule, records_written)
-
-
-def judge(
-    exit_code: int, flow: Flow, rule: ExitRule, records_written: Callable[[], int] = lambda: 0
-) -> None:
-    """Raise CommandFailed if this end is a failure (spec 8.2)."""
-    if exit_code != 0 and rule.nonzero_is_failure:
-        raise CommandFailed(
-            f"PipeMapRed.waitOutputThreads(): subprocess failed with code {exit_code}",
-            exit_code=exit_code,
-        )
-    if flow.breaks_the_pipe and (
-        rule.skip_after_records is None or records_written() < rule.skip_after_records
-    ):
-        raise CommandFailed(
-            "Broken pipe: the program stopped reading with at least "
-            f"{flow.given_bytes - flow.read_bytes + flow.left_bytes} bytes of input left "
-            "(let it read to the end, or set stream.minRecWrittenToEnableSkip_)",
-            exit_code=exit_code,
-        )

@@ -1,7 +1,7 @@
 """Stage 9: run the reduce program over one sorted stream.
 
-Takes a merge and a way to start the command; gives the command's output, blob by blob, and judges
-how it ended: a reducer must read everything (spec 8.2). A reduce without any record still starts
+Takes a merge and the command; gives the command's output, blob by blob. How it ended is judged by
+the rule: a reducer must read everything (spec 8.2). A reduce without any record still starts
 its command, but what that prints is thrown away (spec 6.2). Knows nothing of jobs.
 """
 
@@ -11,7 +11,8 @@ import itertools
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
-from mapreduce.dataflow.mapper import ExitRule, Start, run_command
+from mapreduce.program.command import Command
+from mapreduce.program.ending import ExitRule
 
 
 class Stream(Protocol):
@@ -24,13 +25,13 @@ class Stream(Protocol):
 
 
 def run_reducer(
-    start: Start, stream: Stream, collect: Callable[[memoryview], None], rule: ExitRule
+    command: Command, stream: Stream, collect: Callable[[memoryview], None], rule: ExitRule
 ) -> bool:
     """Feed the reduce command and collect what it writes; says whether there was any input."""
     blobs = stream.blobs()
     held = [blob for _, blob in itertools.islice(blobs, 1)]
     if not held:
-        run_command(start, (), lambda _: None, rule, lambda: 0)
+        command.run((), lambda _: None, rule, lambda: 0)
         return False
 
     def feed() -> Iterator[bytes]:
@@ -39,5 +40,5 @@ def run_reducer(
             yield blob
             del blob
 
-    run_command(start, feed(), collect, rule, lambda: 0)
+    command.run(feed(), collect, rule, lambda: 0)
     return True

@@ -21,7 +21,7 @@ from mapreduce.dataflow.record_form import (
     WireForm,
 )
 from mapreduce.dataflow.segment import Block
-from mapreduce.errors import TaskFailed
+from mapreduce.program.errors import TaskFailed
 from streaming.comparator import BYTE_ORDER, ComparatorSpec
 from streaming.partitioner import HashPartition, PartitionerSpec
 

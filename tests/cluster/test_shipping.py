@@ -12,7 +12,10 @@ from pathlib import Path
 import pytest
 
 from dfs.client import DfsClient
-from mapreduce.shipping import STAGED, HostCache, clear_staged, stage
+from mapreduce.dfs_layout import STAGED
+from mapreduce.host_cache import HostCache
+from mapreduce.job_output import clear_staged
+from mapreduce.staging import stage
 from streaming.shipping import Shipped, link_shipped
 from tests.cluster.local import LocalCluster
 

@@ -18,6 +18,12 @@ BELOW = {
     "view": {"view", "mapreduce", "dfs", "streaming", "cluster"},
     "tui": {"tui", "view", "mapreduce", "cluster"},
 }
+# Rooms inside a package: what of their own package they may use besides themselves.
+ROOMS_BELOW: dict[str, tuple[str, ...]] = {
+    "mapreduce/scheduler": (),
+    "mapreduce/program": (),
+    "mapreduce/dataflow": ("mapreduce.program",),
+}
 BRAINS = ("dfs/metadata", "mapreduce/scheduler")
 # What a brain may not touch: time, chance, files, sockets, processes, the log, the environment.
 IMPURE = {
@@ -90,6 +96,22 @@ def test_what_all_media_share_knows_none_of_them() -> None:
         if name.split(".")[0] in {"textual", "rich"}
     ]
 
+    assert wrong == []
+
+
+@pytest.mark.parametrize("room", sorted(ROOMS_BELOW))
+def test_a_room_uses_only_the_rooms_below_it(room: str) -> None:
+    own = room.replace("/", ".")
+    allowed = (own, *ROOMS_BELOW[room])
+    wrong = [
+        f"{path.relative_to(ROOT)} imports {name}"
+        for path in modules(room)
+        for name, _ in imported(path)
+        if name.split(".")[0] == own.split(".")[0]
+        and not any(f"{name}.".startswith(f"{below}.") for below in allowed)
+    ]
+
+    assert modules(room)
     assert wrong == []
 
 

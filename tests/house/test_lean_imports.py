@@ -37,3 +37,15 @@ def loaded_by(code: str) -> list[str]:
 )
 def test_a_module_loads_no_heavy_library(module: str, allowed: list[str]) -> None:
     assert [name for name in loaded_by(f"import {module}") if name not in allowed] == []
+
+
+@pytest.mark.parametrize("module", ["mapreduce.protocol", "mapreduce.master", "mapreduce.worker"])
+def test_a_daemon_loads_nothing_of_the_terminal(module: str) -> None:
+    """Who prints is the submitter: the wire and the daemons know numbers, not lines and colours."""
+    script = f"import sys, {module}; print(*sorted(sys.modules))"
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", script], capture_output=True, text=True, check=True
+    )
+    terminal = {"mapreduce.console", "mapreduce.client", "mapreduce.local_talk", "curses", "tui"}
+
+    assert sorted(terminal & set(done.stdout.split())) == []

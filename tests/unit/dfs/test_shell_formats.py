@@ -6,7 +6,7 @@ import pytest
 
 from dfs.errors import BadRequest
 from dfs.shell.arguments import BadUsage, Grammar
-from dfs.shell.formats import changed_mode, human, permissions, table
+from dfs.shell.formats import changed_mode, hadoop_size, permissions, table
 
 
 @pytest.mark.parametrize(
@@ -17,7 +17,7 @@ from dfs.shell.formats import changed_mode, human, permissions, table
     ],
 )  # fmt: skip
 def test_sizes_for_people(count: int, text: str) -> None:
-    assert human(count) == text
+    assert hadoop_size(count) == text
 
 
 @pytest.mark.parametrize(

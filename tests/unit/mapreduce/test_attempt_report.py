@@ -12,13 +12,13 @@ from mapreduce.attempt_report import (
     Done,
     Failed,
     Failure,
-    InputRange,
     Message,
     Noted,
     Progress,
     Said,
     send,
 )
+from mapreduce.program.flow import InputRange
 
 MESSAGES: list[Message] = [
     Progress(0.5, 10, 20, "map", "busy", {"g": {"n": 1}}),

@@ -7,7 +7,8 @@ import re
 
 import pytest
 
-from mapreduce.console import Console, JobProgress, duration, size
+from mapreduce.console import Console
+from mapreduce.progress import JobProgress
 
 
 def progress(maps: float, reduces: float, elapsed_s: float = 10.0) -> JobProgress:
@@ -65,18 +66,3 @@ def test_the_time_left_is_told_once_there_is_something_to_go_by() -> None:
     assert progress(0.0, 0.0).left_s is None
     assert progress(0.5, 0.0).left_s == pytest.approx(30.0)
     assert progress(0.5, 0.0, elapsed_s=0.5).left_s is None
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [(0.04, "0.0 s"), (12, "12 s"), (61, "1 min 01 s"), (7300, "2 h 01 min")],
-)
-def test_durations_are_short(seconds: float, text: str) -> None:
-    assert duration(seconds) == text
-
-
-@pytest.mark.parametrize(
-    ("count", "text"), [(0, "0 B"), (999, "999 B"), (1500, "1.5 kB"), (2.5e12, "2.5 TB")]
-)
-def test_sizes_have_units(count: float, text: str) -> None:
-    assert size(count) == text

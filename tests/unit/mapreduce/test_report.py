@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from mapreduce.attempt_report import Failure, InputRange
+from mapreduce.attempt_report import Failure
+from mapreduce.program.flow import InputRange
 from mapreduce.report import JobFacts, TaskTime, closing_text, exit_code_means, failure_text
 
 FAILURE = Failure(

@@ -20,10 +20,9 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
-import msgspec
-
-from mapreduce.dataflow.spawn import spawn
-from mapreduce.zygote import children_of
+from mapreduce.program.children import children_of
+from mapreduce.program.flow import UNREAD_BYTES_MAX, Flow
+from mapreduce.program.spawn import spawn
 
 # What is read at once stays in the processor's cache until it has been looked at.
 OUTPUT_BYTES = 256 << 10
@@ -33,8 +32,6 @@ WRITE_BYTES = 128 << 10
 # The pipe must hold less than UNREAD_BYTES_MAX: then a program that leaves more than that unread
 # always breaks the pipe under our hands, and one that leaves less never does harm.
 STDIN_PIPE_BYTES = 128 << 10
-# What Hadoop loses without noticing: its own buffer and the pipe's (spec 8.2).
-UNREAD_BYTES_MAX = (128 << 10) + (64 << 10)
 _LINGER_S = 1.0
 
 Blob = bytes | bytearray | memoryview
@@ -61,27 +58,6 @@ class Watch(Protocol):
 
     def release(self, running: RunningCommand) -> None:
         """The program has ended; raises TaskTimedOut if it was the watch that ended it."""
-
-
-class Flow(msgspec.Struct, frozen=True):
-    """How far a program's input got.
-
-    The program surely read `read_bytes` of the `given_bytes`; `left_bytes` more never reached the
-    pipe because it closed its standard input (counted only until it is clear that they are too
-    many).
-    """
-
-    given_bytes: int
-    read_bytes: int
-    left_bytes: int
-    is_broken: bool
-
-    @property
-    def breaks_the_pipe(self) -> bool:
-        """Whether more stayed unread than Hadoop would overlook (spec 8.2)."""
-        return self.is_broken and self.given_bytes - self.read_bytes + self.left_bytes > (
-            UNREAD_BYTES_MAX
-        )
 
 
 class RunningCommand:

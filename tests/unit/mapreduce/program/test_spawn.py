@@ -1,4 +1,4 @@
-"""`mapreduce.dataflow.spawn`: a program gets its pipes, directory and variables, and no more."""
+"""`mapreduce.program.spawn`: a program gets its pipes, directory and variables, and no more."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from mapreduce.dataflow.spawn import spawn
-from mapreduce.errors import CommandFailed
+from mapreduce.program.errors import CommandFailed
+from mapreduce.program.spawn import spawn
 
 
 def said_by(words: list[str], directory: str = "/") -> str:

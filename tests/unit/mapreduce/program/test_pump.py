@@ -1,4 +1,4 @@
-"""mapreduce.dataflow.pump: bytes to and from programs, well and badly behaved (spec 8.2)."""
+"""mapreduce.program.pump: bytes to and from programs, well and badly behaved (spec 8.2)."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from collections.abc import Iterable
 
 import pytest
 
-from mapreduce.dataflow.pump import UNREAD_BYTES_MAX, Blob, RunningCommand
-from mapreduce.errors import CommandFailed
+from mapreduce.program.errors import CommandFailed
+from mapreduce.program.flow import UNREAD_BYTES_MAX
+from mapreduce.program.pump import Blob, RunningCommand
 
 
 class Ear:

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 
 import msgspec
 
-from mapreduce.errors import CommandFailed
+from mapreduce.program.errors import CommandFailed
 from streaming.child import cannot_run
 
 _SHELL = "/bin/sh"

@@ -1,4 +1,4 @@
-"""mapreduce.watch: programs without a sign of life are ended, others are not (spec 8.3)."""
+"""mapreduce.program.watch: programs without a sign of life are ended, others are not (spec 8.3)."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import NoReturn
 
 import pytest
 
-from mapreduce.dataflow.pump import RunningCommand
-from mapreduce.errors import TaskTimedOut
+from mapreduce.program.errors import TaskTimedOut
+from mapreduce.program.pump import RunningCommand
+from mapreduce.program.watch import AttemptWatch
 from mapreduce.skipping import Silence
-from mapreduce.watch import AttemptWatch
 
 
 def nobody_to_blame(error: TaskTimedOut) -> NoReturn:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mapreduce.attempt_report import InputRange
 from mapreduce.dataflow.mapper import Trail
-from mapreduce.dataflow.pump import Flow
+from mapreduce.program.flow import Flow, InputRange
 
 
 class Script:
