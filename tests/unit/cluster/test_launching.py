@@ -15,14 +15,14 @@ from pathlib import Path
 
 import pytest
 
-from cluster import state
+from cluster import extras, state
 from cluster.agent import checks
 from cluster.arguments import _tell_follow_from_file
 from cluster.cli import main
 from cluster.config import HostConfig
 from cluster.session import AgentSession, HostRefused, LocalTransport, bootstrap_command
 from cluster.ssh import connect, resolve
-from cluster.wheel import running_wheel
+from cluster.wheel import requirements_of, running_wheel
 
 SLEEPER = "import sys, time; time.sleep(1000)"
 
@@ -253,6 +253,35 @@ def test_the_wheel_of_the_running_version_is_the_same_each_time_and_whole() -> N
     assert "cluster/agent/serving.py" in names and "dfs/master.py" in names
     assert any(name.endswith(".dist-info/RECORD") for name in names)
     assert not any("__pycache__" in name for name in names)
+
+
+def test_the_wheel_names_its_extras_and_what_they_need() -> None:
+    """Else pip on a host would pass over `[records]` with a warning."""
+    with zipfile.ZipFile(BytesIO(running_wheel(platform.machine()).content)) as archive:
+        (name,) = [name for name in archive.namelist() if name.endswith("/METADATA")]
+        lines = archive.read(name).decode().splitlines()
+
+    assert {f"Provides-Extra: {name}" for name in extras.NAMES} <= set(lines)
+    assert any(line.startswith("Requires-Dist: datasketches") for line in lines)
+
+
+def test_a_wheelhouse_holds_what_the_chosen_extras_need_and_nothing_of_the_others() -> None:
+    declared = [
+        "crc32c>=2.7",
+        "uvloop>=0.19; platform_python_implementation == 'CPython'",
+        'aiohttp>=3.10; extra == "http"',
+        'warcio>=1.7; extra == "records"',
+        'pyarrow>=17; (python_version < "3.14") and extra == "records"',
+        'warcio>=1.7; extra == "crawl"',
+        'mrstream[crawl,http,records]; extra == "all"',
+    ]
+
+    assert requirements_of(declared, []) == declared[:2]
+    assert requirements_of(declared, ["records", "crawl"]) == [
+        *declared[:2],
+        "warcio>=1.7",
+        'pyarrow>=17; (python_version < "3.14")',
+    ]
 
 
 def test_a_bad_cluster_file_and_no_cluster_at_all_are_one_line_each(
