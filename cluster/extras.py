@@ -75,10 +75,9 @@ def require_of_cluster(
     """Raise `MissingExtra` if the hosts of a cluster do not have all of these extras."""
     gaps = [extra for extra in extras if extra not in has]
     if gaps:
-        wanted = [extra for extra in MODULES if extra in has or extra in gaps]
         raise MissingExtra(
             f"{purpose} needs {_words(gaps)}, which cluster {cluster} does not have: write "
-            f"{file_line(wanted)} into cluster.yaml, then `mrstream cluster up`"
+            f"{file_line([*has, *gaps])} into cluster.yaml, then `mrstream cluster up`"
         )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import resource
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import BinaryIO, Protocol
 
@@ -169,7 +170,7 @@ class Attempt:
             self.stage = stage
             cwd, environment = self._surroundings()
             words = resolve_words(parse_command(program.command), self.spec.shipped)
-            argv = find_program(words, cwd, _search_path(environment))
+            argv = find_program(words, cwd, self._search_path(environment))
             return RunningCommand(
                 argv,
                 cwd,
@@ -259,10 +260,24 @@ class Attempt:
             os.makedirs(self._cwd, exist_ok=True)
             os.makedirs(tmp, exist_ok=True)
             link_shipped(self._cwd, self.spec.shipped, self.order.cache, self._fetch)
-            self._environment = task_environment(
-                self.conf, os.environ, self._task_properties(), tmp
-            )
+            inherited: Mapping[str, str] = os.environ
+            if self.spec.extras:
+                inherited = {**os.environ, "PATH": self._own_path()}
+            self._environment = task_environment(self.conf, inherited, self._task_properties(), tmp)
         return self._cwd, self._environment
+
+    def _own_path(self) -> str:
+        """Give our own PATH; a job that needs extras finds the Python that has them first."""
+        path = os.environ.get("PATH", os.defpath)
+        if not self.spec.extras:
+            return path
+        return f"{os.path.dirname(sys.executable)}{os.pathsep}{path}"
+
+    def _search_path(self, environment: Mapping[str, str]) -> str:
+        """Give where programs are looked for: along our own PATH first, as Hadoop does, whatever
+        PATH the job gives to them."""
+        own, given = self._own_path(), environment.get("PATH", "")
+        return own if given in ("", own) else f"{own}{os.pathsep}{given}"
 
     def _fetch(self, url: str, path: str) -> None:
         with self.files.open(self.files.qualify(url)) as source, open(path, "wb") as target:
@@ -290,13 +305,6 @@ class Attempt:
             input_length=piece.length if piece else 0,
             skipping=bool(order.skip),
         )
-
-
-def _search_path(environment: Mapping[str, str]) -> str:
-    """Give where programs are looked for: along our own PATH first, as Hadoop does, whatever PATH
-    the job gives to them."""
-    own, given = os.environ.get("PATH", os.defpath), environment.get("PATH", "")
-    return own if given in ("", own) else f"{own}{os.pathsep}{given}"
 
 
 def used_cpu_s() -> float:

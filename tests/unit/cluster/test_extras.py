@@ -65,7 +65,7 @@ def test_the_line_for_a_cluster_keeps_what_it_has(three_extras: None) -> None:
 
     assert str(caught.value) == (
         "this job needs the extra rare, which cluster lab does not have: write "
-        "`extras: [plain, rare, odd]` into cluster.yaml, then `mrstream cluster up`"
+        "`extras: [plain, odd, rare]` into cluster.yaml, then `mrstream cluster up`"
     )
 
 

@@ -312,6 +312,24 @@ def test_an_up_that_no_host_is_good_for_leaves_nothing_at_home(
     assert not (tmp_path / "home").exists()
 
 
+def test_an_up_says_which_host_lacks_a_library_of_which_extra_and_what_to_type_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing is installed on local hosts, so a job would find out instead, on some of them."""
+    monkeypatch.setenv("MRSTREAM_HOME", str(tmp_path / "home"))
+    monkeypatch.setitem(extras.MODULES, "saw", ("no_such_library",))
+    hosts = f"{{a: {{via: local, address: 127.0.0.78, dir: {tmp_path}/a}}}}"
+    (tmp_path / "c.yaml").write_text(f"name: x\nextras: [saw]\nhosts: {hosts}\n")
+
+    assert main(["up", "-f", str(tmp_path / "c.yaml")]) == 1
+
+    assert (
+        f"a (the master): {sys.executable} there has no no_such_library of the extra saw: "
+        f"`{sys.executable} -m pip install 'mrstream[saw]'`"
+    ) in capsys.readouterr().err
+    assert not (tmp_path / "a" / "x" / "a" / "cluster.yaml").exists()
+
+
 @pytest.mark.parametrize(
     ("hosts", "says"),
     [
