@@ -103,6 +103,8 @@ class ClusterConfig:
     mapreduce: dict[str, str] = field(default_factory=dict)
     path: str = ""
     """The file that it came from."""
+    extras: tuple[str, ...] = ()
+    """The optional parts of mrstream that every host has, in the order of `cluster.extras`."""
 
     def host(self, name: str) -> HostConfig:
         """Return the host of that name, or raise `UserError` naming those there are."""
@@ -116,6 +118,12 @@ class ClusterConfig:
         """Return the roles that run on a host, in the order in which they are started."""
         masters = MASTER_ROLES if name == self.master else ()
         return tuple(role for role in ROLES if role in masters or role in HOST_ROLES)
+
+    def extras_of(self, name: str) -> tuple[str, ...]:
+        """Return the extras that a host has: those of the file. One that a role of `roles_of`
+        brings by itself belongs here, so that nobody has to list it."""
+        self.host(name)
+        return self.extras
 
     def port(self, role: str) -> int:
         """Return the port of a role, the same on every host."""

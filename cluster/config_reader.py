@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import yaml
 
+from cluster import extras
 from cluster.config import (
     VIA_LOCAL,
     VIA_SSH,
@@ -41,6 +42,7 @@ _CLUSTER_KEYS: Final[tuple[str, ...]] = (
     "name",
     "master",
     "install",
+    "extras",
     "python",
     "tls",
     "ports",
@@ -103,6 +105,7 @@ class _Reader:
         ports = self.mapping(keys.get("ports"), "ports", ("base",))
         base_port = self.scalar(ports, "base", "ports", parse_base_port, 7700)
         install = self.scalar(keys, "install", "", one_of(INSTALLS), "wheel")
+        optional = self.extras(keys.get("extras"))
         python = self.scalar(keys, "python", "", str, None)
         tls = self.scalar(keys, "tls", "", parse_bool, False)
         dfs = self.dfs(keys.get("dfs"))
@@ -111,8 +114,38 @@ class _Reader:
         if self.mistakes:
             return None
         return ClusterConfig(
-            name, master, tuple(hosts), install, python, tls, base_port, dfs, properties, self.path
+            name,
+            master,
+            tuple(hosts),
+            install,
+            python,
+            tls,
+            base_port,
+            dfs,
+            properties,
+            self.path,
+            optional,
         )
+
+    def extras(self, node: yaml.Node | None) -> tuple[str, ...]:
+        if node is None:
+            return ()
+        if not isinstance(node, yaml.SequenceNode):
+            self.wrong(node, f"extras must be a list, such as [records, saw], not {_shown(node)}")
+            return ()
+        names: list[str] = []
+        for item in node.value:
+            if not isinstance(item, yaml.ScalarNode):
+                self.wrong(item, f"extras: a name is a single word, not {_shown(item)}")
+            elif item.value in names:
+                self.wrong(item, f"extras names {item.value} twice")
+            else:
+                try:
+                    extras.known([item.value])
+                    names.append(item.value)
+                except ValueError as error:
+                    self.wrong(item, f"extras: {error}")
+        return extras.known(names)
 
     def hosts(self, node: yaml.Node | None, defaults: dict[str, Any]) -> list[HostConfig]:
         hosts: list[HostConfig] = []

@@ -23,6 +23,8 @@ def write_config(config: ClusterConfig) -> str:
     }
     if config.python is not None:
         document["python"] = config.python
+    if config.extras:
+        document["extras"] = list(config.extras)
     text: str = yaml.safe_dump(document, sort_keys=False, default_flow_style=None, width=120)
     return text
 

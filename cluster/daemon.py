@@ -296,6 +296,7 @@ def _say_running(daemon: Daemon) -> None:
         "address": daemon.address,
         "version": version(),
         "build": os.environ.get("MRSTREAM_BUILD", ""),
+        "extras": list(daemon.config.extras_of(daemon.host.name)),
     }
     temporary = f"{path}.{os.getpid()}"
     with open(temporary, "w", encoding="utf-8") as file:

@@ -15,7 +15,7 @@ import time
 from dataclasses import replace
 from typing import Final
 
-from cluster import state
+from cluster import extras, state
 from cluster.config import ROLES, Cluster, ClusterConfig, load
 from cluster.config_writer import write_config
 from cluster.errors import ClusterError, HostUnreachable, UserError
@@ -199,10 +199,15 @@ class Up:
         """Put software, cluster file and identity there."""
         self._pythons[link.name] = self._install(link)
         python = self._pythons[link.name]
-        found = link.call("modules", python=python, names=list(ROLES))
+        wanted = self.config.extras_of(link.name)
+        names = [*ROLES, *extras.modules_of(wanted)]
+        found = link.call("modules", python=python, names=names)
         lacking = [role for role in ROLES if role not in found["found"]]
         if lacking:
             raise HostRefused(f"the mrstream of {python} ({found['version']}) has no {lacking[0]}")
+        gaps = extras.lacking(wanted, found["found"])
+        if gaps:
+            raise HostRefused(extras.lacking_there(gaps, python))
         if found["version"] != version():
             words = f"the mrstream of {python} is {found['version']}, this one is {version()}"
             self._say(link.name, f"WARNING: {words}: install one version everywhere")
@@ -222,39 +227,56 @@ class Up:
             return python
         wheel = self._wheel(link)
         assert wheel is not None
+        wanted = self.config.extras_of(link.name)
         base = f"{link.host.dir}/versions/{wheel.digest}"
-        wheels = {f"{base}/{wheel.name}": wheel.content}
-        offline = self.config.install == "wheelhouse"
-        if offline:
-            with self._one_builder:
-                others = wheelhouse(link.facts["version"], link.facts["machine"])
-            for name, path in others.items():
-                with open(path, "rb") as file:
-                    wheels[f"{base}/{name}"] = file.read()
-        marker = f"{base}/venv/installed"
-        if marker not in link.call("have", paths=[marker])["paths"]:
-            there = set(link.call("have", paths=list(wheels))["paths"])
-            for path, content in wheels.items():
-                if path not in there:
-                    link.call(
-                        "put", path=path, mode=0o644, payload=content, timeout_s=INSTALL_S_MAX
-                    )
-            self._say(link.name, f"installing {wheel.name} ({wheel.digest})")
+        # Another set of extras is another environment: what runs is never changed under it.
+        venv = "-".join([f"{base}/venv", *wanted])
         own = f"{base}/{wheel.name}"
+        marker = f"{venv}/installed"
+        if marker not in link.call("have", paths=[marker])["paths"]:
+            self._send_wheels(link, wheel, base)
+            more = f" with {', '.join(wanted)}" if wanted else ""
+            self._say(link.name, f"installing {wheel.name} ({wheel.digest}){more}")
         answer = link.call(
             "install",
-            venv=f"{base}/venv",
-            wheels=list(wheels),
-            requirement=own,
-            no_index=offline,
+            venv=venv,
+            wheels=[own],
+            requirement=f"{own}[{','.join(wanted)}]" if wanted else own,
+            no_index=self.config.install == "wheelhouse",
             timeout_s=INSTALL_S_MAX,
         )
         installed: str = answer["python"]
         return installed
 
+    def _send_wheels(self, link: HostLink, wheel: Wheel, base: str) -> None:
+        """Put our wheel there, and for a host without a network all that it needs."""
+        paths: dict[str, str] = {}
+        if self.config.install == "wheelhouse":
+            wanted = self.config.extras_of(link.name)
+            with self._one_builder:
+                paths = wheelhouse(link.facts["version"], link.facts["machine"], wanted)
+        names = [wheel.name, *paths]
+        there = set(link.call("have", paths=[f"{base}/{name}" for name in names])["paths"])
+        for name in names:
+            if f"{base}/{name}" in there:
+                continue
+            content = wheel.content
+            if name in paths:  # read one by one: with extras they are hundreds of megabytes
+                with open(paths[name], "rb") as file:
+                    content = file.read()
+            link.call(
+                "put",
+                path=f"{base}/{name}",
+                mode=0o644,
+                payload=content,
+                timeout_s=INSTALL_S_MAX,
+            )
+
     def _start(self, link: HostLink) -> None:
-        """Start what does not run; restart what runs another build of the software."""
+        """Start what does not run; restart what runs another build of the software, or with other
+        extras: it has another environment, and reads only at its start which ones there are."""
         wheel = self._wheel(link)
+        wanted = list(self.config.extras_of(link.name))
         build = wheel.digest if wheel is not None else ""
         environment = {"MRSTREAM_BUILD": build}
         path = os.environ.get("PYTHONPATH")
@@ -262,9 +284,15 @@ class Up:
             environment["PYTHONPATH"] = path
         for role in self.config.roles_of(link.name):
             running = link.facts["running"].get(role)
-            if running is not None and build and running.get("build") not in ("", build):
+            other = ""
+            if running is not None:
+                if build and running.get("build") not in ("", build):
+                    other = "ran another build"
+                elif running.get("extras", []) != wanted:
+                    other = "ran with other extras"
+            if other:
                 link.call("stop", roles=[role], grace_s=10.0)
-                self._say(link.name, f"{role} ran another build; it is started anew")
+                self._say(link.name, f"{role} {other}; it is started anew")
             link.call("start", role=role, python=self._pythons[link.name], environment=environment)
 
     def _await_healthy(self, link: HostLink) -> None:

@@ -3,7 +3,7 @@
 Made from the files that this process runs, so that hosts get exactly what the launcher is, be it an
 installed package or a checkout. The bytes depend on nothing but those files: equal versions have
 equal wheels, and a host that has one by its hash needs no copy. `wheelhouse` adds the wheels of all
-dependencies, for hosts without a network.
+dependencies, those of the extras asked for included, for hosts without a network.
 """
 
 from __future__ import annotations
@@ -14,9 +14,11 @@ import hashlib
 import io
 import os
 import platform
+import re
 import subprocess
 import sys
 import zipfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import metadata, util
 from typing import Final
@@ -26,6 +28,8 @@ from cluster.errors import UserError
 
 PACKAGES: Final = ("cluster", "dfs", "mapreduce", "streaming", "tui", "view")
 _EPOCH: Final = (2020, 1, 1, 0, 0, 0)
+_OF_EXTRA: Final = re.compile(r"""(?:(.*) and )?extra == ["']([^"']+)["']""")
+"""The condition of a requirement that belongs to an extra: one of its own, if any, and which."""
 _SHIPPED: Final = (".py", ".so", ".typed", ".tsv", ".txt", ".tcss", ".c", ".h")
 
 
@@ -51,7 +55,9 @@ def running_wheel(machine: str) -> Wheel:
     native = any(name.endswith(".so") for name in files)
     tag = f"cp311-abi3-linux_{platform.machine()}" if native else "py3-none-any"
     info = f"mrstream-{version}.dist-info"
-    files[f"{info}/METADATA"] = (distribution.read_text("METADATA") or "").encode()
+    # A checkout that is the current directory is found by the file that setuptools left there.
+    about = distribution.read_text("METADATA") or distribution.read_text("PKG-INFO") or ""
+    files[f"{info}/METADATA"] = about.encode()
     files[f"{info}/entry_points.txt"] = (distribution.read_text("entry_points.txt") or "").encode()
     pure = "false" if native else "true"
     files[f"{info}/WHEEL"] = (
@@ -108,10 +114,10 @@ def _zip(files: dict[str, bytes]) -> bytes:
     return buffer.getvalue()
 
 
-def wheelhouse(python_version: str, machine: str) -> dict[str, str]:
+def wheelhouse(python_version: str, machine: str, extras: Sequence[str]) -> dict[str, str]:
     """Return name → local path of the wheels of every dependency, for hosts with that Python
     (such as 3.11.2) and machine; fetched once and kept below the user's state directory."""
-    requirements = _requirements()
+    requirements = requirements_of(_distribution().requires or [], extras)
     minor = ".".join(python_version.split(".")[:2])
     key = hashlib.sha256("\n".join([*requirements, minor, machine]).encode()).hexdigest()[:16]
     folder = os.path.join(state.home(), "wheelhouse", key)
@@ -125,9 +131,17 @@ def wheelhouse(python_version: str, machine: str) -> dict[str, str]:
     return {name: os.path.join(folder, name) for name in names}
 
 
-def _requirements() -> list[str]:
-    found = _distribution().requires or []
-    return [item for item in found if "extra ==" not in item]
+def requirements_of(declared: Sequence[str], extras: Sequence[str]) -> list[str]:
+    """Return what a distribution needs with these extras, without the condition that says so."""
+    needed: list[str] = []
+    for item in declared:
+        requirement, _, condition = item.partition(";")
+        found = _OF_EXTRA.fullmatch(condition.strip())
+        if found is None:
+            needed.append(item)
+        elif found[2] in extras:
+            needed.append(f"{requirement.strip()}; {found[1]}" if found[1] else requirement.strip())
+    return list(dict.fromkeys(needed))
 
 
 def _download(requirements: list[str], minor: str, machine: str, folder: str) -> None:

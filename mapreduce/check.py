@@ -78,6 +78,7 @@ COMBINER_VARIATIONS = (
 def run(command: StreamingCommand) -> int:
     """Check a job; 0 if all runs agree, else 1."""
     spec = msgspec.structs.replace(job.spec_from(command), job_id=JobId("job_local0_0001"))
+    job.require_extras(spec)
     become_subreaper()
     room = tempfile.mkdtemp(prefix="mrstream-check-")
     try:

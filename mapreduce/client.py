@@ -55,6 +55,7 @@ def run(
     console: Console | None = None,
 ) -> int:
     """Run a job to its end, or only start it; gives the exit status."""
+    job.require_extras(spec, config)
     cluster = Cluster(config, state.read_identity(state.identity_file(config.name)))
     dfs_files.serve(cluster)
     with JobClient(cluster) as client:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import time
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -18,6 +19,9 @@ from streaming.jobconf import JobConf
 from streaming.properties import user_name
 from streaming.shipping import Shipped
 from streaming.submission import job_properties
+
+if TYPE_CHECKING:
+    from cluster.config import ClusterConfig
 
 
 class JobSpec(msgspec.Struct, frozen=True):
@@ -40,6 +44,8 @@ class JobSpec(msgspec.Struct, frozen=True):
     """Which maps to run, such as `m0,m3-5`; empty: all of them."""
     prepared_s: float = 0.0
     """How long the client took to plan the input and to ship programs (MapReduce §5.2)."""
+    extras: tuple[str, ...] = ()
+    """The optional parts of mrstream that its attempts need wherever they run."""
 
     def conf(self) -> JobConf:
         """Give the job's settings, typed."""
@@ -61,7 +67,19 @@ def spec_from(command: StreamingCommand) -> JobSpec:
         working_directory=os.getcwd(),
         user=user_name(),
         tasks=command.tasks or "",
+        extras=command.conf.extras,
     )
+
+
+def require_extras(spec: JobSpec, config: ClusterConfig | None = None) -> None:
+    """Raise `MissingExtra` if this machine, or the cluster that the job is for, lacks an extra."""
+    if not spec.extras:
+        return
+    from cluster import extras  # few jobs need it
+
+    if config is not None:
+        extras.require_of_cluster(spec.extras, config.extras, config.name, "this job")
+    extras.require(spec.extras, "this job")
 
 
 def submitted(spec: JobSpec, files: Files, *, file_count: int, maps: int) -> JobSpec:

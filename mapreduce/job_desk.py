@@ -10,7 +10,9 @@ import logging
 from collections.abc import Mapping
 from typing import Any, Final
 
+from cluster.config import ClusterConfig
 from cluster.errors import ClusterError, UserError
+from cluster.extras import require_of_cluster
 from cluster.network import Handler, Peer
 from mapreduce.attempt_report import Failure
 from mapreduce.duties import Duties
@@ -56,10 +58,10 @@ CLEAR_EVERY_S: Final = 600.0
 class JobDesk:
     """Jobs, from their submission to their report."""
 
-    def __init__(self, duties: Duties, history: JobHistory, filesystem: str) -> None:
+    def __init__(self, duties: Duties, history: JobHistory, config: ClusterConfig) -> None:
         self._duties = duties
         self._history = history
-        self._filesystem = filesystem
+        self._config = config
         self._submissions: dict[str, JobId] = {}
         self._jobs_count = 0
         self._clear_at_s = duties.clock.now_s() + CLEAR_EVERY_S
@@ -88,6 +90,10 @@ class JobDesk:
         )  # fmt: skip
         try:
             ledger = self._ledger_of(record)
+            # Its client has seen to this by its own cluster file, which may be another than ours.
+            require_of_cluster(
+                ledger.spec.extras, self._config.extras, self._config.name, "this job"
+            )
             await duties.in_thread(ledger.output.check)
             # Accepted first, made then: a client whose answer was lost with a master asks the next
             # one again, which must not find the directory and refuse.
@@ -115,7 +121,7 @@ class JobDesk:
             JobId(record.job_id),
             record.spec,
             record.submitted_at_s,
-            self._filesystem,
+            f"dfs://{self._config.name}/",
             is_output_temporary=record.is_output_temporary,
         )
 

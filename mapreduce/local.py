@@ -16,7 +16,7 @@ import msgspec
 from mapreduce import history
 from mapreduce.console import Console
 from mapreduce.interrupts import interruptible
-from mapreduce.job import JobSpec
+from mapreduce.job import JobSpec, require_extras
 from mapreduce.zygote import Zygote
 
 INTERRUPTED = 130
@@ -25,6 +25,7 @@ TERMINATED = 143
 
 def run(spec: JobSpec, *, background: bool = False, console: Console | None = None) -> int:
     """Run a job to its end and give the exit status; a UserError if it cannot even start."""
+    require_extras(spec)
     console = console or Console()
     record = history.begin()
     spec = msgspec.structs.replace(spec, job_id=record.job_id)

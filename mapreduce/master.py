@@ -45,7 +45,7 @@ class Master:
         self._daemon = daemon
         self._duties = Duties(daemon)
         history = JobHistory(os.path.join(daemon.state_directory, "history"))
-        self._job_desk = JobDesk(self._duties, history, f"dfs://{daemon.config.name}/")
+        self._job_desk = JobDesk(self._duties, history, daemon.config)
         dfs = daemon.config.dfs
         self._worker_desk = WorkerDesk(
             self._duties, WorkerSettings(dfs.heartbeat_s, dfs.dead_after_s)

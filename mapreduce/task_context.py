@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 import resource
-from collections.abc import Callable, Iterator
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import BinaryIO, Protocol
 
 import msgspec
@@ -152,6 +153,7 @@ class Attempt:
             self.conf,
             spec.shipped,
             self._task_properties(),
+            _inherited(spec.extras),
             cache=order.cache,
             fetch=self._fetch,
         )
@@ -256,6 +258,15 @@ class Attempt:
             input_length=piece.length if piece else 0,
             skipping=bool(order.skip),
         )
+
+
+def _inherited(extras: Sequence[str]) -> Mapping[str, str]:
+    """Give the environment that commands begin with: ours; a job that needs extras finds the
+    Python that has them first."""
+    if not extras:
+        return os.environ
+    path = f"{os.path.dirname(sys.executable)}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
+    return {**os.environ, "PATH": path}
 
 
 def used_cpu_s() -> float:

@@ -65,6 +65,7 @@ class JobConf(Properties):
     framework = Setting("mapreduce.framework.name", setting.trimmed)
     default_filesystem = Setting("fs.defaultFS", setting.trimmed)
     local_dir = Setting("mapreduce.cluster.local.dir", setting.optional_text, ours="")
+    extras = Setting("mrstream.job.extras", setting.extra_names)
 
     # ---- input
     input_format_class = Setting(

@@ -154,6 +154,18 @@ def priority(value: str, name: str) -> int:
     return number
 
 
+def extra_names(value: str, name: str) -> tuple[str, ...]:
+    """Read a comma list of extras."""
+    if not value.strip():
+        return ()
+    from cluster import extras  # few jobs name any
+
+    try:
+        return extras.known(word.strip() for word in value.split(",") if word.strip())
+    except ValueError as error:
+        raise BadProperty(f"{name} is {value!r}: {error}") from None
+
+
 def mebibytes(value: str, name: str) -> int:
     """Read the size of a sort buffer in MiB; give bytes."""
     mebibytes = whole(value, name)

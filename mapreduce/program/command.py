@@ -28,12 +28,14 @@ class Workplace:
         conf: JobConf,
         shipped: Sequence[Shipped],
         properties: Mapping[str, str],
+        inherited: Mapping[str, str],
         *,
         cache: str,
         fetch: Fetch,
     ) -> None:
-        """Below `directory`; `properties` are those that the task itself sets, `cache` and `fetch`
-        are as `link_shipped` wants them."""
+        """Below `directory`; `properties` are those that the task itself sets, `inherited` is the
+        environment that its own begins with, `cache` and `fetch` are as `link_shipped` wants
+        them."""
         self.conf = conf
         self.shipped = shipped
         self.stage = ""
@@ -41,6 +43,7 @@ class Workplace:
         self._work = os.path.join(directory, "work")
         self._tmp = os.path.join(directory, "tmp")
         self._properties = properties
+        self._inherited = inherited
         self._cache = cache
         self._fetch = fetch
         self._environment: dict[str, str] | None = None
@@ -51,8 +54,16 @@ class Workplace:
             os.makedirs(self._work, exist_ok=True)
             os.makedirs(self._tmp, exist_ok=True)
             link_shipped(self._work, self.shipped, self._cache, self._fetch)
-            self._environment = task_environment(self.conf, os.environ, self._properties, self._tmp)
+            self._environment = task_environment(
+                self.conf, self._inherited, self._properties, self._tmp
+            )
         return self._work, self._environment
+
+    def search_path(self, environment: Mapping[str, str]) -> str:
+        """Give where programs are looked for: along the PATH that we inherit first, as Hadoop does,
+        whatever PATH the job gives to them."""
+        own, given = self._inherited.get("PATH", os.defpath), environment.get("PATH", "")
+        return own if given in ("", own) else f"{own}{os.pathsep}{given}"
 
 
 class Command:
@@ -106,7 +117,7 @@ class Command:
         directory, environment = workplace.surroundings()
         words = resolve_words(parse_command(self._program.command), workplace.shipped)
         self._running = RunningCommand(
-            find_program(words, directory, _search_path(environment)),
+            find_program(words, directory, workplace.search_path(environment)),
             directory,
             environment,
             feed,
@@ -116,10 +127,3 @@ class Command:
             join_delay_s=workplace.conf.join_delay_s,
         )
         return self._running
-
-
-def _search_path(environment: Mapping[str, str]) -> str:
-    """Give where programs are looked for: along our own PATH first, as Hadoop does, whatever PATH
-    the job gives to them."""
-    own, given = os.environ.get("PATH", os.defpath), environment.get("PATH", "")
-    return own if given in ("", own) else f"{own}{os.pathsep}{given}"

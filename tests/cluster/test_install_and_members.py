@@ -74,7 +74,7 @@ def test_a_wheelhouse_installs_on_hosts_without_a_network_once(
     make_netns: MakeHosts, operator_at: OperatorAt
 ) -> None:
     """The hosts' network has no way out: everything must come from us; what is there by its hash
-    is not sent again."""
+    is not sent again. An extra that the file gets later comes in an environment of its own."""
     hosts = make_netns(1, disk_bytes=2 << 30)
     operator = operator_at(hosts)
     path = operator.write_cluster(install="wheelhouse", python=BARE_PYTHON)
@@ -88,6 +88,18 @@ def test_a_wheelhouse_installs_on_hosts_without_a_network_once(
     assert get(operator, "f") == content
     operator.good("cluster", "down")
     assert "installing" not in operator.good("cluster", "up", "-f", path)
+
+    path = operator.write_cluster(install="wheelhouse", python=BARE_PYTHON, extras=["mount"])
+    said = operator.good("cluster", "up", "-f", path, timeout_s=280)
+
+    assert ") with mount\n" in said
+    assert said.count("ran with other extras; it is started anew") == 4
+    command = "".join(hosts.processes("h1"))
+    assert "/venv-mount/bin/python" in command and "/venv/bin/python" not in command
+    found = "/srv/mrstream/versions/*/venv*/lib/python*/site-packages/mfusepy.py"
+    (there,) = hosts.run("h1", "sh", "-c", f"ls {found}").split()
+    assert "/venv-mount/" in there
+    assert get(operator, "f") == content
     operator.good("cluster", "down")
 
 

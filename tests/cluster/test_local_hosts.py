@@ -32,8 +32,8 @@ class Laptop:
         self.environment = {**os.environ, "MRSTREAM_HOME": str(home / "state")}
         self.environment.pop("MRSTREAM_CLUSTER", None)
 
-    def good(self, *words: str) -> str:
-        ended = subprocess.run(
+    def run(self, *words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
             [MRSTREAM, *words],
             capture_output=True,
             text=True,
@@ -41,6 +41,9 @@ class Laptop:
             env=self.environment,
             timeout=120,
         )
+
+    def good(self, *words: str) -> str:
+        ended = self.run(*words)
         assert ended.returncode == 0, f"{words}: {ended.stdout}\n{ended.stderr}"
         return ended.stdout
 
@@ -94,6 +97,46 @@ def test_a_laptop_is_a_cluster_too(laptop: Laptop) -> None:
     assert said.count("no process is left") == 3
     assert laptop.processes() == []
     assert not (laptop.home / "h1" / "here" / "h1").exists()
+
+
+def test_a_job_gets_an_extra_once_the_file_lists_it_and_is_refused_before(laptop: Laptop) -> None:
+    """By the client that reads the cluster's file, and by the master if the client reads another;
+    what runs learns of a changed list by itself."""
+    (laptop.home / "words").write_text("a b\n")
+    (laptop.home / "m.py").write_text(
+        "import importlib.util\nprint(bool(importlib.util.find_spec('mfusepy')))\n"
+    )
+    job = ["-D", "mrstream.job.extras=mount", "-input", "/words", "-output", "/out"]
+    job += ["-mapper", "m.py", "-reducer", "NONE"]
+    line = (
+        "this job needs the extra mount, which cluster here does not have: write `extras: [mount]` "
+        "into cluster.yaml, then `mrstream cluster up`\nStreaming Command Failed!\n"
+    )
+    document = json.loads((laptop.home / "cluster.yaml").read_text())
+    (laptop.home / "other.yaml").write_text(json.dumps({**document, "extras": ["mount"]}))
+    laptop.good("cluster", "up")
+    laptop.good("dfs", "-put", "words", "/words")
+
+    by_the_client = laptop.run(*job)
+    by_the_master = laptop.run("-cluster", "other.yaml", *job)
+
+    for refused in (by_the_client, by_the_master):
+        assert refused.returncode == 1 and refused.stderr.endswith(line), refused.stderr
+    assert "number of splits" not in by_the_client.stderr
+    assert laptop.run("dfs", "-test", "-e", "/out").returncode == 1
+
+    before = {place: role["pid"] for place, role in laptop.roles().items()}
+    os.replace(laptop.home / "other.yaml", laptop.home / "cluster.yaml")
+    said = laptop.good("cluster", "up")
+    laptop.good(*job)
+
+    assert said.count("ran with other extras; it is started anew") == len(before)
+    assert laptop.good("dfs", "-cat", "/out/part-00000") == "True\t\n"
+    restarted = {place: role["pid"] for place, role in laptop.roles().items()}
+    assert not set(before.values()) & set(restarted.values())
+    assert "started anew" not in laptop.good("cluster", "up")
+    assert {place: role["pid"] for place, role in laptop.roles().items()} == restarted
+    laptop.good("cluster", "down")
 
 
 def test_down_ends_a_running_job_with_all_that_it_started(laptop: Laptop) -> None:

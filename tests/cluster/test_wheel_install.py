@@ -53,22 +53,42 @@ def operator(tmp_path: Path) -> Iterator[Operator]:
 
 
 def test_a_bare_host_gets_the_running_version_and_everything_it_needs(operator: Operator) -> None:
-    """Nothing but a Python is there; afterwards the version that runs here runs there."""
+    """Nothing but a Python is there; afterwards the version that runs here runs there, and the
+    programs of a job that says so find the libraries of the extras in the file."""
     place = operator.hosts.site.directory / "place"
     path = operator.write_cluster(
         install="wheel",
         python=str(Path(sys.base_prefix) / "bin" / "python3"),
         defaults={"dir": str(place)},
         dfs={"replication": 1},
+        extras=["saw"],
     )
 
     said = operator.good("cluster", "up", "-f", path, timeout_s=280)
 
-    assert "h1: installing mrstream-" in said and "cluster t is up: 1 host," in said
-    (installed,) = place.glob("versions/*/venv/bin/mrstream")
+    assert "h1: installing mrstream-" in said and ") with saw\n" in said
+    assert "cluster t is up: 1 host," in said
+    (installed,) = place.glob("versions/*/venv-saw/bin/mrstream")
     answered = subprocess.run([str(installed), "dfs", "-help"], capture_output=True, text=True)
     assert answered.returncode == 0, answered.stderr
     (operator.home / "f").write_bytes(b"x" * 100_000)
     operator.good("dfs", "-put", "f", "/f")
     assert json.loads(operator.good("cluster", "status", "--json"))["chunks"]["total"] == 1
+    sketch = operator.home / "m.py"
+    sketch.write_text(
+        "import sys\nfrom datasketches import hll_sketch\nsketch = hll_sketch(12)\n"
+        "for line in sys.stdin:\n    sketch.update(line)\nprint(round(sketch.get_estimate()))\n"
+    )
+    (operator.home / "words").write_text("a\nb\na\nc\n")
+    operator.good("dfs", "-put", "words", "/words")
+    # As someone who has the extra too, and so with the mrstream that was installed there.
+    job = ["-D", "mrstream.job.extras=saw", "-input", "/words", "-mapper", "m.py"]
+    counted = subprocess.run(
+        [str(installed), *job, "-reducer", "NONE"],
+        capture_output=True,
+        text=True,
+        env=operator.environment,
+        cwd=operator.home,
+    )
+    assert (counted.returncode, counted.stdout) == (0, "3\t\n"), counted.stderr
     assert "no process is left" in operator.good("cluster", "down")

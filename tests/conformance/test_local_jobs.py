@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -36,6 +37,28 @@ def gone(desk: Desk) -> bool:
     while processes_with(str(desk.home)) and time.monotonic() < until:
         time.sleep(0.05)
     return not processes_with(str(desk.home))
+
+
+# ---- programs ------------------------------------------------------------------------------------
+
+
+def test_a_job_that_names_an_extra_finds_the_python_that_has_it(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Any other job finds the one of its PATH, as ever."""
+    monkeypatch.setenv("PATH", f"{desk.cwd}/bin:/usr/bin:/bin")
+    desk.write("bin/python3", "#!/bin/sh\necho another\n").chmod(0o755)
+    desk.write("m.py", "import sys\nprint(sys.prefix)\n")
+    words = ["-input", "in", "-reducer", "NONE", "-files", "m.py", "-mapper"]
+
+    named = [
+        desk.run("-D", "mrstream.job.extras=mount", *words, mapper).stdout
+        for mapper in ("python3 m.py", "m.py")
+    ]
+    plain = desk.run(*words, "python3 m.py").stdout
+
+    assert named == [f"{sys.prefix}\t\n".encode()] * 2
+    assert plain == b"another\t\n"
 
 
 # ---- output --------------------------------------------------------------------------------------

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import ast
 import re
+import sys
 import tomllib
 from pathlib import Path
 
+from cluster import extras
+
 ROOT = Path(__file__).parent.parent.parent
 PACKAGES = ("cluster", "dfs", "mapreduce", "streaming", "tui", "view")
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+# Where a library is not imported by the name that it is installed by.
+IMPORTED_AS = {"protobuf": "google.protobuf", "pyyaml": "yaml"}
 
 
 def test_no_fixme_lands() -> None:
@@ -24,7 +31,7 @@ def test_no_fixme_lands() -> None:
 
 
 def test_every_package_is_in_the_build() -> None:
-    listed = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]
+    listed = PROJECT["tool"]["setuptools"]["packages"]
     there = [
         str(path.parent.relative_to(ROOT)).replace("/", ".")
         for package in PACKAGES
@@ -32,3 +39,40 @@ def test_every_package_is_in_the_build() -> None:
     ]
 
     assert sorted(listed) == sorted(there)
+
+
+def modules_of(requirements: list[str]) -> list[str]:
+    names = [re.split(r"[<>=!~;\[ ]", item, maxsplit=1)[0].lower() for item in requirements]
+    return sorted(IMPORTED_AS.get(name, name) for name in names)
+
+
+def test_every_extra_is_declared_as_it_is_looked_for() -> None:
+    """What `up` installs and what a refusal looks for must be the same libraries."""
+    declared = dict(PROJECT["project"]["optional-dependencies"])
+
+    assert declared.pop("all") == [f"mrstream[{','.join(extras.MODULES)}]"]
+    assert {name: modules_of(items) for name, items in declared.items()} == {
+        name: sorted(modules) for name, modules in extras.MODULES.items()
+    }
+
+
+def test_every_library_that_is_imported_is_declared() -> None:
+    """One that only comes along with another is gone when that other changes its mind."""
+    project = PROJECT["project"]
+    declared = {name.split(".")[0] for name in modules_of(project["dependencies"])}
+    declared |= {name.split(".")[0] for names in extras.MODULES.values() for name in names}
+    imported = {
+        name.split(".")[0]
+        for package in PACKAGES
+        for path in (ROOT / package).rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        for name in (
+            [alias.name for alias in node.names]
+            if isinstance(node, ast.Import)
+            else [node.module or ""]
+            if isinstance(node, ast.ImportFrom)
+            else []
+        )
+    }
+
+    assert sorted(imported - declared - set(sys.stdlib_module_names) - set(PACKAGES)) == []

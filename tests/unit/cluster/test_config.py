@@ -72,6 +72,23 @@ def test_the_least_file_is_a_name_and_a_host() -> None:
     assert config.host("solo").via == "ssh" and config.host("solo").address == "solo"
 
 
+def test_extras_are_the_same_in_whatever_order_and_all_means_all() -> None:
+    """What `up` installs is named after them, and hosts are told in full what they have."""
+    base = "name: x\nhosts: {solo: {}}\n"
+
+    one, other = (
+        read_config(f"{base}extras: {names}\n") for names in ("[saw, http]", "[http, saw]")
+    )
+    every = read_config(f"{base}extras: [all]\n")
+
+    assert one.extras == other.extras == one.extras_of("solo") == ("http", "saw")
+    assert "records" in every.extras and "all" not in every.extras
+    assert read_config(write_config(one)).extras == one.extras
+    assert read_config(f"{base}extras:\n").extras == ()
+    # A file without extras stays one that versions before them can read.
+    assert "extras" not in write_config(read_config(base))
+
+
 def test_every_mistake_is_named_at_once_with_its_line_and_the_nearest_key() -> None:
     """Issue: validated as a whole."""
     text = """\
@@ -125,6 +142,18 @@ dfs: {chunk_size: 5 parsecs, replicaton: 3, dead_after: 1s}
         ("name: x\nhosts: {'n[3-1]': {}}", "goes down"),
         ("name: x\nhosts: {a: {disks: [relative]}}", "a path begins with / or ~"),
         ("name: ../up\nhosts: {a: {}}", "a name has letters"),
+        (
+            "name: x\nhosts: {a: {}}\nextras: [saw, record]",
+            "c.yaml:3: extras: there is no extra 'record'; did you mean 'records'",
+        ),
+        ("name: x\nhosts: {a: {}}\nextras: [zzz]", "'zzz'; extras are http, records, saw, "),
+        ("name: x\nhosts: {a: {}}\nextras: [saw, saw]", "c.yaml:3: extras names saw twice"),
+        (
+            "name: x\nhosts: {a: {}}\nextras: saw",
+            "c.yaml:3: extras must be a list, such as [records, saw], not 'saw'",
+        ),
+        ("name: x\nhosts: {a: {}}\nextras: {saw: 1}", "c.yaml:3: extras must be a list"),
+        ("name: x\nhosts: {a: {}}\nextras: [[saw]]", "a name is a single word, not a list"),
         ("name: x\nname: y\nhosts: {a: {}}", "is there twice"),
     ],
 )

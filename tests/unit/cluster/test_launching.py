@@ -15,14 +15,14 @@ from pathlib import Path
 
 import pytest
 
-from cluster import state
+from cluster import extras, state
 from cluster.agent import checks
 from cluster.arguments import _tell_follow_from_file
 from cluster.cli import main
 from cluster.config import HostConfig
 from cluster.session import AgentSession, HostRefused, LocalTransport, bootstrap_command
 from cluster.ssh import connect, resolve
-from cluster.wheel import running_wheel
+from cluster.wheel import requirements_of, running_wheel
 
 SLEEPER = "import sys, time; time.sleep(1000)"
 
@@ -255,6 +255,35 @@ def test_the_wheel_of_the_running_version_is_the_same_each_time_and_whole() -> N
     assert not any("__pycache__" in name for name in names)
 
 
+def test_the_wheel_names_its_extras_and_what_they_need() -> None:
+    """Else pip on a host would pass over `[records]` with a warning."""
+    with zipfile.ZipFile(BytesIO(running_wheel(platform.machine()).content)) as archive:
+        (name,) = [name for name in archive.namelist() if name.endswith("/METADATA")]
+        lines = archive.read(name).decode().splitlines()
+
+    assert {f"Provides-Extra: {name}" for name in extras.NAMES} <= set(lines)
+    assert any(line.startswith("Requires-Dist: datasketches") for line in lines)
+
+
+def test_a_wheelhouse_holds_what_the_chosen_extras_need_and_nothing_of_the_others() -> None:
+    declared = [
+        "crc32c>=2.7",
+        "uvloop>=0.19; platform_python_implementation == 'CPython'",
+        'aiohttp>=3.10; extra == "http"',
+        'warcio>=1.7; extra == "records"',
+        'pyarrow>=17; (python_version < "3.14") and extra == "records"',
+        'warcio>=1.7; extra == "crawl"',
+        'mrstream[crawl,http,records]; extra == "all"',
+    ]
+
+    assert requirements_of(declared, []) == declared[:2]
+    assert requirements_of(declared, ["records", "crawl"]) == [
+        *declared[:2],
+        "warcio>=1.7",
+        'pyarrow>=17; (python_version < "3.14")',
+    ]
+
+
 def test_a_bad_cluster_file_and_no_cluster_at_all_are_one_line_each(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -281,6 +310,24 @@ def test_an_up_that_no_host_is_good_for_leaves_nothing_at_home(
 
     assert "cannot write to /proc/nowhere/x/a/run" in capsys.readouterr().err
     assert not (tmp_path / "home").exists()
+
+
+def test_an_up_says_which_host_lacks_a_library_of_which_extra_and_what_to_type_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing is installed on local hosts, so a job would find out instead, on some of them."""
+    monkeypatch.setenv("MRSTREAM_HOME", str(tmp_path / "home"))
+    monkeypatch.setitem(extras.MODULES, "saw", ("no_such_library",))
+    hosts = f"{{a: {{via: local, address: 127.0.0.78, dir: {tmp_path}/a}}}}"
+    (tmp_path / "c.yaml").write_text(f"name: x\nextras: [saw]\nhosts: {hosts}\n")
+
+    assert main(["up", "-f", str(tmp_path / "c.yaml")]) == 1
+
+    assert (
+        f"a (the master): {sys.executable} there has no no_such_library of the extra saw: "
+        f"`{sys.executable} -m pip install 'mrstream[saw]'`"
+    ) in capsys.readouterr().err
+    assert not (tmp_path / "a" / "x" / "a" / "cluster.yaml").exists()
 
 
 @pytest.mark.parametrize(

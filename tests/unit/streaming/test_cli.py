@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from cluster import extras
 from streaming.cli import _lies_here, main
 
 
@@ -161,3 +162,28 @@ def test_a_file_system_that_is_not_installed_is_one_line(
     assert status != 0 and "Traceback" not in err
     assert "hdfs://nn:9000/in cannot be used: " in err
     assert "a path of the current cluster is written without hdfs://HOST:PORT" in err
+
+
+@pytest.mark.parametrize("first", [[], ["-check"]])
+def test_a_job_that_needs_an_extra_which_is_not_here_is_refused_with_the_line_to_type(
+    first: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Before anything is begun: no history, no output."""
+    monkeypatch.setitem(extras.MODULES, "saw", ("no_such_library",))
+    (tmp_path / "in").write_text("a\n")
+
+    words = ["-D", "mrstream.job.extras=saw", "-input", "in", "-output", "out", "-mapper", "cat"]
+    status = main([*first, *words])
+
+    said = capsys.readouterr().err.splitlines()
+    assert status == 1
+    assert said[0] == (
+        "this job needs the extra saw, and this machine has no no_such_library: `pip install "
+        "'mrstream[saw]'` (on a cluster: `extras: [saw]` in cluster.yaml, then `mrstream cluster "
+        "up`)"
+    )
+    assert said[1:] == (["Streaming Command Failed!"] if not first else [])
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in"]

@@ -181,3 +181,14 @@ def test_a_total_order_takes_its_cut_points() -> None:
 def test_the_packaged_tables_are_whole() -> None:
     assert len(default_properties()) == 1072
     assert len(deprecated_names()) == 178
+
+
+def test_extras_are_a_comma_list_of_known_names() -> None:
+    conf = JobConf({"mrstream.job.extras": " saw, records,"})
+
+    assert conf.extras == ("records", "saw")
+    assert JobConf().extras == JobConf({"mrstream.job.extras": ""}).extras == ()
+    with pytest.raises(
+        BadProperty, match=r"^mrstream\.job\.extras is 'swa': .* mean 'saw'\? extras"
+    ):
+        _ = JobConf({"mrstream.job.extras": "swa"}).extras

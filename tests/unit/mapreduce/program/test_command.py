@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -33,7 +34,9 @@ def fetch(url: str, path: str) -> None:
 def workplace(directory: Path, *shipped: Shipped) -> Workplace:
     properties = {"mapreduce.task.partition": "7"}
     cache = str(directory / "cache")
-    return Workplace(str(directory), JobConf(), shipped, properties, cache=cache, fetch=fetch)
+    return Workplace(
+        str(directory), JobConf(), shipped, properties, os.environ, cache=cache, fetch=fetch
+    )
 
 
 def command(place: Workplace, words: str, stage: str = "map") -> Command:
