@@ -29,6 +29,7 @@ from cluster.config import DFS_MASTER, DfsConfig
 from cluster.daemon import Daemon, run
 from cluster.errors import ClusterError, Unavailable, WrongCluster
 from cluster.journal import Journal, JournalSink
+from cluster.log_check import WayBack, look_and_compare
 from cluster.log_sink import LogSink, start_sinks, stop_sinks
 from cluster.network import Handler, Peer
 from dfs.chunk import ServerId
@@ -37,7 +38,9 @@ from dfs.metadata.events import (
     Called,
     Command,
     Event,
+    Halt,
     Log,
+    LogInDoubt,
     Refuse,
     Reply,
     Send,
@@ -114,6 +117,7 @@ class Master:
         self._checkpointing: list[asyncio.Future[None]] = []
         self._counts: dict[str, int] = {}
         self._sinks: list[LogSink] = []
+        self._is_in_doubt = False
         self.handlers: Mapping[type[Any], Handler] = {
             **dict.fromkeys(self._brain.queries, self._query),
             **dict.fromkeys(self._brain.calls, self._call),
@@ -127,7 +131,9 @@ class Master:
     async def start(self) -> None:
         """Recover the exact acknowledged state, then serve (chunkservers report meanwhile)."""
         began_s = time.perf_counter()
-        found = self._journal.recover()
+        # Nothing is changed or served before it is known that no other host has more of the log.
+        found = await look_and_compare(self._daemon, self._journal, "chunks")
+        self._journal.recover(found)
         for problem in [*found.problems, *([found.torn] if found.torn else [])]:
             log.warning("recovery: %s", problem)
         count = replay(found, self._brain)
@@ -137,6 +143,7 @@ class Master:
         _give_memory_back()
         self._journal.start(self._loop)
         self._sinks = start_sinks(self._daemon, self._journal)
+        self._doubt(bool(self._sinks))
         if found.last_sequence == 0:
             self._found()
         nodes = self._brain.space.nodes
@@ -154,6 +161,10 @@ class Master:
         record = OwnerSet("/", _user_name(), _group_name(), False)
         self._brain.apply(record)
         self._oplog.append(record)
+
+    def _doubt(self, is_in_doubt: bool) -> None:
+        self._is_in_doubt = is_in_doubt
+        self._happened(LogInDoubt(is_in_doubt))
 
     async def stop(self) -> None:
         """Make durable what was decided; there is nothing else to do (GFS §5.1.1)."""
@@ -309,6 +320,11 @@ class Master:
                 peer = self._peers.get(server)
                 if peer is not None and peer.context == (server, incarnation):
                     peer.push(message)
+            case Halt(why):
+                way_back = WayBack(
+                    self._daemon.config, self._daemon.host.name, self._journal.directory
+                )
+                self._daemon.refuse(way_back.older(why))
             case Log():
                 raise AssertionError("a record is logged before anything is carried out")
 
@@ -335,6 +351,8 @@ class Master:
             # We were stopped or starved: silence in that time was ours, not the servers'.
             self._brain.membership.forgive(now_s - self._tick_due_s)
         self._happened(Tick())
+        if self._is_in_doubt and all(sink.is_compared for sink in self._sinks):
+            self._doubt(False)
         if self._oplog.wants_checkpoint and not self._checkpointing:
             self._begin_checkpoint()
         wait_s = BEHIND_TICK_S if self._brain.repair.is_behind else TICK_S

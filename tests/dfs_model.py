@@ -16,7 +16,7 @@ from cluster.errors import ClusterError
 from cluster.messages import Request
 from dfs import protocol as p
 from dfs.chunk import ChunkHandle, ChunkReport, ChunkVersion, Epoch, ServerId, pack_reports
-from dfs.metadata.events import Called, Log, Refuse, Reply, Send, ServerGone, Tick
+from dfs.metadata.events import Called, Event, Halt, Log, Refuse, Reply, Send, ServerGone, Tick
 from dfs.metadata.metadata import Metadata
 from dfs.metadata.operations import AnyRecord
 from dfs.metadata.settings import Settings
@@ -129,6 +129,7 @@ class Model:
         self.wall_s = 1_700_000_000.0
         self.log: list[bytes] = []
         self.sent: list[tuple[str, p.Command]] = []
+        self.halted = ""
         self.brain = self._new_brain()
         self.servers: dict[str, FakeServer] = {}
         self._next_call = 1
@@ -231,7 +232,11 @@ class Model:
             raise answer
         return answer
 
-    def _event(self, event: Called | ServerGone | Tick) -> None:
+    def happens(self, event: Event) -> None:
+        """Something that nobody asked."""
+        self._event(event)
+
+    def _event(self, event: Event) -> None:
         for command in self.brain.handle(event, self.now_s, self.wall_s):
             match command:
                 case Log(record):
@@ -242,6 +247,8 @@ class Model:
                     self._answers[call] = error
                 case Send(server, incarnation, message):
                     self._queue.append((server, incarnation, message))
+                case Halt(why):
+                    self.halted = why
         self._settle()
         self.brain.check_invariants(everything=True)
 

@@ -1,7 +1,8 @@
 """What comes into the brain and what it wants done.
 
 Order of the shell's duties: take one event, let the brain decide, make durable every `Log` in the
-order given, and only then carry out the `Reply`, `Refuse` and `Send` commands.
+order given, and only then carry out the `Reply`, `Refuse` and `Send` commands. A `Halt` stands
+alone and is carried out at once.
 """
 
 from __future__ import annotations
@@ -38,7 +39,15 @@ class Tick:
     """Time has passed (about every half second)."""
 
 
-Event = Called | ServerGone | Tick
+@dataclass(frozen=True, slots=True)
+class LogInDoubt:
+    """Some copy of the log has not been compared with it since the start, and may go further; or,
+    if not `is_in_doubt`, all of them are a part of it."""
+
+    is_in_doubt: bool
+
+
+Event = Called | ServerGone | Tick | LogInDoubt
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,4 +78,12 @@ class Send:
     message: ServerCommand
 
 
-Command = Log | Reply | Refuse | Send
+@dataclass(frozen=True, slots=True)
+class Halt:
+    """End, and say nothing more of what was decided, not even before: the log that the state came
+    from is not the one that was acknowledged."""
+
+    why: str
+
+
+Command = Log | Reply | Refuse | Send | Halt

@@ -17,7 +17,7 @@ from dfs.chunk import FileId
 from dfs.metadata import operations as op
 from dfs.metadata.changes import Changes
 from dfs.metadata.chunk_table import ChunkTable
-from dfs.metadata.events import Called, Command, Event, ServerGone, Tick
+from dfs.metadata.events import Called, Command, Event, LogInDoubt, ServerGone, Tick
 from dfs.metadata.grants import Grants
 from dfs.metadata.inspect import Inspect
 from dfs.metadata.leases import Leases
@@ -98,6 +98,8 @@ class Metadata:
                 self.membership.gone(event)
             case Tick():
                 self._tick()
+            case LogInDoubt():
+                self.membership.doubt(event)
         if self.repair.is_eager and not self.membership.safe_mode():
             self.repair.tick()
         turns = 0

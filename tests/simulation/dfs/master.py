@@ -18,7 +18,7 @@ from cluster.replies import PendingReply, ReplyCache
 from dfs import protocol as p
 from dfs.chunk import ServerId
 from dfs.duties import Duties
-from dfs.metadata.events import Called, Command, Log, Refuse, Reply, Send, ServerGone, Tick
+from dfs.metadata.events import Called, Command, Halt, Log, Refuse, Reply, Send, ServerGone, Tick
 from dfs.metadata.image import pack_image
 from dfs.metadata.metadata import Metadata
 from dfs.metadata.settings import Settings
@@ -181,6 +181,8 @@ class SimMaster:
                 server = self.servers[name]
                 if self._connected.get(name) == incarnation:
                     self.world.send(NAME, name, lambda: server.pushed(message))
+            case Halt(why):
+                raise AssertionError(f"the log is whole, and the brain halts: {why}")
             case Log():
                 raise AssertionError("logged before")
 
