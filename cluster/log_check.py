@@ -30,9 +30,8 @@ from cluster.log_copy import LogPoint, LogPosition
 from cluster.messages import Metrics
 from cluster.network import Channel
 from cluster.recovery import Recovery
+from cluster.state import NEW_MARK
 
-NEW_MARK: Final = "new"
-"""A file in the state directory of a master that has never had a log: `up` puts it there."""
 ASK_S_MAX: Final = 3.0
 ASK_AGAIN_S: Final = 0.1
 ANYONE_S_MAX: Final = 1.0

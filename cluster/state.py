@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from cluster.errors import UserError
 
 SECRET_BYTES = 32
+NEW_MARK = "new"
+"""A file in the state directory of a master that has never had a log: `up` puts it there."""
 
 
 def home() -> str:

@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import Final
 
 from cluster import state
-from cluster.config import ROLES, Cluster, ClusterConfig, load
+from cluster.config import DFS_MASTER, ROLES, Cluster, ClusterConfig, load
 from cluster.config_writer import write_config
 from cluster.errors import ClusterError, HostUnreachable, UserError
 from cluster.health import UP, ask
@@ -210,6 +210,12 @@ class Up:
             "cluster.yaml": write_config(self.config),
             "identity.json": self.cluster.secret.to_text(),
         }
+        # Never up before, so that nothing is anywhere: the master need not ask every host for its
+        # log, and comes up though some are down. Once it was up, a missing log is a loss.
+        if link.name == self.config.master and not os.path.exists(
+            state.cluster_file(self.config.name)
+        ):
+            files[f"{DFS_MASTER}/{state.NEW_MARK}"] = ""
         for name, text in files.items():
             path = f"{link.directory}/{name}"
             link.call("put", path=path, mode=0o600, payload=text.encode())
