@@ -70,7 +70,7 @@ class Up:
             self._master_lives(hosts)
             hosts.each(self._start)
             self._master_lives(hosts)
-            hosts.each(self._await_healthy)
+            hosts.each(lambda link: self._await_healthy(link, hosts))
             self._master_lives(hosts)
             hosts.each(lambda link: link.call("keep"))
             self._master_lives(hosts)
@@ -273,11 +273,11 @@ class Up:
                 self._say(link.name, f"{role} ran another build; it is started anew")
             link.call("start", role=role, python=self._pythons[link.name], environment=environment)
 
-    def _await_healthy(self, link: HostLink) -> None:
+    def _await_healthy(self, link: HostLink, hosts: Hosts) -> None:
         for role in self.config.roles_of(link.name):
-            self._await_role(link, role)
+            self._await_role(link, role, hosts)
 
-    def _await_role(self, link: HostLink, role: str) -> None:
+    def _await_role(self, link: HostLink, role: str, hosts: Hosts) -> None:
         deadline_s = time.monotonic() + HEALTHY_S_MAX
         turn = 0
         while True:
@@ -289,6 +289,8 @@ class Up:
             alive = link.call("alive", role=role)
             if not alive["alive"]:
                 raise HostRefused(f"{role} ended right after its start: {alive['said'] or '?'}")
+            if self.config.master in hosts.failed:
+                raise HostRefused(f"{role} waits for the master, which did not come up")
             if time.monotonic() > deadline_s:
                 words = found.health.detail if found.health is not None else found.reason
                 raise HostRefused(
