@@ -162,3 +162,24 @@ def test_it_is_brought_back_also_when_nothing_runs(site: Site) -> None:
     site.good("restore", "--master", "h1")
     assert site.has_everything()
     assert "and runs: nothing to restore" in site.refused("restore", "--master", "h1")
+
+
+def test_without_copies_the_chunks_show_that_a_log_is_missing(tmp_path: Path) -> None:
+    """There is nothing to restore from but a backup: the line says so, and how one would begin
+    anew on purpose."""
+    site = Site(tmp_path, 0)
+    site.put_some(2)
+    site.kill_master()
+    backup = tmp_path / "backup"
+    shutil.move(site.oplog, backup)
+    before = site.kept()
+
+    said = site.refused("up")
+
+    assert "the log on h1 is gone and no host has a good copy, but h" in said
+    assert f"put {site.oplog} back from a backup" in said
+    assert site.kept() == before
+    shutil.move(backup, site.oplog)
+    site.good("up")
+    assert site.has_everything()
+    site.close()
