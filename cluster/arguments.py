@@ -227,17 +227,25 @@ def _restore(commands: _Commands[argparse.ArgumentParser]) -> None:
     made = _command(
         commands,
         "restore",
-        "make another host the master, from a copy of the lost one's log",
+        "bring the masters up from the copy of their log that goes furthest, here or elsewhere",
         """\
-For when the master's host or disk is gone for good. Of the copies of its log on
-other hosts, the one that goes furthest is used. Jobs that were running have to
-be submitted again.
+For when the master's host is gone for good (HOST is another one), or its log is
+gone, cut or old (HOST is its own). Of all logs that any host has, the one that
+goes furthest is used; the one that it replaces is kept aside. Jobs that were
+running have to be submitted again.
 
-example:
+examples:
   mrstream cluster restore --master node03
+  mrstream cluster restore --master node01 --from node02
 """,
     )
     made.add_argument("--master", required=True, metavar="HOST", help="where the masters will run")
+    made.add_argument(
+        "--from",
+        dest="source",
+        metavar="HOST",
+        help="whose log counts, whatever others have beyond it; their logs are kept aside",
+    )
 
 
 def _line_count(text: str) -> int:

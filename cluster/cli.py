@@ -249,11 +249,11 @@ def _join(options: Namespace) -> int:
 def _restore(options: Namespace) -> int:
     from cluster.restore import restore_master
 
-    config = restore_master(_cluster_running(options), options.master, _say)
+    cluster = _cluster_running(options)
+    config = restore_master(cluster, options.master, _say, options.source)
     address = config.host(config.master).address
-    print(
-        f"cluster {config.name} is up, master {config.master} ({address}); say so in cluster.yaml"
-    )
+    moved = "" if config.master == cluster.config.master else "; say so in cluster.yaml"
+    print(f"cluster {config.name} is up, master {config.master} ({address}){moved}")
     return 0
 
 

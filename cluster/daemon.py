@@ -113,6 +113,14 @@ class Daemon:
             self._daemon_log.close()
         os._exit(EXIT_BUG)
 
+    def refuse(self, error: ClusterError) -> NoReturn:
+        """End the process now: it may not serve, for a reason that a person has to see to."""
+        log.critical("refused: %s", error)
+        print(f"{self.role}: {error}", file=sys.stderr, flush=True)
+        if self._daemon_log is not None:
+            self._daemon_log.close()
+        os._exit(EXIT_REFUSED)
+
     _daemon_log: DaemonLog | None = None
 
 

@@ -91,11 +91,15 @@ class Journal:
 
     # --- beginning
 
-    def recover(self) -> Recovery:
-        """Read what is there; cut a torn tail off; raise `JournalCorrupt`, `WrongCluster` or
-        `NewerFormat` (before changing anything) when it cannot be trusted."""
+    def look(self, since: int | None = None) -> Recovery:
+        """Read what is there and change nothing; raise `JournalCorrupt`, `WrongCluster` or
+        `NewerFormat` when it cannot be trusted. `since`: the records after that one only."""
+        return recover(self._disk, self.directory, self.cluster_id, self._marker, since)
+
+    def recover(self, found: Recovery | None = None) -> Recovery:
+        """Go on from what `look` finds (or has `found`): cut a torn tail off, open the files."""
         assert self._file is None, "a journal is recovered once"
-        found = recover(self._disk, self.directory, self.cluster_id, self._marker)
+        found = self.look() if found is None else found
         self.sequence = self.durable = found.last_sequence
         if found.unfinished_path is not None:
             self._disk.remove(found.unfinished_path)
@@ -279,9 +283,11 @@ class Journal:
         assert self._file is not None
         first, last, durable, marker = run[0][0], run[-1][0], self.durable, self._marker
         data = b"".join([encode_record(marker, at, durable, payload) for at, payload in run])
+        # First into our own file, so that after a kill no copy is ahead of us; then both flushes
+        # run at the same time.
+        self._write_when_there_is_space(data)
         for sink in self.sinks:
             sink.send(first, [payload for _, payload in run])
-        self._write_when_there_is_space(data)
         self._file.sync()
         self._file_bytes += len(data)
         for sink in self.sinks:
@@ -351,7 +357,6 @@ class Journal:
 
     def records_since(self, sequence: int) -> Iterator[tuple[int, bytes]]:
         """Yield the durable records after `sequence` from the files, for a sink that lags."""
-        found = recover(self._disk, self.directory, self.cluster_id, self._marker, since=sequence)
-        for at, payload in found.records:
+        for at, payload in self.look(sequence).records:
             if sequence < at <= self.durable:
                 yield at, payload

@@ -2,8 +2,8 @@
 
 The master's `LogSink` sends records; they are synced here before it calls them durable. A copy is a
 journal like any other, so that a master can be brought up from it. A new copy is made beside the
-old one, which stays until the new one is complete. Only the master that cluster.yaml names is
-listened to: one that was replaced is refused.
+old one, which stays until the new one is complete; one that goes further is never replaced. Only
+the master that cluster.yaml names is listened to: one that was replaced is refused.
 """
 
 from __future__ import annotations
@@ -39,12 +39,18 @@ class NotTheMaster(UserError):
     """Records came from a process that is not the master of this cluster (any more)."""
 
 
+class CopyGoesFurther(UserError):
+    """A copy may not be replaced by a log that is shorter than it."""
+
+
 class LogPoint(Message, frozen=True):
     """How far a copy goes: its last record, with a checksum of it; -1: there is no copy."""
 
     sequence: int
     last_crc: int = 0
     log_bytes: int = 0
+    damage: str = ""
+    """What is wrong with the copy that there was, where there is none."""
 
 
 class LogPosition(Request, frozen=True):
@@ -69,6 +75,8 @@ class BeginCopy(Request, frozen=True):
 
     journal: str
     sequence: int
+    last_sequence: int = -1
+    """How far the sender's log goes: a copy that goes further stays; -1: not said."""
 
 
 class CopyPiece(Request, frozen=True):
@@ -101,7 +109,9 @@ class LogCopies:
             AppendLog: self._on_thread(
                 lambda copy, request: copy.append(request.first_sequence, request.payloads)
             ),
-            BeginCopy: self._on_thread(lambda copy, request: copy.begin(request.sequence)),
+            BeginCopy: self._on_thread(
+                lambda copy, request: copy.begin(request.sequence, request.last_sequence)
+            ),
             CopyPiece: self._on_thread(lambda copy, request: copy.piece(request.piece)),
             EndCopy: self._on_thread(lambda copy, request: copy.end()),
         }
@@ -141,6 +151,7 @@ class _Copy:
         self._journal: Journal | None = None
         self._last_crc = 0
         self._log_bytes = 0
+        self._damage = ""
         self._new: Journal | None = None
         self._writer: CheckpointWriter | None = None
         os.makedirs(directory, mode=0o700, exist_ok=True)
@@ -158,12 +169,13 @@ class _Copy:
         except ClusterError as error:
             # A damaged copy is worth nothing; the master will make a new one.
             log.error("copy of the log: %s", error)
+            self._damage = str(error)
             return
         self._journal = journal
 
     def point(self) -> LogPoint:
         if self._journal is None:
-            return LogPoint(-1)
+            return LogPoint(-1, damage=self._damage)
         return LogPoint(self._journal.durable, self._last_crc, self._log_bytes)
 
     def append(self, first_sequence: int, payloads: list[bytes]) -> int:
@@ -178,7 +190,13 @@ class _Copy:
         self._last_crc = crc32c(payloads[-1])
         return journal.durable
 
-    def begin(self, sequence: int) -> None:
+    def begin(self, sequence: int, last_sequence: int) -> None:
+        # The sender has compared; this is for one that did not, or did not well.
+        if self._journal is not None and 0 <= last_sequence < self._journal.durable:
+            raise CopyGoesFurther(
+                f"the copy here goes to record {self._journal.durable}, the log that is to replace "
+                f"it to {last_sequence}"
+            )
         self._drop_new()
         path = os.path.join(self._directory, f"copy-{self._next_number():06d}")
         self._new = Journal(path, self._cluster_id)
@@ -203,7 +221,7 @@ class _Copy:
         disk.sync_directory(new.directory)
         disk.sync_directory(self._directory)
         old, self._journal, self._new, self._writer = self._journal, new, None, None
-        self._last_crc, self._log_bytes = 0, 0
+        self._last_crc, self._log_bytes, self._damage = 0, 0, ""
         if old is not None:
             old.close()
         for name in os.listdir(self._directory):

@@ -2,8 +2,9 @@
 
 A copy that does not answer in time is given up at once, so that the master goes on, and is brought
 up to date beside the running service when its host is back: from the records since, or from a whole
-checkpoint where it lags too far, has diverged, or its log has grown long. `in_step` says whether
-everything durable is there too.
+checkpoint where it lags too far, is damaged, or its log has grown long. `in_step` says whether
+everything durable is there too. A copy that goes further than our log, or another way, is never
+touched: `on_behind` is told, and the master ends.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from crc32c import crc32c
@@ -20,9 +21,10 @@ from cluster.checkpoint import list_checkpoints, read_checkpoint
 from cluster.config import CHUNKSERVER
 from cluster.daemon import Daemon
 from cluster.disk import OsDisk
-from cluster.errors import ClusterError, JournalCorrupt
+from cluster.errors import CallTimedOut, ClusterError, JournalCorrupt
 from cluster.identity import Identity
 from cluster.journal import Journal
+from cluster.log_check import LogBehind, WayBack, copy_hosts
 from cluster.log_copy import AppendLog, BeginCopy, CopyPiece, EndCopy, LogPoint, LogPosition
 from cluster.network import Connection
 
@@ -38,11 +40,18 @@ RECENT_BYTES_MAX: Final = 8 * 1024 * 1024
 def start_sinks(daemon: Daemon, journal: Journal) -> list[LogSink]:
     """Keep copies of a master's journal on as many other hosts as cluster.yaml asks for (the first
     ones that it names). Call it once the journal has been recovered; `stop_sinks` at the end."""
-    config = daemon.config
-    others = [host.name for host in config.hosts if host.name != daemon.host.name]
+    config, master = daemon.config, daemon.host.name
+    way_back = WayBack(config, master, journal.directory)
     sinks = [
-        LogSink(host, config.address(host, CHUNKSERVER), daemon.identity, journal, daemon.role)
-        for host in others[: config.dfs.log_replicas]
+        LogSink(
+            host,
+            config.address(host, CHUNKSERVER),
+            daemon.identity,
+            journal,
+            way_back,
+            daemon.refuse,
+        )
+        for host in copy_hosts(config, master)
     ]
     journal.sinks += sinks
     return sinks
@@ -58,12 +67,22 @@ class LogSink:
     """One copy on one host; a `JournalSink`. `close` ends its thread."""
 
     def __init__(
-        self, host: str, address: str, identity: Identity, journal: Journal, name: str
+        self,
+        host: str,
+        address: str,
+        identity: Identity,
+        journal: Journal,
+        way_back: WayBack,
+        on_behind: Callable[[LogBehind], None],
     ) -> None:
         self.host = host
         self.in_step = False
+        self.is_compared = False
+        """Has the copy been found to be a part of our log, since we began?"""
         self._journal = journal
-        self._name = name
+        self._name = identity.role
+        self._way_back = way_back
+        self._on_behind = on_behind
         self._connection = Connection(address, identity, connect_s_max=ANSWER_S_MAX)
         self._state = threading.Condition()
         self._batch: AppendLog | None = None
@@ -115,6 +134,9 @@ class LogSink:
                     self._pass_on()
                 else:
                     self._catch_up()
+            except LogBehind as error:
+                self._on_behind(error)
+                return
             except (ClusterError, OSError) as error:
                 self._fall_behind(error)
 
@@ -141,7 +163,9 @@ class LogSink:
     def _catch_up(self) -> None:
         point: LogPoint = self._connection.call(LogPosition(self._name), ANSWER_S_MAX)
         at = point.sequence
-        if not self._fits(point):
+        fits = self._fits(point)
+        self.is_compared = True
+        if not fits:
             at = self._copy_whole()
         while not self._closing:
             batch = self._next_recent(at)
@@ -183,22 +207,37 @@ class LogSink:
             return AppendLog(self._name, at + 1, joined)
 
     def _fits(self, point: LogPoint) -> bool:
-        """Return whether the records after that point are all that the copy lacks."""
-        if point.sequence < 0 or point.sequence > self._journal.durable:
+        """Return whether the records after that point are all that the copy lacks; `LogBehind` if
+        it has what our log has not."""
+        if point.sequence < 0:
             return False
-        if point.log_bytes > LOG_BYTES_MAX and list_checkpoints(OsDisk(), self._journal.directory):
-            return False
-        if point.sequence == 0:
-            return self._has_records_after(0)
-        if point.last_crc == 0:
-            # It ends with its checkpoint; that is ours if we have, or had, one of that sequence.
-            return self._has_records_after(point.sequence)
+        if point.sequence > self._sent_to:
+            raise self._way_back.behind(self._journal.durable, self.host, point.sequence)
+        # It may have what we sent before we lost touch, a moment before our own disk has it.
+        if not self._journal.wait_durable(point.sequence, ANSWER_S_MAX):
+            raise CallTimedOut(f"record {point.sequence} is not durable yet")
+        if point.sequence == 0 or point.last_crc == 0:
+            # Nothing to compare where it ends with its checkpoint: that one came from us.
+            return self._has_records_after(point.sequence) and not self._is_long(point)
+        own_crc = self._checksum(point.sequence)
+        if own_crc is not None and own_crc != point.last_crc:
+            raise self._way_back.diverged(self.host, point.sequence)
+        return own_crc is not None and not self._is_long(point)
+
+    def _is_long(self, point: LogPoint) -> bool:
+        """Is a new copy, from a checkpoint, better than one that grows for ever?"""
+        return point.log_bytes > LOG_BYTES_MAX and bool(
+            list_checkpoints(OsDisk(), self._journal.directory)
+        )
+
+    def _checksum(self, sequence: int) -> int | None:
+        """Return that of our record; None: our log does not go back that far any more."""
         try:
-            for sequence, payload in self._journal.records_since(point.sequence - 1):
-                return sequence == point.sequence and crc32c(payload) == point.last_crc
+            for at, payload in self._journal.records_since(sequence - 1):
+                return crc32c(payload) if at == sequence else None
         except JournalCorrupt:
-            pass  # our log does not go back that far any more
-        return False
+            pass  # the caller takes it for a copy that lags too far
+        return None
 
     def _has_records_after(self, sequence: int) -> bool:
         try:
@@ -211,7 +250,7 @@ class LogSink:
         disk, journal = OsDisk(), self._journal
         checkpoints = list_checkpoints(disk, journal.directory)
         sequence = checkpoints[0] if checkpoints else 0
-        self._connection.call(BeginCopy(self._name, sequence), ANSWER_S_MAX)
+        self._connection.call(BeginCopy(self._name, sequence, self._sent_to), ANSWER_S_MAX)
         if sequence:
             for block in read_checkpoint(disk, journal.directory, journal.cluster_id, sequence):
                 self._connection.call(CopyPiece(self._name, block), ANSWER_S_MAX)

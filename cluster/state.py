@@ -15,6 +15,10 @@ from dataclasses import dataclass, field
 from cluster.errors import UserError
 
 SECRET_BYTES = 32
+NEW_MARK = "new"
+"""A file in the state directory of a master that has never had a log: `up` puts it there."""
+LOSS_ACCEPTED_MARK = "loss-accepted"
+"""One in that of a master whose log a person chose (`restore --from`), whatever came after it."""
 
 
 def home() -> str:

@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import Final
 
 from cluster import extras, state
-from cluster.config import ROLES, Cluster, ClusterConfig, load
+from cluster.config import DFS_MASTER, ROLES, Cluster, ClusterConfig, load
 from cluster.config_writer import write_config
 from cluster.errors import ClusterError, HostUnreachable, UserError
 from cluster.health import UP, ask
@@ -70,7 +70,7 @@ class Up:
             self._master_lives(hosts)
             hosts.each(self._start)
             self._master_lives(hosts)
-            hosts.each(self._await_healthy)
+            hosts.each(lambda link: self._await_healthy(link, hosts))
             self._master_lives(hosts)
             hosts.each(lambda link: link.call("keep"))
             self._master_lives(hosts)
@@ -215,6 +215,12 @@ class Up:
             "cluster.yaml": write_config(self.config),
             "identity.json": self.cluster.secret.to_text(),
         }
+        # Never up before, so that nothing is anywhere: the master need not ask every host for its
+        # log, and comes up though some are down. Once it was up, a missing log is a loss.
+        if link.name == self.config.master and not os.path.exists(
+            state.cluster_file(self.config.name)
+        ):
+            files[f"{DFS_MASTER}/{state.NEW_MARK}"] = ""
         for name, text in files.items():
             path = f"{link.directory}/{name}"
             link.call("put", path=path, mode=0o600, payload=text.encode())
@@ -295,11 +301,11 @@ class Up:
                 self._say(link.name, f"{role} {other}; it is started anew")
             link.call("start", role=role, python=self._pythons[link.name], environment=environment)
 
-    def _await_healthy(self, link: HostLink) -> None:
+    def _await_healthy(self, link: HostLink, hosts: Hosts) -> None:
         for role in self.config.roles_of(link.name):
-            self._await_role(link, role)
+            self._await_role(link, role, hosts)
 
-    def _await_role(self, link: HostLink, role: str) -> None:
+    def _await_role(self, link: HostLink, role: str, hosts: Hosts) -> None:
         deadline_s = time.monotonic() + HEALTHY_S_MAX
         turn = 0
         while True:
@@ -311,6 +317,8 @@ class Up:
             alive = link.call("alive", role=role)
             if not alive["alive"]:
                 raise HostRefused(f"{role} ended right after its start: {alive['said'] or '?'}")
+            if self.config.master in hosts.failed:
+                raise HostRefused(f"{role} waits for the master, which did not come up")
             if time.monotonic() > deadline_s:
                 words = found.health.detail if found.health is not None else found.reason
                 raise HostRefused(

@@ -13,7 +13,7 @@ from typing import Any
 
 from cluster.errors import ClusterError
 from cluster.messages import Request
-from dfs.metadata.events import Command, Event, Log, Refuse, Reply
+from dfs.metadata.events import Command, Event, Halt, Log, Refuse, Reply
 from dfs.metadata.metadata import Metadata
 from dfs.oplog import OperationLog
 
@@ -48,6 +48,8 @@ class Duties:
         for command in self._brain.handle(event, now_s, wall_s):
             if type(command) is Log:
                 self._oplog.append(command.record)
+            elif type(command) is Halt:
+                self._carry_out(command)  # it rests on nothing, and nothing may go before it
             else:
                 rest.append(command)
         if rest:

@@ -29,8 +29,10 @@ from cluster.config import DFS_MASTER, DfsConfig
 from cluster.daemon import Daemon, run
 from cluster.errors import ClusterError, Unavailable, WrongCluster
 from cluster.journal import Journal, JournalSink
+from cluster.log_check import WayBack, look_and_compare
 from cluster.log_sink import LogSink, start_sinks, stop_sinks
 from cluster.network import Handler, Peer
+from cluster.state import LOSS_ACCEPTED_MARK
 from dfs.chunk import ServerId
 from dfs.duties import Duties
 from dfs.metadata.events import (
@@ -38,8 +40,11 @@ from dfs.metadata.events import (
     Command,
     Event,
     Founded,
+    Halt,
     LeadershipBegan,
     Log,
+    LogInDoubt,
+    LossAccepted,
     Refuse,
     Reply,
     Send,
@@ -109,6 +114,7 @@ class Master:
         self._checkpointing: list[asyncio.Future[None]] = []
         self._counts: dict[str, int] = {}
         self._sinks: list[LogSink] = []
+        self._is_in_doubt = False
         self.handlers: Mapping[type[Any], Handler] = {
             **dict.fromkeys(self._brain.queries, self._query),
             **dict.fromkeys(self._brain.calls, self._call),
@@ -122,7 +128,9 @@ class Master:
     async def start(self) -> None:
         """Recover the exact acknowledged state, then serve (chunkservers report meanwhile)."""
         began_s = time.perf_counter()
-        found = self._journal.recover()
+        # Nothing is changed or served before it is known that no other host has more of the log.
+        found = await look_and_compare(self._daemon, self._journal, "chunks")
+        self._journal.recover(found)
         for problem in [*found.problems, *([found.torn] if found.torn else [])]:
             log.warning("recovery: %s", problem)
         count = replay(found, self._brain)
@@ -133,6 +141,8 @@ class Master:
         self._journal.start(self._loop)
         self._sinks = start_sinks(self._daemon, self._journal)
         self._happened(LeadershipBegan(int(self._clock.wall_s() * 1000) << 20))
+        self._doubt(bool(self._sinks))
+        await self._give_up_what_is_lost()
         if found.last_sequence == 0:
             self._happened(Founded(_user_name(), _group_name()))
         log.info(
@@ -142,6 +152,18 @@ class Master:
         )  # fmt: skip
         self._tick_due_s = self._clock.now_s() + TICK_S
         self._ticker = self._loop.call_later(TICK_S, self._tick)
+
+    async def _give_up_what_is_lost(self) -> None:
+        """Where `restore --from` left its mark: once, and for good."""
+        mark = os.path.join(self._daemon.state_directory, LOSS_ACCEPTED_MARK)
+        if os.path.exists(mark):
+            self._happened(LossAccepted())
+            await self._journal.when_durable(self._oplog.seen)
+            os.unlink(mark)
+
+    def _doubt(self, is_in_doubt: bool) -> None:
+        self._is_in_doubt = is_in_doubt
+        self._happened(LogInDoubt(is_in_doubt))
 
     async def stop(self) -> None:
         """Make durable what was decided; there is nothing else to do (GFS §5.1.1)."""
@@ -295,6 +317,11 @@ class Master:
                 peer = self._peers.get(server)
                 if peer is not None and peer.context == (server, incarnation):
                     peer.push(message)
+            case Halt(why):
+                way_back = WayBack(
+                    self._daemon.config, self._daemon.host.name, self._journal.directory
+                )
+                self._daemon.refuse(way_back.older(why))
             case Log():
                 raise AssertionError("a record is logged before anything is carried out")
 
@@ -317,6 +344,8 @@ class Master:
 
     def _tick(self) -> None:
         self._happened(Tick(late_s=self._clock.now_s() - self._tick_due_s))
+        if self._is_in_doubt and all(sink.is_compared for sink in self._sinks):
+            self._doubt(False)
         if self._oplog.wants_checkpoint and not self._checkpointing:
             self._begin_checkpoint()
         wait_s = BEHIND_TICK_S if self._brain.is_behind else TICK_S

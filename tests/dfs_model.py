@@ -19,6 +19,7 @@ from dfs.chunk import ChunkHandle, ChunkReport, ChunkVersion, Epoch, ServerId, p
 from dfs.metadata.events import (
     Called,
     Event,
+    Halt,
     LeadershipBegan,
     Log,
     Refuse,
@@ -139,6 +140,7 @@ class Model:
         self.wall_s = 1_700_000_000.0
         self.log: list[bytes] = []
         self.sent: list[tuple[str, p.Command]] = []
+        self.halted = ""
         self.servers: dict[str, FakeServer] = {}
         self._next_call = 1
         self._number = 0
@@ -243,6 +245,10 @@ class Model:
             raise answer
         return answer
 
+    def happens(self, event: Event) -> None:
+        """Something that nobody asked."""
+        self._event(event)
+
     def _event(self, event: Event) -> None:
         for command in self.brain.handle(event, self.now_s, self.wall_s):
             match command:
@@ -254,6 +260,8 @@ class Model:
                     self._answers[call] = error
                 case Send(server, incarnation, message):
                     self._queue.append((server, incarnation, message))
+                case Halt(why):
+                    self.halted = why
         self._settle()
         self.brain.check_invariants(everything=True)
 

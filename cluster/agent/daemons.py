@@ -28,6 +28,7 @@ class Daemons:
         self._host = host
         self._processes = Processes(directory)
         self._started: list[str] = []
+        self._said_before: dict[str, int] = {}
 
     def running(self) -> dict[str, Any]:
         """Return what each role here says of itself, for those whose process is alive."""
@@ -53,6 +54,7 @@ class Daemons:
         os.makedirs(os.path.join(self._directory, "logs"), mode=0o700, exist_ok=True)
         argv = [full_path(python), "-P", "-m", role]
         with open(self._log(f"{role}.out"), "ab") as out:
+            self._said_before[role] = out.tell()
             process = subprocess.Popen(
                 [*argv, "--host", self._host, "--dir", self._directory],
                 stdin=subprocess.DEVNULL,
@@ -67,10 +69,13 @@ class Daemons:
         return {"pid": process.pid, "already": False}
 
     def alive(self, role: str) -> dict[str, Any]:
-        """Say whether the role's process lives, and what it last wrote if it does not."""
+        """Say whether the role's process lives, and what it last wrote if it does not; of one that
+        was started here, only what it wrote since."""
         if self._processes.of_role(role):
             return {"alive": True, "said": ""}
-        return {"alive": False, "said": tail(self._log(f"{role}.out"), LAST_WORDS_BYTES)}
+        path, before = self._log(f"{role}.out"), self._said_before.get(role, 0)
+        said_bytes = os.path.getsize(path) - before if os.path.exists(path) else 0
+        return {"alive": False, "said": tail(path, min(LAST_WORDS_BYTES, said_bytes))}
 
     def stop(self, roles: list[str], grace_s: float) -> dict[str, Any]:
         """End these roles, in order; return who needed force and who still lives."""

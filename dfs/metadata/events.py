@@ -2,7 +2,7 @@
 
 The first event is `LeadershipBegan`. Order of the shell's duties: take one event, let the brain
 decide, make durable every `Log` in the order given, and only then carry out the `Reply`, `Refuse`
-and `Send` commands.
+and `Send` commands. A `Halt` stands alone and is carried out at once.
 """
 
 from __future__ import annotations
@@ -59,7 +59,21 @@ class Tick:
     """It comes so much later than it was due: for so long the master was stopped, or starved."""
 
 
-Event = LeadershipBegan | Founded | Called | ServerGone | Tick
+@dataclass(frozen=True, slots=True)
+class LogInDoubt:
+    """Some copy of the log has not been compared with it since the start, and may go further; or,
+    if not `is_in_doubt`, all of them are a part of it."""
+
+    is_in_doubt: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LossAccepted:
+    """A person took this log although others, or chunks, may go further: what they have beyond it
+    is given up."""
+
+
+Event = LeadershipBegan | Founded | Called | ServerGone | Tick | LogInDoubt | LossAccepted
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,4 +104,12 @@ class Send:
     message: ServerCommand
 
 
-Command = Log | Reply | Refuse | Send
+@dataclass(frozen=True, slots=True)
+class Halt:
+    """End, and say nothing more of what was decided, not even before: the log that the state came
+    from is not the one that was acknowledged."""
+
+    why: str
+
+
+Command = Log | Reply | Refuse | Send | Halt

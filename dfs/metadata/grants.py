@@ -29,6 +29,8 @@ from dfs.metadata.underway import Tables, Underway, Underways
 from dfs.protocol import CopyChunk, CreateChunk, GrantLease, SetVersion
 
 HANDLES_RESERVED_AT_ONCE = 4096
+LOST_HANDLES_MAX = 1 << 32
+"""More than any part of a log that was lost can have given out."""
 CREATE_ATTEMPTS_MAX = 3
 
 
@@ -124,6 +126,12 @@ class Grants:
     def _discard(self, work: Underway) -> None:
         # No client ever heard of the handle and none will: what the servers have is garbage.
         self._t.leases.end(work.handle)
+
+    def pass_over_lost_handles(self) -> None:
+        """Never make a chunk with a handle that a part of the log, now lost, may have given out;
+        chunks with such handles are garbage from now on."""
+        below = self._t.space.handles_reserved + LOST_HANDLES_MAX
+        self._t.outbox.emit(op.HandlesReserved(ChunkHandle(below)))
 
     def _new_handle(self) -> ChunkHandle:
         space = self._t.space

@@ -3,17 +3,21 @@
 The server has the last word on what it holds. A server that is silent for `dead_after_s` is dead:
 its replicas do not count and its leases are over; it comes back by registering. Safe mode is the
 time after a start in which known servers have yet to report: reads are served from what has been
-reported, nothing is repaired, sealed or called lost. Never does any IO.
+reported, nothing is repaired, sealed or called lost.
+
+Handles are reserved in the log before a chunk is made with one. So a server that names a handle
+beyond that shows that our log is not the one that made it: we halt, before it is called garbage.
+Never does any IO.
 """
 
 from __future__ import annotations
 
-from dfs.chunk import ChunkHandle, ChunkVersion, ServerId, unpack_reports
+from dfs.chunk import ChunkHandle, ChunkVersion, ServerId, handle_name, unpack_reports
 from dfs.errors import BadRequest, NoSuchFile, NotRegistered
 from dfs.metadata import operations as op
 from dfs.metadata.chunk_table import ServerIndex
-from dfs.metadata.events import Called, ServerGone
-from dfs.metadata.grants import Grants
+from dfs.metadata.events import Called, LogInDoubt, ServerGone
+from dfs.metadata.grants import HANDLES_RESERVED_AT_ONCE, Grants
 from dfs.metadata.handle_set import HandleSet
 from dfs.metadata.leases import Lease
 from dfs.metadata.repair import Repair
@@ -155,6 +159,7 @@ class Membership:
     ) -> None:
         t = self._t
         if handle not in t.chunks:
+            self._halt_beyond(server, handle)
             return
         work = self._underways.of(handle)
         if work is not None:
@@ -162,6 +167,23 @@ class Membership:
             work.heard[server.index] = (version, length_bytes)
         elif not self._may_be_old_news(server, handle, length_bytes):
             t.chunks.report(handle, server.index, version, length_bytes)
+
+    def _halt_beyond(self, server: Server, handle: ChunkHandle) -> None:
+        reserved = self._t.space.handles_reserved
+        if handle >= reserved:
+            self._t.outbox.halt(
+                f"{server.id} has chunk {handle_name(handle)}, and the log has made none from "
+                f"{handle_name(ChunkHandle(reserved))} on"
+            )
+
+    def doubt(self, event: LogInDoubt) -> None:
+        """What the log made last, it may have logged in a part that is missing here: a chunk of
+        that time that no file has is kept while that is not known. Two reservations hold the last
+        handle given out, and those that were given out before it but logged after it."""
+        t = self._t
+        reserved = t.space.handles_reserved
+        since = max(1, reserved - 2 * HANDLES_RESERVED_AT_ONCE)
+        t.doubted = range(since, reserved) if event.is_in_doubt else range(0)
 
     def _may_be_old_news(self, server: Server, handle: ChunkHandle, length_bytes: int) -> bool:
         """Was this length looked up before the writer, who is heard on another connection, closed
@@ -230,6 +252,7 @@ class Membership:
     def _corrupt(self, server: Server, handle: ChunkHandle, version: ChunkVersion) -> None:
         t = self._t
         if handle not in t.chunks or self._underways.of(handle) is not None:
+            self._halt_beyond(server, handle)
             return
         if not t.chunks.holds(server.index, handle):
             t.chunks.report(handle, server.index, version, 1 << 32)

@@ -25,6 +25,8 @@ from dfs.metadata.events import (
     Event,
     Founded,
     LeadershipBegan,
+    LogInDoubt,
+    LossAccepted,
     ServerGone,
     Tick,
 )
@@ -76,7 +78,7 @@ class Metadata:
         self._listing = Listing(self.space, self._changes, settings)
         self.underways = Underways(t)
         seals = Seals(t, self.underways)
-        grants = Grants(t, self.underways)
+        grants = self._grants = Grants(t, self.underways)
         self.repair = Repair(t, self.underways, seals)
         self.membership = Membership(t, self.underways, grants, self.repair)
         self._writers = Writers(t, self._changes, self._listing, self.underways, seals)
@@ -124,6 +126,10 @@ class Metadata:
                 self._lead(event)
             case Founded():
                 self._found(event)
+            case LogInDoubt():
+                self.membership.doubt(event)
+            case LossAccepted():
+                self._grants.pass_over_lost_handles()
             case _ as never:
                 assert_never(never)
         self.membership.end_safe_mode()

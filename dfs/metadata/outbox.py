@@ -12,7 +12,7 @@ from typing import Any
 
 from cluster.errors import ClusterError
 from dfs.metadata.chunk_table import ServerIndex
-from dfs.metadata.events import Called, Command, Log, Refuse, Reply, Send
+from dfs.metadata.events import Called, Command, Halt, Log, Refuse, Reply, Send
 from dfs.metadata.operations import AnyRecord
 from dfs.metadata.servers import Server
 from dfs.protocol import Command as ServerCommand
@@ -39,6 +39,7 @@ class Outbox:
         self._questions: dict[int, _Question] = {}
         self._next_command_id = 1
         self._since_s: dict[int, float] = {}
+        self._halted = ""
         self.again: list[Called] = []
         """Requests that waited for something that is settled now: to be handled once more."""
         self.now_s = 0.0
@@ -50,7 +51,7 @@ class Outbox:
     def take(self) -> list[Command]:
         """Return what this turn decided, in order."""
         commands, self._commands = self._commands, []
-        return commands
+        return [Halt(self._halted)] if self._halted else commands
 
     # --- decisions
 
@@ -66,6 +67,10 @@ class Outbox:
     def refuse(self, call: int, error: ClusterError) -> None:
         self._since_s.pop(call, None)
         self._commands.append(Refuse(call, error))
+
+    def halt(self, why: str) -> None:
+        """Nothing that was decided, or will be, may be done."""
+        self._halted = self._halted or why
 
     def waited_s(self, call: int) -> float:
         """How long this request has been waiting (0 the first time)."""

@@ -393,7 +393,12 @@ class Repair:
 
     def is_unknown(self, handle: ChunkHandle) -> bool:
         """Has no file this chunk, nor is one about to?"""
-        return handle not in self._t.chunks and self._underways.of(handle) is None
+        t = self._t
+        return (
+            handle not in t.chunks
+            and handle not in t.doubted
+            and self._underways.of(handle) is None
+        )
 
     def is_garbage(self, handle: ChunkHandle, server: ServerIndex, version: ChunkVersion) -> bool:
         """May the server delete this replica that it just named? (M5, GFS §4.4.1.)"""
@@ -401,7 +406,7 @@ class Repair:
         if self._underways.of(handle) is not None or handle in self._cloning:
             return False
         if handle not in chunks:
-            return True
+            return handle not in self._t.doubted
         replica = chunks.odd(handle).get(server)
         if replica is None or replica.version != version:
             return False

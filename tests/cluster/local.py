@@ -27,7 +27,7 @@ from cluster.config import Cluster, ClusterConfig, load
 from cluster.errors import ClusterError, Unavailable
 from cluster.messages import Health, HealthReply
 from cluster.network import Connection
-from cluster.state import Secret, write_private
+from cluster.state import NEW_MARK, Secret, write_private
 from dfs.client import DfsClient, client_of
 from dfs.retry import RetryPolicy
 from tests.cluster.machine import LOCKS
@@ -106,6 +106,8 @@ class LocalCluster:
         for place in [home, *(self.host_directory(host, name) for host in self.hosts)]:
             write_private(str(place / "cluster.yaml"), text)
             write_private(str(place / "identity.json"), self.secret.to_text())
+        # As `up` does: nothing of this cluster can be anywhere yet.
+        write_private(str(self.host_directory("h1", name) / MASTER / NEW_MARK), "")
         write_private(str(directory / "home" / "current"), name + "\n")
         self.config: ClusterConfig = load(self.file)
         self.cluster = Cluster(self.config, self.secret)

@@ -21,6 +21,7 @@ from dfs.chunks.replica_files import path_of
 from dfs.client import DfsClient
 from dfs.errors import NoReplica, RecordTooLarge
 from dfs.filesystem import DfsFileSystem
+from dfs.metadata.grants import HANDLES_RESERVED_AT_ONCE
 from dfs.protocol import ChunkFact
 from dfs.reader import DfsReader
 from dfs.records import RecordAppender, RecordCutter
@@ -463,12 +464,14 @@ def test_the_first_write_after_a_snapshot_copies_on_the_same_servers(
 def test_an_alien_chunk_is_found_by_heartbeats_and_collected(
     cluster: LocalCluster, client: DfsClient, path: str
 ) -> None:
-    """§4.4.1 (GFS-67): a server reports a few chunks at a time; the master names the unknown."""
+    """§4.4.1 (GFS-67): a server reports a few chunks at a time; the master names the unknown. (One
+    that the log never reserved a handle for would show that the log is old, and stop the master.)
+    """
     put(client, path, b"known")
     cluster.kill(CHUNKSERVER, "h2")
     disk = RealDisk(str(cluster.host_directory("h2") / CHUNKSERVER))
     store = ChunkStore([disk], cluster=cluster.secret.cluster_id, server="h2")
-    alien = ChunkHandle(0xFFFF_0000_0000_0001)
+    alien = ChunkHandle(HANDLES_RESERVED_AT_ONCE - 1)
     store.write(store.create(alien, 1), 0, [b"alien"])
 
     cluster.start(CHUNKSERVER, "h2")

@@ -24,6 +24,7 @@ from dfs.metadata.events import (
     Command,
     Event,
     Founded,
+    Halt,
     LeadershipBegan,
     Log,
     Refuse,
@@ -208,6 +209,8 @@ class SimMaster:
                 server = self.servers[name]
                 if self._connected.get(name) == incarnation:
                     self.world.send(NAME, name, lambda: server.pushed(message))
+            case Halt(why):
+                raise AssertionError(f"the log is whole, and the brain halts: {why}")
             case Log():
                 raise AssertionError("logged before")
 

@@ -300,6 +300,49 @@ def test_sinks_hold_the_records_before_they_are_called_durable() -> None:
     assert list(journal.records_since(1)) == [(2, b"b")]
 
 
+def test_a_record_is_in_the_own_file_before_any_sink_gets_it(tmp_path: Path) -> None:
+    """Killed between the two, a master would find a copy ahead of its own log, and refuse to start:
+    after kill -9 its log must go at least as far as every copy."""
+    journal = opened(None, str(tmp_path))
+    own: list[int] = []
+
+    class Sink:
+        def send(self, first_sequence: int, payloads: object) -> None:
+            own.append(Journal(str(tmp_path), "c1").look().last_sequence)
+
+        def wait(self) -> None: ...
+
+    journal.sinks.append(Sink())
+    for payload in (b"a", b"b"):
+        journal.append(payload)
+        journal.commit()
+
+    assert own == [1, 2]
+
+
+def test_a_look_changes_nothing(tmp_path: Path) -> None:
+    """A master looks at its log, and asks who has copies of it, before it touches anything."""
+    absent = Journal(str(tmp_path / "none"), "c1").look()
+    assert (absent.last_sequence, absent.tail_path) == (0, None)
+    assert not (tmp_path / "none").exists()
+    journal = opened(None, str(tmp_path / "j"))
+    journal.append(b"a")
+    journal.commit()
+    journal.close()
+    path = Path(log_path(str(tmp_path / "j"), 1))
+    torn = path.read_bytes() + b"torn"
+    path.write_bytes(torn)
+
+    again = Journal(str(tmp_path / "j"), "c1")
+    found = again.look()
+
+    assert found.last_sequence == 1 and "4 bytes" in found.torn
+    assert path.read_bytes() == torn
+    assert again.recover(found) is found
+    assert path.read_bytes() == torn[:-4]
+    again.close()
+
+
 ACKNOWLEDGED_BEFORE_KILL = 50
 
 
