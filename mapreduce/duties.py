@@ -31,6 +31,7 @@ from mapreduce.scheduler.commands import (
     GrantCommit,
     JobOutcome,
     KillAttempt,
+    LoseWorker,
     PublishSegment,
     QuarantineWorker,
     RecordCommit,
@@ -177,7 +178,9 @@ class Duties:
                 return JobDecided(job_id, outcome.value, reason, str(culprit or ""))
             case StartAttempt() | KillAttempt() | GrantCommit():
                 return None
-            case PublishSegment() | WithdrawSegment() | QuarantineWorker() | ReleaseWorker():
+            case PublishSegment() | WithdrawSegment():
+                return None
+            case LoseWorker() | QuarantineWorker() | ReleaseWorker():
                 return None
             case _:
                 assert_never(command)

@@ -20,6 +20,7 @@ from mapreduce.scheduler.commands import (
     FinishJob,
     GrantCommit,
     KillAttempt,
+    LoseWorker,
     PublishSegment,
     QuarantineWorker,
     RecordCommit,
@@ -103,6 +104,9 @@ class JobBooks:
                     self.job_of(attempt_id).started(attempt_id, worker_id, wall_s)
                 case RecordCommit(attempt_id=attempt_id):
                     self.job_of(attempt_id).committed(attempt_id, wall_s)
+                case LoseWorker(worker_id=worker_id):
+                    for ledger in self.jobs.values():
+                        ledger.worker_deaths += worker_id in ledger.workers
                 case KillAttempt() | GrantCommit() | AbandonTask() | FinishJob():
                     pass
                 case PublishSegment() | WithdrawSegment() | QuarantineWorker() | ReleaseWorker():

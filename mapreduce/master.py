@@ -33,8 +33,6 @@ log = logging.getLogger(__name__)
 
 THREADS: Final = 32
 """For what blocks: the output directories of jobs that begin or end, and reports."""
-LATE_TICK_S: Final = 3.0
-"""A tick that comes later than this was held up here: silence meanwhile is nobody's fault."""
 
 
 class Master:
@@ -50,7 +48,6 @@ class Master:
             self._shell, WorkerSettings(dfs.heartbeat_s, dfs.dead_after_s)
         )
         self._ticker: asyncio.TimerHandle | None = None
-        self._tick_due_s = 0.0
         self.handlers: Mapping[type[Any], Handler] = {
             **JobQuestions(daemon, self._shell, history).handlers,
             **self._job_desk.handlers,
@@ -64,7 +61,6 @@ class Master:
         shell = self._shell
         shell.start()
         self._job_desk.restore()
-        self._tick_due_s = shell.clock.now_s() + TICK_S
         self._ticker = shell.loop.call_later(TICK_S, self._tick)
 
     async def stop(self) -> None:
@@ -97,10 +93,6 @@ class Master:
 
     def _tick(self) -> None:
         shell = self._shell
-        now_s = shell.clock.now_s()
-        late_s = now_s - self._tick_due_s
-        self._tick_due_s = now_s + TICK_S
-        self._worker_desk.find_silent(now_s, late_s=late_s if late_s > LATE_TICK_S else 0.0)
         shell.event(Tick())
         shell.books.notices.tick(shell.clock.wall_s())
         self._job_desk.tell_counters()

@@ -27,6 +27,7 @@ from mapreduce.scheduler.commands import (
     FinishJob,
     GrantCommit,
     KillAttempt,
+    LoseWorker,
     PublishSegment,
     QuarantineWorker,
     RecordCommit,
@@ -37,6 +38,7 @@ from mapreduce.scheduler.commands import (
 from mapreduce.scheduler.events import CommitRequested, Event, Tick
 from mapreduce.scheduler.ids import AttemptId, TaskKind, WorkerId
 from mapreduce.scheduler.scheduler import Scheduler
+from mapreduce.scheduler.state import SchedulerLimits
 from mapreduce.worker_links import WorkerLinks
 
 log = logging.getLogger(__name__)
@@ -51,7 +53,7 @@ class MasterShell:
     def __init__(self, daemon: Daemon) -> None:
         self.clock = daemon.clock
         self.loop = daemon.loop
-        self.scheduler = Scheduler()
+        self.scheduler = Scheduler(SchedulerLimits(silence_s_max=daemon.config.dfs.dead_after_s))
         self.books = JobBooks()
         self.links = WorkerLinks()
         self.journaled = Journaled()
@@ -176,6 +178,10 @@ class MasterShell:
                 self._spread(command)
             case FinishJob():
                 self.on_finish(command)
+            case LoseWorker(worker_id=worker_id, reason=reason):
+                log.warning("worker=%s lost: %s", worker_id, reason)
+                if not self.scheduler.knows(worker_id):  # else it came back while this waited
+                    self.links.lose(worker_id)
             case QuarantineWorker(worker_id=worker_id, reason=reason):
                 log.warning("worker=%s quarantined: %s", worker_id, reason)
             case ReleaseWorker(worker_id=worker_id):

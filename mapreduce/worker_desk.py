@@ -1,7 +1,7 @@
-"""Where workers report: registration, heartbeats, what becomes of attempts, silence.
+"""Where workers report: registration, heartbeats, what becomes of attempts.
 
-Turns what workers say into events of the scheduler, and into figures for people. A worker that was
-silent for too long is lost (MapReduce §3.3). Never decides what that means.
+Turns what workers say into events of the scheduler, and into figures for people. Never decides what
+that means, nor what a silence does.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from mapreduce.scheduler.events import (
     OutputLost,
     ShuffleFinished,
     WorkerDraining,
-    WorkerLost,
+    WorkerHeard,
     WorkerRegistered,
     WorkerResumed,
 )
@@ -67,7 +67,7 @@ class WorkerDesk:
         if link.peer is not None and link.peer is not peer:
             link.peer.close()
         peer.context = request.worker_id
-        link.connect(peer, shell.clock.now_s())
+        link.connect(peer)
         link.incarnation = request.incarnation
         link.address, link.bulk_address = request.address, request.bulk_address
         link.is_full = False
@@ -111,24 +111,6 @@ class WorkerDesk:
                 link.peer = None
                 log.info("worker=%s disconnected", peer.context)
 
-    def find_silent(self, now_s: float, *, late_s: float) -> None:
-        """Lose the workers that were silent for too long; `late_s` of it was our own doing."""
-        for link in self._shell.links:
-            link.heard_at_s += late_s
-            silence_s = now_s - link.heard_at_s
-            if silence_s > self._settings.silence_s_max:
-                self._lose(link.worker_id, f"no heartbeat for {silence_s:.1f} s")
-
-    def _lose(self, worker_id: WorkerId, reason: str) -> None:
-        log.warning("worker=%s lost: %s", worker_id, reason)
-        link = self._shell.links.get(worker_id)
-        if link is not None and link.peer is not None:
-            link.peer.close()
-        self._shell.links.lose(worker_id)
-        for ledger in self._shell.books.jobs.values():
-            ledger.worker_deaths += worker_id in ledger.workers
-        self._shell.event(WorkerLost(worker_id, reason))
-
     # --- heartbeats
 
     def _heartbeat(self, request: Heartbeat, peer: Peer) -> bool:
@@ -136,7 +118,7 @@ class WorkerDesk:
         link = shell.links.get(request.worker_id)
         if link is None or link.peer is not peer or link.incarnation != request.incarnation:
             return False
-        link.heard_at_s = shell.clock.now_s()
+        self._heard_from(link.worker_id)
         for news in request.attempts:
             self._progress(news)
         shell.books.notices.host_figures(
@@ -219,6 +201,4 @@ class WorkerDesk:
             ledger.attempt_said(request.attempt_id, request.level, request.text)
 
     def _heard_from(self, worker_id: str) -> None:
-        link = self._shell.links.get(worker_id)
-        if link is not None:
-            link.heard_at_s = self._shell.clock.now_s()
+        self._shell.event(WorkerHeard(WorkerId(worker_id)))
