@@ -156,7 +156,15 @@ class Duties:
         held, durable = self._held, self._journal.durable
         while held and held[0][0] <= durable:
             for command in held.popleft()[1]:
-                self._carry_out(command)
+                if not self._is_void(command):
+                    self._carry_out(command)
+
+    def _is_void(self, command: Command) -> bool:
+        """Was it taken back while it waited? A worker that registered meanwhile did not name the
+        attempt, so the brain has given it up: started now, it would run beside its successor."""
+        if isinstance(command, StartAttempt | GrantCommit):
+            return not self._brain.holds(command.attempt_id)
+        return False
 
     def _say(self, commands: list[Command]) -> None:
         if self.is_clear:

@@ -150,6 +150,10 @@ class Scheduler:
         """Whether a worker has registered and was not lost since."""
         return worker_id in self._state.workers.by_id
 
+    def holds(self, attempt_id: AttemptId) -> bool:
+        """Whether an attempt has a slot of a worker, a dying one too."""
+        return attempt_id in self._state.attempts
+
     def running_on(self, worker_id: WorkerId) -> list[AttemptId]:
         """Attempts that hold a slot of a worker, dying ones too."""
         worker = self._state.workers.by_id.get(worker_id)

@@ -383,3 +383,14 @@ def test_another_job_s_decisions_wait_in_the_same_line() -> None:
     assert shell.done == []
     (start,) = shell.commit()
     assert isinstance(start, StartAttempt) and start.attempt_id.task_id.job_id == other
+
+
+def test_an_attempt_that_was_given_up_while_its_start_waited_is_not_started() -> None:
+    """Seed 1117: its worker had registered meanwhile without it, and a successor was started."""
+    shell = working(ForgetfulDisk())
+    shell.tell(AttemptSucceeded(map_attempt(0)), AttemptSucceeded(map_attempt(1)))
+
+    shell.tell(registered("w", 2, map_attempt(0), map_attempt(1)))
+
+    started = [c.attempt_id for c in shell.commit() if isinstance(c, StartAttempt)]
+    assert started == [reduce_attempt(0, 1)]
