@@ -8,11 +8,15 @@ any IO.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import Final
 
 import msgspec
 
 from cluster.errors import JournalCorrupt
 from mapreduce.attempt_report import Done
+
+LIFE_ATTEMPTS: Final = 1000
+"""Attempts of one life of the master are numbered from here times the life on."""
 
 
 class Record(msgspec.Struct, frozen=True, array_like=True, tag=True):

@@ -18,11 +18,12 @@ from mapreduce import job
 from mapreduce.attempt_report import Done, Failure
 from mapreduce.counters import Counters
 from mapreduce.job import JobSpec
+from mapreduce.job_journal import LIFE_ATTEMPTS
 from mapreduce.job_output import JobOutput
 from mapreduce.progress import JobProgress
 from mapreduce.protocol import AttemptNews, AttemptRecord, JobEnd, JobReport, NewsLine, SegmentAt
 from mapreduce.report import JobFacts, TaskTime, closing_text, failure_text
-from mapreduce.scheduler.events import JobSettings, MapTaskSpec
+from mapreduce.scheduler.events import JobSettings, JobSubmitted, MapTaskSpec
 from mapreduce.scheduler.ids import AttemptId, HostName, JobId, TaskId, TaskKind
 from mapreduce.scheduler.phases import JobTotals
 from mapreduce.scheduler.scheduler import JobView
@@ -82,6 +83,7 @@ class JobLedger:
         """Ends that were reported, until the scheduler says whether they count."""
         self.granted: dict[TaskId, AttemptId] = {}
         self.segments: dict[int, SegmentAt] = {}
+        """What reduces were told of map output, and those that start later are."""
         self.abandoned: dict[int, None] = {}
         """Maps that have failed for good: reduces do without them."""
         self.failures: list[str] = []
@@ -100,12 +102,13 @@ class JobLedger:
 
     # --- what the scheduler must know
 
-    def map_specs(self) -> tuple[MapTaskSpec, ...]:
-        """Give the sizes and the homes of the splits."""
-        return tuple(
+    def asked(self) -> JobSubmitted:
+        """Give what the client wants run."""
+        maps = tuple(
             MapTaskSpec(split.length, tuple(HostName(host) for host in split.hosts))
             for split in self.spec.splits
         )
+        return JobSubmitted(self.job_id, maps, self.spec.reduces, self.settings)
 
     def has_final_output(self, task_id: TaskId) -> bool:
         """Whether a task's output is the job's."""
@@ -116,7 +119,7 @@ class JobLedger:
         is_map = attempt_id.task_id.kind is TaskKind.MAP
         settings = self.settings
         tries = settings.map_attempts_max if is_map else settings.reduce_attempts_max
-        return attempt_id.number % 1000 + 1 >= tries
+        return attempt_id.number % LIFE_ATTEMPTS + 1 >= tries
 
     # --- what happens
 

@@ -15,10 +15,10 @@ from cluster.daemon import Daemon
 from cluster.errors import UserError
 from cluster.messages import Request
 from cluster.network import Channel, Handler, Peer
-from mapreduce.duties import Duties
 from mapreduce.errors import NoSuchJob
 from mapreduce.job_history import JobHistory
 from mapreduce.job_ledger import JobLedger
+from mapreduce.master_shell import MasterShell
 from mapreduce.progress import JobProgress
 from mapreduce.protocol import (
     JobEnd,
@@ -48,15 +48,15 @@ class JobQuestions:
     def __init__(
         self,
         daemon: Daemon,
-        duties: Duties,
+        shell: MasterShell,
         history: JobHistory,
     ) -> None:
         self._daemon = daemon
-        self._scheduler = duties.scheduler
-        self._notices = duties.notices
+        self._scheduler = shell.scheduler
+        self._notices = shell.books.notices
         self._history = history
-        self._find = duties.ledger
-        self._running: Mapping[JobId, JobLedger] = duties.jobs
+        self._find = shell.books.ledger
+        self._running: Mapping[JobId, JobLedger] = shell.books.jobs
         self.handlers: Mapping[type[Any], Handler] = {
             WaitForNews: self._wait_for_news,
             WatchCluster: self._watch_cluster,

@@ -10,6 +10,7 @@ import os
 import selectors
 import signal
 import time
+from typing import assert_never
 
 import msgspec
 
@@ -31,8 +32,13 @@ from mapreduce.scheduler.commands import (
     GrantCommit,
     JobOutcome,
     KillAttempt,
+    LoseWorker,
+    PublishSegment,
+    QuarantineWorker,
     RecordCommit,
+    ReleaseWorker,
     StartAttempt,
+    WithdrawSegment,
 )
 from mapreduce.scheduler.events import (
     AttemptFailed,
@@ -196,6 +202,12 @@ class LocalJob:
                 self._abandon(task_id, reason)
             case FinishJob():
                 self._finish = self._doom or command
+            case PublishSegment() | WithdrawSegment():
+                pass  # reduces find segments where they lie
+            case LoseWorker() | QuarantineWorker() | ReleaseWorker():
+                pass  # this machine is the only worker
+            case _:
+                assert_never(command)
 
     def _abandon(self, task_id: TaskId, reason: str) -> None:
         kind = task_id.kind

@@ -1,10 +1,10 @@
 """The job master: one process that runs every job of the cluster (MapReduce §3.1).
 
-The shell around `mapreduce.scheduler`: `duties` lets the brain decide, journals and sends;
-`job_desk` takes jobs in and closes them; `worker_desk` hears workers; `job_questions` answers
-people. Killed and started again it goes on with running jobs: finished maps are not repeated, since
-workers bring their segments when they register, and clients that wait ask again. Never sees a
-record, never decides anything itself.
+`duties` lets the brain, `mapreduce.scheduler`, decide and journals that; `master_shell` sends what
+may be sent; `job_desk` takes jobs in and closes them; `worker_desk` hears workers; `job_questions`
+answers people. Killed and started again it goes on with running jobs: finished maps are not
+repeated, since workers bring their segments when they register, and clients that wait ask again.
+Never sees a record, never decides anything itself.
 """
 
 from __future__ import annotations
@@ -21,11 +21,10 @@ from cluster.config import MAPREDUCE_MASTER
 from cluster.daemon import Daemon, run
 from cluster.network import Handler, Peer
 from mapreduce.dataflow import dfs_files
-from mapreduce.duties import TICK_S, Duties
 from mapreduce.job_desk import JobDesk
 from mapreduce.job_history import JobHistory
-from mapreduce.job_journal import MasterStarted
 from mapreduce.job_questions import JobQuestions
+from mapreduce.master_shell import TICK_S, MasterShell
 from mapreduce.protocol import WorkerSettings
 from mapreduce.scheduler.events import Tick
 from mapreduce.worker_desk import WorkerDesk
@@ -34,8 +33,6 @@ log = logging.getLogger(__name__)
 
 THREADS: Final = 32
 """For what blocks: the output directories of jobs that begin or end, and reports."""
-LATE_TICK_S: Final = 3.0
-"""A tick that comes later than this was held up here: silence meanwhile is nobody's fault."""
 
 
 class Master:
@@ -43,17 +40,16 @@ class Master:
 
     def __init__(self, daemon: Daemon) -> None:
         self._daemon = daemon
-        self._duties = Duties(daemon)
+        self._shell = MasterShell(daemon)
         history = JobHistory(os.path.join(daemon.state_directory, "history"))
-        self._job_desk = JobDesk(self._duties, history, daemon.config)
+        self._job_desk = JobDesk(self._shell, history, daemon.config)
         dfs = daemon.config.dfs
         self._worker_desk = WorkerDesk(
-            self._duties, WorkerSettings(dfs.heartbeat_s, dfs.dead_after_s)
+            self._shell, WorkerSettings(dfs.heartbeat_s, dfs.dead_after_s)
         )
         self._ticker: asyncio.TimerHandle | None = None
-        self._tick_due_s = 0.0
         self.handlers: Mapping[type[Any], Handler] = {
-            **JobQuestions(daemon, self._duties, history).handlers,
+            **JobQuestions(daemon, self._shell, history).handlers,
             **self._job_desk.handlers,
             **self._worker_desk.handlers,
         }
@@ -62,37 +58,30 @@ class Master:
         """Recover what was acknowledged; then workers and clients may come."""
         dfs_files.serve(self._daemon.cluster)
         self._daemon.loop.set_default_executor(ThreadPoolExecutor(THREADS, "dfs"))
-        duties = self._duties
-        found = duties.journal.recover()
-        for problem in [*found.problems, *([found.torn] if found.torn else [])]:
-            log.warning("recovery: %s", problem)
-        duties.journaled.restore(found.checkpoint, found.records)
-        duties.journal.start(duties.loop)
-        duties.append(MasterStarted(duties.journaled.life + 1))
-        for open_job in list(duties.journaled.jobs.values()):
-            self._job_desk.restore(open_job, duties.journaled.life)
-        self._tick_due_s = duties.clock.now_s() + TICK_S
-        self._ticker = duties.loop.call_later(TICK_S, self._tick)
+        shell = self._shell
+        shell.start()
+        self._job_desk.restore()
+        self._ticker = shell.loop.call_later(TICK_S, self._tick)
 
     async def stop(self) -> None:
         """Make durable what was decided; jobs go on when a master starts again."""
         if self._ticker is not None:
             self._ticker.cancel()
-        await self._duties.close()
+        await self._shell.close()
 
     def ready(self) -> tuple[bool, str]:
         """Serving, and how much there is to do."""
-        if self._duties.journal.blocked:
-            return False, f"cannot journal: {self._duties.journal.blocked}"
-        return True, f"{len(self._duties.jobs)} jobs, {len(self._duties.links)} workers"
+        if self._shell.journal.blocked:
+            return False, f"cannot journal: {self._shell.journal.blocked}"
+        return True, f"{len(self._shell.books.jobs)} jobs, {len(self._shell.links)} workers"
 
     def metrics(self) -> dict[str, float]:
         """Counters for whoever asks."""
         return {
-            "jobs": float(len(self._duties.jobs)),
-            "workers": float(len(self._duties.links)),
-            "journal_sequence": float(self._duties.journal.sequence),
-            "journal_durable": float(self._duties.journal.durable),
+            "jobs": float(len(self._shell.books.jobs)),
+            "workers": float(len(self._shell.links)),
+            "journal_sequence": float(self._shell.journal.sequence),
+            "journal_durable": float(self._shell.journal.durable),
         }
 
     def connected(self, peer: Peer) -> None:
@@ -103,17 +92,13 @@ class Master:
         self._worker_desk.disconnected(peer)
 
     def _tick(self) -> None:
-        duties = self._duties
-        now_s = duties.clock.now_s()
-        late_s = now_s - self._tick_due_s
-        self._tick_due_s = now_s + TICK_S
-        self._worker_desk.find_silent(now_s, late_s=late_s if late_s > LATE_TICK_S else 0.0)
-        duties.event(Tick())
-        duties.notices.tick(duties.clock.wall_s())
+        shell = self._shell
+        shell.event(Tick())
+        shell.books.notices.tick(shell.clock.wall_s())
         self._job_desk.tell_counters()
         self._job_desk.clear_leftovers_if_due()
-        duties.checkpoint_if_due()
-        self._ticker = duties.loop.call_later(TICK_S, self._tick)
+        shell.checkpoint_if_due()
+        self._ticker = shell.loop.call_later(TICK_S, self._tick)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

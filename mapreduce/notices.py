@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import assert_never
 
 import msgspec
 
@@ -25,6 +26,10 @@ from mapreduce.scheduler.commands import (
     AbandonTask,
     Command,
     FinishJob,
+    GrantCommit,
+    KillAttempt,
+    LoseWorker,
+    PublishSegment,
     QuarantineWorker,
     RecordCommit,
     ReleaseWorker,
@@ -244,8 +249,7 @@ class Notices:
                     reason="",
                 )
             case WorkerLost():
-                self._host_state(event.worker_id, "lost", event.reason)
-                self._lose_attempts(event.worker_id, event.reason, now_s)
+                self._lost(event.worker_id, event.reason, now_s)
             case WorkerDraining():
                 self._host_state(event.worker_id, "draining", "gets no more attempts")
             case WorkerResumed():
@@ -317,7 +321,8 @@ class Notices:
             if not running:
                 self._sum(watched, task_id, watched.progress.pop(task_id, 0.0), 0.0)
 
-    def _lose_attempts(self, worker_id: WorkerId, why: str, now_s: float) -> None:
+    def _lost(self, worker_id: WorkerId, why: str, now_s: float) -> None:
+        self._host_state(worker_id, "lost", why)
         host = self._host_of.get(worker_id, "")
         row = self.hosts.get(host)
         for text in row.running if row else ():
@@ -349,12 +354,16 @@ class Notices:
                     self._note(command.task_id.job_id, now_s, text)
             case FinishJob():
                 self._finished(command, now_s)
+            case LoseWorker():
+                self._lost(command.worker_id, command.reason, now_s)
             case QuarantineWorker():
                 self._host_state(command.worker_id, "quarantined", command.reason)
             case ReleaseWorker():
                 self._host_state(command.worker_id, "up", "")
+            case KillAttempt() | GrantCommit() | PublishSegment():
+                pass  # what comes of them is seen as events
             case _:
-                pass
+                assert_never(command)
 
     def _attempt_started(self, command: StartAttempt, now_s: float) -> None:
         attempt_id, task_id = command.attempt_id, command.attempt_id.task_id

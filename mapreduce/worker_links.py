@@ -25,17 +25,15 @@ class WorkerLink:
         self.incarnation = 0
         self.address = ""
         self.bulk_address = ""
-        self.heard_at_s = 0.0
         self.is_full = False
         self._knows: dict[str, None] = {}
         """Jobs whose spec went down this connection."""
         self._hears: dict[str, None] = {}
         """Jobs of whose segments it is told."""
 
-    def connect(self, peer: Peer, now_s: float) -> None:
+    def connect(self, peer: Peer) -> None:
         """From now on this is its connection; what went down another does not count."""
         self.peer = peer
-        self.heard_at_s = now_s
         self._knows.clear()
         self._hears.clear()
 
@@ -90,8 +88,10 @@ class WorkerLinks:
         return self._links.setdefault(WorkerId(worker_id), WorkerLink(WorkerId(worker_id)))
 
     def lose(self, worker_id: str) -> None:
-        """Forget a worker."""
-        self._links.pop(WorkerId(worker_id), None)
+        """Forget a worker, and end its connection."""
+        link = self._links.pop(WorkerId(worker_id), None)
+        if link is not None and link.peer is not None:
+            link.peer.close()
 
     def push(self, worker_id: str, message: Message) -> None:
         """Send to one worker, if it is there."""

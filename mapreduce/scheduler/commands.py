@@ -105,6 +105,13 @@ class FinishJob(CommandRecord, frozen=True):
     culprit: AttemptId | None = None
 
 
+class LoseWorker(CommandRecord, frozen=True):
+    """This worker was silent for too long: drop its connection; it may register again."""
+
+    worker_id: WorkerId
+    reason: str
+
+
 class QuarantineWorker(CommandRecord, frozen=True):
     """News: this worker failed everything of late and gets no attempts for a while."""
 
@@ -127,6 +134,7 @@ Command: TypeAlias = (
     | WithdrawSegment
     | AbandonTask
     | FinishJob
+    | LoseWorker
     | QuarantineWorker
     | ReleaseWorker
 )

@@ -125,8 +125,14 @@ class WorkerRegistered(EventRecord, frozen=True):
     segments: tuple[AttemptId, ...] = ()
 
 
+class WorkerHeard(EventRecord, frozen=True):
+    """A worker gave a sign of life."""
+
+    worker_id: WorkerId
+
+
 class WorkerLost(EventRecord, frozen=True):
-    """A worker has been silent for too long, or is known to be dead (MapReduce §3.3)."""
+    """A worker is known to be dead (MapReduce §3.3); of its silence the scheduler judges itself."""
 
     worker_id: WorkerId
     reason: str
@@ -226,7 +232,7 @@ class OutputLost(EventRecord, frozen=True):
 
 
 class Tick(EventRecord, frozen=True):
-    """Time has passed: expire attempts and waits, and consider backup tasks.
+    """Time has passed: lose silent workers, expire attempts and waits, consider backup tasks.
 
     A shell sends one about once a second, and at `Scheduler.wake_at_s` if that is sooner.
     """
@@ -238,6 +244,7 @@ Event: TypeAlias = (
     | JobKilled
     | JobPrioritySet
     | WorkerRegistered
+    | WorkerHeard
     | WorkerLost
     | WorkerDraining
     | WorkerResumed

@@ -8,7 +8,7 @@ or a restarted master repeats no finished map. Never trusts a report against a c
 from __future__ import annotations
 
 from mapreduce.scheduler import attempts, ending, outputs, slots
-from mapreduce.scheduler.commands import JobOutcome, KillAttempt, PublishSegment
+from mapreduce.scheduler.commands import JobOutcome, KillAttempt, LoseWorker, PublishSegment
 from mapreduce.scheduler.events import JobRestored, WorkerRegistered
 from mapreduce.scheduler.ids import AttemptId, JobId, TaskKind
 from mapreduce.scheduler.phases import Job
@@ -25,9 +25,10 @@ def register(state: State, event: WorkerRegistered) -> None:
     if worker is None or _has_changed(worker, event):
         if worker is not None:
             leave(state, worker)
-        worker = state.workers.add(event)
+        worker = state.workers.add(event, state.now_s)
         for job in state.queue:
             job.pending_maps.learn_host(worker)
+    worker.heard_at_s = state.now_s
     state.workers.set_draining(worker, False)
     for attempt_id in event.segments:
         _take_segment(state, worker, attempt_id)
@@ -53,6 +54,20 @@ def leave(state: State, worker: Worker) -> None:
             _lose(state, job_id, index, worker)
     state.workers.remove(worker)
     state.has_new_work = True
+
+
+def lose_silent(state: State) -> None:
+    """Lose the workers that were silent for too long, through no fault of the master's."""
+    gap_s, state.ticked_at_s = state.now_s - state.ticked_at_s, state.now_s
+    silence_s_max = state.limits.silence_s_max
+    if silence_s_max <= 0:
+        return
+    if gap_s > state.limits.tick_gap_s_max:
+        state.workers.forgive(gap_s, state.now_s)
+    for worker in state.workers.silent_since(state.now_s - silence_s_max):
+        reason = f"no heartbeat for {state.now_s - worker.heard_at_s:.1f} s"
+        state.commands.append(LoseWorker(worker.worker_id, reason))
+        leave(state, worker)
 
 
 def restore(state: State, job: Job, event: JobRestored) -> None:

@@ -43,6 +43,7 @@ from mapreduce.scheduler.events import (
     ShuffleFinished,
     Tick,
     WorkerDraining,
+    WorkerHeard,
     WorkerLost,
     WorkerRegistered,
     WorkerResumed,
@@ -85,6 +86,7 @@ class Scheduler:
             JobKilled: self._job_killed,
             JobPrioritySet: self._job_priority_set,
             WorkerRegistered: self._worker_registered,
+            WorkerHeard: self._worker_heard,
             WorkerLost: self._worker_lost,
             WorkerDraining: self._worker_draining,
             WorkerResumed: self._worker_resumed,
@@ -118,7 +120,7 @@ class Scheduler:
     def wake_at_s(self) -> float | None:
         """When a Tick would let waiting tasks start, or None if only other events can.
 
-        Timeouts, quarantines and backups are found by the Tick of each second.
+        Timeouts, silence, quarantines and backups are found by the Tick of each second.
         """
         state = self._state
         wakes = [
@@ -143,6 +145,14 @@ class Scheduler:
         """The tallies of a job, live while it runs; also of jobs that ended not long ago."""
         job = self._state.jobs.get(job_id)
         return job.totals if job else self._state.ended_totals[job_id]
+
+    def knows(self, worker_id: WorkerId) -> bool:
+        """Whether a worker has registered and was not lost since."""
+        return worker_id in self._state.workers.by_id
+
+    def holds(self, attempt_id: AttemptId) -> bool:
+        """Whether an attempt has a slot of a worker, a dying one too."""
+        return attempt_id in self._state.attempts
 
     def running_on(self, worker_id: WorkerId) -> list[AttemptId]:
         """Attempts that hold a slot of a worker, dying ones too."""
@@ -206,6 +216,11 @@ class Scheduler:
 
     def _worker_registered(self, event: WorkerRegistered) -> None:
         registration.register(self._state, event)
+
+    def _worker_heard(self, event: WorkerHeard) -> None:
+        worker = self._state.workers.by_id.get(event.worker_id)
+        if worker is not None:
+            worker.heard_at_s = self._state.now_s
 
     def _worker_lost(self, event: WorkerLost) -> None:
         worker = self._state.workers.by_id.get(event.worker_id)
@@ -328,6 +343,7 @@ class Scheduler:
 
     def _tick(self, event: Tick) -> None:
         state = self._state
+        registration.lose_silent(state)
         self._expire_attempts()
         for worker in list(state.workers.by_id.values()):
             until_s = worker.quarantined_until_s

@@ -20,6 +20,10 @@ class SchedulerLimits(msgspec.Struct, frozen=True):
 
     fetch_failures_max: int = 3
     """Reports of failed fetches after which a map's output counts as lost."""
+    silence_s_max: float = 0.0
+    """A worker that was not heard of for longer is lost; 0: its shell knows of deaths itself."""
+    tick_gap_s_max: float = 4.0
+    """Ticks further apart mean that the master was stopped: that silence is nobody's fault."""
     quarantine_s: float = 60.0
     restored_hold_s: float = 2.0
     """After a restart: how long a job waits for reports of what already runs."""
@@ -35,6 +39,7 @@ class State:
     def __init__(self, limits: SchedulerLimits) -> None:
         self.limits = limits
         self.now_s = 0.0
+        self.ticked_at_s = 0.0
         self.workers = Workers()
         self.jobs: dict[JobId, Job] = {}
         self.queue: list[Job] = []

@@ -1,6 +1,6 @@
 """The recent past, so that the life of one task can be told.
 
-Keeps the last events (without progress and ticks) and the commands they led to, in a
+Keeps the last events (without progress, ticks and signs of life) and the commands they led to, in a
 ring. Never grows beyond its bound.
 """
 
@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections import deque
 
 from mapreduce.scheduler.commands import Command
-from mapreduce.scheduler.events import AttemptProgress, Event, Tick
+from mapreduce.scheduler.events import AttemptProgress, Event, Tick, WorkerHeard
 from mapreduce.scheduler.ids import AttemptId, TaskId
 
 REMEMBERED_MAX = 20_000
+_SMALL_TALK = (AttemptProgress, Tick, WorkerHeard)
 
 
 class Story:
@@ -24,8 +25,7 @@ class Story:
         self._ring: deque[tuple[float, Event, list[Command]]] = deque(maxlen=length_max)
 
     def add(self, now_s: float, event: Event, commands: list[Command]) -> None:
-        kind = type(event)
-        if commands or (kind is not AttemptProgress and kind is not Tick):
+        if commands or type(event) not in _SMALL_TALK:
             self._ring.append((now_s, event, commands))
 
     def of_task(self, task_id: TaskId) -> list[str]:

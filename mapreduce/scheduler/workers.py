@@ -23,6 +23,7 @@ class Worker:
 
     __slots__ = (
         "failures_in_a_row",
+        "heard_at_s",
         "host",
         "is_draining",
         "map_slots",
@@ -37,7 +38,8 @@ class Worker:
         "worker_id",
     )
 
-    def __init__(self, event: WorkerRegistered) -> None:
+    def __init__(self, event: WorkerRegistered, now_s: float) -> None:
+        self.heard_at_s = now_s
         self.worker_id = event.worker_id
         self.host = event.host
         self.rack = event.rack
@@ -89,9 +91,9 @@ class Workers:
         self.running_maps = 0
         self.running_reduces = 0
 
-    def add(self, event: WorkerRegistered) -> Worker:
+    def add(self, event: WorkerRegistered, now_s: float) -> Worker:
         assert event.worker_id not in self.by_id
-        worker = Worker(event)
+        worker = Worker(event, now_s)
         self.by_id[worker.worker_id] = worker
         self.by_host.setdefault(worker.host, []).append(worker)
         self.rack_of[worker.host] = worker.rack
@@ -99,6 +101,15 @@ class Workers:
         self.slots_total += worker.slots
         self.refresh(worker)
         return worker
+
+    def silent_since(self, moment_s: float) -> list[Worker]:
+        """Give those that were last heard of before a moment."""
+        return [worker for worker in self.by_id.values() if worker.heard_at_s < moment_s]
+
+    def forgive(self, seconds: float, now_s: float) -> None:
+        """The master itself was stopped for so long: that silence is not the workers'."""
+        for worker in self.by_id.values():
+            worker.heard_at_s = min(now_s, worker.heard_at_s + seconds)
 
     def remove(self, worker: Worker) -> None:
         """Forget a worker; its attempts have been ended before."""

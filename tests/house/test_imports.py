@@ -25,6 +25,7 @@ ROOMS_BELOW: dict[str, tuple[str, ...]] = {
     "mapreduce/dataflow": ("mapreduce.program",),
 }
 BRAINS = ("dfs/metadata", "mapreduce/scheduler")
+DUTIES = ("dfs/duties.py", "mapreduce/duties.py")
 # What a brain may not touch: time, chance, files, sockets, processes, the log, the environment.
 IMPURE = {
     "asyncio", "io", "logging", "multiprocessing", "os", "pathlib", "random", "secrets", "select",
@@ -134,6 +135,14 @@ def test_a_brain_does_no_io_and_reads_no_clock(folder: str) -> None:
 
     assert modules(folder)
     assert wrong + opened == []
+
+
+@pytest.mark.parametrize("path", DUTIES)
+def test_the_order_of_duties_does_no_io_and_reads_no_clock(path: str) -> None:
+    """It runs in the simulators as it does around the brain."""
+    wrong = [name for name, _ in imported(ROOT / path) if name.split(".")[0] in IMPURE]
+
+    assert wrong == []
 
 
 def test_the_agent_is_whole_and_needs_nothing_that_a_bare_host_lacks() -> None:

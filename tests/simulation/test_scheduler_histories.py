@@ -1,4 +1,4 @@
-"""For all histories: the scheduler keeps S1–S6 and ends every job, whatever breaks."""
+"""For all histories: the job master keeps M1 and S1–S6 and ends every job, whatever breaks."""
 
 from __future__ import annotations
 
@@ -18,9 +18,15 @@ SEEDS_A_TEST = 20
 
 @pytest.mark.parametrize("first", range(0, SEEDS, SEEDS_A_TEST))
 def test_random_faults_break_no_promise_and_every_job_ends(first: int) -> None:
-    """MapReduce §3.3; S1–S6. A failure names its seed and the command that replays it."""
+    """MapReduce §3.3; M1, S1–S6. A failure names its seed and the command that replays it."""
     for seed in range(first, first + SEEDS_A_TEST):
         scheduler_history.run(seed)
+
+
+@pytest.mark.parametrize("seed", [1117, 1366, 1389, 1689, 2493, 2777, 2827, 3047, 3710])
+def test_an_attempt_that_was_given_up_while_its_start_waited_is_not_started(seed: int) -> None:
+    """S5: it ran beside its successor, when its worker registered before the start was durable."""
+    scheduler_history.run(seed)
 
 
 def test_the_same_history_gives_the_same_commands_in_every_interpreter() -> None:

@@ -132,7 +132,7 @@ def test_the_scheduler_learns_sizes_homes_and_wishes() -> None:
         }
     )
 
-    assert [(spec.length_bytes, spec.hosts) for spec in ledger.map_specs()] == [
+    assert [(spec.length_bytes, spec.hosts) for spec in ledger.asked().maps] == [
         (10, ("h1", "h2"))
     ] * 2
     settings = ledger.settings

@@ -26,7 +26,7 @@ class Wire:
 def met(links: WorkerLinks, name: str) -> Wire:
     wire = Wire()
     link = links.meet(name)
-    link.connect(wire, 0.0)  # type: ignore[arg-type]  # all that it needs of a peer is push
+    link.connect(wire)  # type: ignore[arg-type]  # all that it needs of a peer is push
     link.bulk_address = f"{name}:7705"
     return wire
 

@@ -26,6 +26,7 @@ from mapreduce.scheduler.ids import (
     WorkerId,
 )
 from mapreduce.scheduler.scheduler import Scheduler
+from mapreduce.scheduler.state import SchedulerLimits
 
 T = TypeVar("T")
 JOB = JobId("job_1_0001")
@@ -35,8 +36,8 @@ QUICK = JobSettings(locality_wait_s=0.0, slowstart=1.0)
 class Bench:
     """Hands events to a scheduler, checks its invariants after each, keeps what runs."""
 
-    def __init__(self) -> None:
-        self.scheduler = Scheduler()
+    def __init__(self, limits: SchedulerLimits | None = None) -> None:
+        self.scheduler = Scheduler(limits)
         self.now_s = 0.0
         self.running: dict[AttemptId, StartAttempt] = {}
         self.dying: list[AttemptId] = []

@@ -1,0 +1,70 @@
+"""The simulator of the job master finds duties that are done wrongly (M1)."""
+
+from __future__ import annotations
+
+import pytest
+
+from mapreduce.duties import Duties
+from mapreduce.job_journal import AnyRecord
+from mapreduce.scheduler.commands import AbandonTask, Command, FinishJob, RecordCommit
+from tests.simulation.scheduler_history import History
+
+SEEDS = 150
+
+
+class Hasty(Duties):
+    """Carries out at once what may not be durable yet."""
+
+    def _say(self, commands: list[Command]) -> None:
+        for command in commands:
+            self._carry_out(command)
+
+
+class OneBehind(Duties):
+    """Waits for all records but the last."""
+
+    def _say(self, commands: list[Command]) -> None:
+        self._held.append((self._journal.sequence - 1, commands))
+        self.release()
+
+
+class Lifeless(Duties):
+    """Forgets to count its lives."""
+
+    def begin_life(self) -> None:
+        pass
+
+
+class Forgetful(Duties):
+    """Does not journal one kind of decision."""
+
+    forgets: type[Command]
+
+    def _record_of(self, command: Command) -> AnyRecord | None:
+        return None if type(command) is self.forgets else super()._record_of(command)
+
+
+class ForgetsCommits(Forgetful):
+    forgets = RecordCommit
+
+
+class ForgetsEnds(Forgetful):
+    forgets = FinishJob
+
+
+class ForgetsAbandoned(Forgetful):
+    forgets = AbandonTask
+
+
+@pytest.mark.parametrize(
+    "mutant", [Hasty, OneBehind, Lifeless, ForgetsCommits, ForgetsEnds, ForgetsAbandoned]
+)
+def test_duties_that_are_done_wrongly_are_found(mutant: type[Duties]) -> None:
+    for seed in range(SEEDS):
+        try:
+            History(seed, mutant).run()
+        except AssertionError as error:
+            assert any(word in str(error) for word in ("M1", "S1", "S4", "S5")), error
+            return
+
+    pytest.fail(f"{SEEDS} histories found nothing wrong with {mutant.__name__}")

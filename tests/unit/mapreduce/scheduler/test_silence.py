@@ -1,0 +1,112 @@
+"""Which silence of a worker means that it is lost, and which is the master's own."""
+
+from __future__ import annotations
+
+from mapreduce.scheduler.commands import LoseWorker, StartAttempt
+from mapreduce.scheduler.events import Tick, WorkerHeard
+from mapreduce.scheduler.ids import WorkerId
+from mapreduce.scheduler.state import SchedulerLimits
+from tests.unit.mapreduce.scheduler.bench import Bench, map_attempt, of_type, starts
+
+LIMITS = SchedulerLimits(silence_s_max=10.0)
+
+
+def ticking(bench: Bench, seconds: int, *heard: str) -> list[LoseWorker]:
+    """Let time pass as a shell does, while some workers beat; give who was lost."""
+    lost: list[LoseWorker] = []
+    for _ in range(seconds):
+        bench.now_s += 1.0
+        for name in heard:
+            bench.tell(WorkerHeard(WorkerId(name)))
+        lost += of_type(bench.tell(Tick()), LoseWorker)
+    return lost
+
+
+def test_a_worker_that_is_silent_for_too_long_is_lost_and_its_maps_run_elsewhere() -> None:
+    """MapReduce §3.3: the master pings workers; no response in a certain time means failed."""
+    bench = Bench(LIMITS)
+    bench.workers("a", "b")
+    bench.submit(2)
+    at_a = next(a for a, start in bench.running.items() if start.worker_id == "a")
+
+    assert ticking(bench, 10, "b") == []
+    bench.now_s += 1.0
+    bench.tell(WorkerHeard(WorkerId("b")))
+    commands = bench.tell(Tick())
+
+    assert commands == [LoseWorker(WorkerId("a"), "no heartbeat for 11.0 s")]
+    assert not bench.scheduler.knows(WorkerId("a")) and bench.scheduler.knows(WorkerId("b"))
+    at_b = map_attempt(1 - at_a.task_id.task_index)
+    (again,) = of_type(bench.succeed(at_b), StartAttempt)
+    assert again.attempt_id == map_attempt(at_a.task_id.task_index, 1)
+
+
+def test_a_worker_that_beats_is_not_lost() -> None:
+    bench = Bench(LIMITS)
+    bench.workers("a")
+
+    assert ticking(bench, 100, "a") == []
+
+
+def test_registering_is_a_sign_of_life() -> None:
+    bench = Bench(LIMITS)
+    bench.workers("a")
+    ticking(bench, 8)
+
+    bench.workers("a")
+
+    assert ticking(bench, 8) == []
+    assert len(ticking(bench, 3)) == 1
+
+
+def test_a_lost_worker_may_register_again_and_gets_work() -> None:
+    bench = Bench(LIMITS)
+    bench.workers("a")
+    bench.submit(1)
+    ticking(bench, 11)
+    bench.running.clear()
+
+    assert starts(bench.workers("a")) == [("m_000000_1", "a")]
+
+
+def test_a_sign_of_life_of_a_worker_that_is_lost_says_nothing() -> None:
+    """It must register, and say what it has."""
+    bench = Bench(LIMITS)
+    bench.workers("a")
+    ticking(bench, 11)
+
+    assert bench.tell(WorkerHeard(WorkerId("a"))) == []
+    assert not bench.scheduler.knows(WorkerId("a"))
+
+
+def test_the_time_in_which_the_master_was_stopped_is_nobody_s_silence() -> None:
+    """A suspended or starved master must not call its whole cluster dead when it wakes."""
+    bench = Bench(LIMITS)
+    bench.workers("a", "b")
+    ticking(bench, 5, "a", "b")
+
+    bench.now_s += 3600.0
+    woken = bench.tell(Tick())
+
+    assert of_type(woken, LoseWorker) == []
+    assert ticking(bench, 9, "a") == []
+    assert [lost.worker_id for lost in ticking(bench, 3, "a")] == ["b"]
+
+
+def test_a_tick_between_the_seconds_forgives_nothing() -> None:
+    """The shell also ticks when the brain wants to be woken; silence goes on."""
+    bench = Bench(LIMITS)
+    bench.workers("a")
+    lost = []
+    for _ in range(33):
+        bench.now_s += 0.33
+        lost += of_type(bench.tell(Tick()), LoseWorker)
+
+    assert [each.worker_id for each in lost] == ["a"]
+
+
+def test_a_shell_that_knows_of_deaths_itself_sets_no_limit() -> None:
+    bench = Bench()
+    bench.workers("a")
+
+    assert ticking(bench, 1000) == []

@@ -1,0 +1,81 @@
+"""What the master keeps of all jobs: results for the journal, and the same after a restart."""
+
+from __future__ import annotations
+
+from mapreduce.attempt_report import Done
+from mapreduce.job_books import RECENT_JOBS_MAX, JobBooks
+from mapreduce.job_journal import (
+    JobAccepted,
+    JobDecided,
+    Journaled,
+    TaskAbandoned,
+    TaskCommitted,
+)
+from mapreduce.scheduler.commands import LoseWorker, RecordCommit, StartAttempt
+from mapreduce.scheduler.events import AttemptSucceeded, Tick
+from mapreduce.scheduler.ids import AttemptId, JobId, TaskId, TaskKind, WorkerId
+from tests.unit.mapreduce.test_job_ledger import JOB, attempt, ledger_of
+
+FIRST = attempt(TaskKind.MAP, 0)
+H1 = WorkerId("h1")
+
+
+def test_the_journal_gets_what_the_attempt_that_committed_had_reported() -> None:
+    books = JobBooks()
+    ledger = ledger_of()
+    books.admit(ledger)
+    books.take_down(Tick(), [StartAttempt(FIRST, H1)], 200.0)
+    ledger.offered[FIRST] = Done({"Mine": {"seen": 3}}, segment_bytes=9)
+
+    books.take_down(AttemptSucceeded(FIRST), [RecordCommit(FIRST, H1)], 202.5)
+
+    assert books.result(FIRST) == (Done({"Mine": {"seen": 3}}, segment_bytes=9), 2.5)
+
+
+def test_a_restored_job_has_the_results_of_the_life_before() -> None:
+    books, journaled = JobBooks(), Journaled()
+    ledger = ledger_of()
+    books.admit(ledger)
+    for record in (
+        JobAccepted(JOB, "token", b"spec", 1, False, 5.0),
+        TaskCommitted(JOB, str(FIRST), "h1", Done({"Mine": {"seen": 3}}), 1.5),
+        TaskAbandoned(JOB, str(TaskId(JOB, TaskKind.MAP, 1))),
+        JobDecided(JOB, "failed", "why", str(attempt(TaskKind.MAP, 1, 3))),
+    ):
+        journaled.apply(record)
+
+    books.restore(ledger, journaled.jobs[JOB], 300.0)
+
+    assert ledger.counters(None).get("Mine", "seen") == 3
+    assert list(ledger.abandoned) == [1]
+    assert list(ledger.workers) == ["h1"]
+    row = books.notices.jobs.get(JOB)
+    assert row is not None and (row.state, row.diagnosis) == ("failed", "why")
+
+
+def test_the_loss_of_a_worker_counts_for_the_jobs_that_used_it() -> None:
+    """MapReduce Table 1: worker deaths."""
+    books = JobBooks()
+    used, unused = ledger_of(), ledger_of()
+    unused.job_id = JobId("job_1700000000000_0002")
+    for ledger in (used, unused):
+        books.admit(ledger)
+    books.take_down(Tick(), [StartAttempt(FIRST, H1)], 200.0)
+
+    books.take_down(Tick(), [LoseWorker(H1, "no heartbeat for 10.1 s")], 211.0)
+
+    assert (used.worker_deaths, unused.worker_deaths) == (1, 0)
+
+
+def test_jobs_that_are_closed_can_be_asked_about_for_a_while() -> None:
+    books = JobBooks()
+    for number in range(RECENT_JOBS_MAX + 1):
+        ledger = ledger_of()
+        ledger.job_id = JobId(f"job_1700000000000_{number:04d}")
+        books.admit(ledger)
+        assert books.job_of(AttemptId(TaskId(ledger.job_id, TaskKind.MAP, 0), 0)) is ledger
+        books.retire(ledger)
+
+    assert books.jobs == {}
+    assert books.ledger("job_1700000000000_0000") is None
+    assert books.ledger("job_1700000000000_0001") is not None
