@@ -20,7 +20,7 @@ from cluster.addresses import (
 )
 from cluster.bulk_stream import BulkStream
 from cluster.connection import client_handshake
-from cluster.errors import ClusterError, HostUnreachable, Overloaded
+from cluster.errors import ClusterError, HostUnreachable, Overloaded, Speechless
 from cluster.frames import HEADER_BYTES, UNPROVEN_BYTES_MAX, parse_header
 from cluster.handshake import HANDSHAKE_S_MAX, Identity, ServerHandshake, new_client_id, refusal
 
@@ -44,7 +44,9 @@ def bulk_connect(
     sock, peer, decoder = client_handshake(
         connect_socket(address, connect_s_max), address, identity, role, new_client_id()
     )
-    assert decoder.held_bytes == 0, "a bulk server speaks only when it is asked"
+    if decoder.held_bytes:
+        sock.close()
+        raise Speechless(f"{address}: a bulk server speaks only when it is asked, this one did not")
     return BulkStream(sock, address, peer, timeout_s)
 
 
@@ -165,16 +167,15 @@ class BulkServer:
         except EOFError:
             return
         except ClusterError as error:
-            try:
+            log.warning("ended bulk peer=%s reason=%s", stream.address, error)
+            with contextlib.suppress(HostUnreachable):  # it hears of it by the close
                 stream.send_error(error)
-            except HostUnreachable:
-                log.info("bulk peer=%s ended: %s", stream.address, error)
 
     def _prove(self, sock: socket.socket) -> BulkStream | None:
-        tune(sock)
-        sock.settimeout(HANDSHAKE_S_MAX)
         address = _peer_name(sock)
         try:
+            tune(sock)
+            sock.settimeout(HANDSHAKE_S_MAX)
             tls = self._identity.tls
             if tls is not None and sock.family != socket.AF_UNIX:
                 sock = tls.server.wrap_socket(sock, server_side=True)

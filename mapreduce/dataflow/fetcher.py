@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from cluster.bulk import BulkStream, bulk_connect
-from cluster.errors import ClusterError, Corrupt
+from cluster.errors import ClusterError, Corrupt, Speechless
 from cluster.handshake import Identity
 from mapreduce.dataflow import segment
 from mapreduce.dataflow.fetched_runs import FetchedRun, FetchedRuns, MergeRule
@@ -198,7 +198,8 @@ class Fetcher:
             stream.send(FetchSegments(self._partition, tuple(place.attempt for place in places)))
             for place in places:
                 head = stream.receive(SegmentHead)
-                assert head.attempt == place.attempt, f"asked {place.attempt}, got {head.attempt}"
+                if head.attempt != place.attempt:
+                    raise Speechless(f"asked for {place.attempt}, got {head.attempt[:80]!r}")
                 self._take(place, head, stream)
             host.failures = 0
         except (ClusterError, EOFError) as error:
