@@ -223,7 +223,7 @@ class Room:
     # --- a hostile server
 
     def hostile_server(self, seed: int) -> None:
-        """Answer an honest client with something damaged: it gets an error in words, and soon."""
+        """Answer an honest client with something damaged: it gets a `ClusterError`, and soon."""
         rng = random.Random(seed)
         with socket.create_server(("127.0.0.1", 0)) as listener:
             port = listener.getsockname()[1]
@@ -231,8 +231,8 @@ class Room:
             answering.start()
             try:
                 self._ask(f"127.0.0.1:{port}", rng.choice(("connection", "channel", "bulk")))
-            except ClusterError as error:
-                assert str(error)
+            except ClusterError:
+                pass  # what it should be, if the answer cannot be read or is an error
             finally:
                 answering.join(ANSWER_S_MAX)
         assert not self.bugs, self.bugs
