@@ -52,6 +52,7 @@ bench: setup
 
 soak: setup
 	$(BIN)/python tests/simulation --seeds $(SEEDS)
+	$(BIN)/python tests/property/fuzz --seeds $(SEEDS)
 	MRSTREAM_SEEDS=0:$(SEEDS) $(BIN)/pytest -q --timeout 0 tests/simulation/test_dfs.py
 	$(BIN)/python tests/cluster/dfs_soak.py
 	$(BIN)/python tests/cluster/job_soak.py --minutes $(MINUTES)

@@ -20,7 +20,7 @@ from cluster.addresses import (
 )
 from cluster.bulk_stream import BulkStream
 from cluster.connection import client_handshake
-from cluster.errors import ClusterError, HostUnreachable, Overloaded
+from cluster.errors import ClusterError, HostUnreachable, Overloaded, Speechless
 from cluster.frames import HEADER_BYTES, UNPROVEN_BYTES_MAX, parse_header
 from cluster.handshake import HANDSHAKE_S_MAX, ServerHandshake, refusal
 from cluster.identity import Identity, new_client_id
@@ -45,7 +45,9 @@ def bulk_connect(
     sock, peer, decoder = client_handshake(
         connect_socket(address, connect_s_max), address, identity, role, new_client_id()
     )
-    assert decoder.held_bytes == 0, "a bulk server speaks only when it is asked"
+    if decoder.held_bytes:
+        sock.close()
+        raise Speechless(f"{address}: a bulk server speaks only when it is asked, this one did not")
     return BulkStream(sock, address, peer, timeout_s)
 
 
@@ -73,7 +75,7 @@ class BulkServer:
         self._timeout_s = timeout_s
         self._on_bug = on_bug
         self._lock = threading.Lock()
-        self._open: dict[socket.socket, threading.Thread] = {}
+        self._open: dict[threading.Thread, socket.socket] = {}
         self._listener: socket.socket | None = None
         self._acceptor: threading.Thread | None = None
 
@@ -98,10 +100,10 @@ class BulkServer:
         listener.close()
         with self._lock:
             still_open = list(self._open.items())
-        for sock, _ in still_open:
+        for _, sock in still_open:
             with contextlib.suppress(OSError):  # its thread has just ended it
                 sock.shutdown(socket.SHUT_RDWR)
-        for _, thread in still_open:
+        for thread, _ in still_open:
             if thread is not threading.current_thread():
                 thread.join(5.0)
         path = unix_path(self.address)
@@ -129,7 +131,7 @@ class BulkServer:
                 full = len(self._open) >= self._connections_max
                 if not full:
                     thread = threading.Thread(target=self._run, args=(sock,), daemon=True)
-                    self._open[sock] = thread
+                    self._open[thread] = sock
             if full:
                 self._turn_away(sock)
             else:
@@ -145,7 +147,6 @@ class BulkServer:
         sock.close()
 
     def _run(self, sock: socket.socket) -> None:
-        plain = sock
         try:
             stream = self._prove(sock)
             if stream is not None:
@@ -156,9 +157,10 @@ class BulkServer:
                 raise
             self._on_bug(bug, f"bulk connection of {self.address}")
         finally:
+            # What is closed is what `_prove` goes on with: TLS takes the descriptor of the socket
+            # that it wraps, whose own close does nothing then.
             with self._lock:
-                self._open.pop(plain, None)
-            plain.close()
+                self._open.pop(threading.current_thread()).close()
 
     def _serve_one(self, stream: BulkStream) -> None:
         try:
@@ -166,19 +168,21 @@ class BulkServer:
         except EOFError:
             return
         except ClusterError as error:
-            try:
+            log.warning("ended bulk peer=%s reason=%s", stream.address, error)
+            with contextlib.suppress(HostUnreachable):  # it hears of it by the close
                 stream.send_error(error)
-            except HostUnreachable:
-                log.info("bulk peer=%s ended: %s", stream.address, error)
 
     def _prove(self, sock: socket.socket) -> BulkStream | None:
-        tune(sock)
-        sock.settimeout(HANDSHAKE_S_MAX)
         address = _peer_name(sock)
         try:
+            tune(sock)
+            sock.settimeout(HANDSHAKE_S_MAX)
             tls = self._identity.tls
             if tls is not None and sock.family != socket.AF_UNIX:
-                sock = tls.server.wrap_socket(sock, server_side=True)
+                sock = tls.server.wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
+                with self._lock:
+                    self._open[threading.current_thread()] = sock
+                sock.do_handshake()
             handshake = ServerHandshake(self._identity)
             stream = BulkStream(sock, address, handshake.peer, HANDSHAKE_S_MAX)
             while not handshake.done:

@@ -121,12 +121,13 @@ class BulkStream:
         header = self._exactly(HEADER_BYTES, at_border=True)
         length, frame_kind, _ = parse_header(header, BULK_MESSAGE_BYTES_MAX)
         body = self._exactly(length)
-        if frame_kind == Kind.ERROR:
-            raise unpack(body, ErrorReply).error()
         try:
-            return unpack(body, kind)
+            message = unpack(body, ErrorReply if frame_kind == Kind.ERROR else kind)
         except msgspec.DecodeError as error:
             raise Speechless(f"{self.address}: a message that cannot be read: {error}") from None
+        if frame_kind == Kind.ERROR:
+            raise message.error()
+        return message
 
     @property
     def timeout_s(self) -> float:

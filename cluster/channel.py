@@ -13,7 +13,7 @@ from cluster.errors import CallTimedOut, ClusterError, HostUnreachable, Speechle
 from cluster.frames import BODY_BYTES_MAX, Frame, Kind, encode_frame
 from cluster.handshake import ClientHandshake
 from cluster.identity import Identity, PeerIdentity, new_client_id
-from cluster.messages import ErrorReply, Message, Request, decoder_of, union_of, unpack
+from cluster.messages import ErrorReply, Message, Request, reader_of, union_of, unpack
 from cluster.wire import Wire
 
 
@@ -37,7 +37,7 @@ class Channel(Wire):
         self._pending: dict[int, tuple[asyncio.Future[Any], Any]] = {}
         self._number = 0
         self._on_push = on_push
-        self._decode_push = decoder_of(union_of(list(push_types))).decode if push_types else None
+        self._read_push = reader_of(union_of(list(push_types))) if push_types else None
         self.peer = PeerIdentity("", "", 0)
         self.closed: asyncio.Future[ClusterError] = loop.create_future()
         """Done, with the reason, once the connection has ended."""
@@ -143,7 +143,7 @@ class Channel(Wire):
             self._end(error)
         except msgspec.DecodeError as error:
             self.transport.close()
-            self._end(Speechless(f"{self.address}: a reply that cannot be read: {error}"))
+            self._end(Speechless(f"{self.address}: a message that cannot be read: {error}"))
 
     def connection_lost(self, error: Exception | None) -> None:
         reason = f"connection lost ({error})" if error else "the server closed the connection"
@@ -167,8 +167,14 @@ class Channel(Wire):
         if pending is None:
             return  # the caller gave up waiting
         future, kind = pending
-        if not future.done():
+        if future.done():
+            return
+        try:
             future.set_result(unpack(body, kind))
+        except msgspec.DecodeError as error:
+            # Only this call is lost with its reply: frames are still cut where they should be.
+            text = f"{self.address}: a reply that cannot be read: {error}"
+            future.set_exception(Speechless(text))
 
     def _refused(self, number: int, body: bytes) -> None:
         error: ClusterError = unpack(body, ErrorReply).error()
@@ -179,8 +185,8 @@ class Channel(Wire):
             pending[0].set_exception(error)
 
     def _pushed(self, body: bytes) -> None:
-        if self._decode_push is not None and self._on_push is not None:
-            self._on_push(self._decode_push(body))
+        if self._read_push is not None and self._on_push is not None:
+            self._on_push(self._read_push(body))
 
     def _timed_out(self, number: int, name: str, timeout_s: float) -> None:
         pending = self._pending.pop(number, None)

@@ -52,11 +52,14 @@ _CLUSTER_KEYS: Final[tuple[str, ...]] = (
     "mapreduce",
 )
 INSTALLS: Final = ("wheel", "wheelhouse", "none")
+DEPTH_MAX: Final = 32
+"""Of lists and mappings within one another; a cluster file has four."""
 
 
 def read_config(text: str, path: str = "cluster.yaml") -> ClusterConfig:
     """Return the configuration, or raise one `BadConfig` with a line for every mistake."""
     try:
+        _check_depth(text, path)
         root = yaml.compose(text, Loader=yaml.CSafeLoader)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
@@ -70,6 +73,20 @@ def read_config(text: str, path: str = "cluster.yaml") -> ClusterConfig:
     if reader.mistakes or config is None:
         raise BadConfig("\n".join(text for _, text in sorted(reader.mistakes)))
     return config
+
+
+def _check_depth(text: str, path: str) -> None:
+    """Refuse what is nested too deep, by events, which need no stack: `compose` is C that calls
+    itself for every level without counting, and a file of 100 KB would end the process."""
+    depth = 0
+    for event in yaml.parse(text, Loader=yaml.CSafeLoader):
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+            if depth > DEPTH_MAX:
+                line = event.start_mark.line + 1 if event.start_mark is not None else 1
+                raise BadConfig(f"{path}:{line}: nested deeper than {DEPTH_MAX} levels")
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
 
 
 class _Reader:

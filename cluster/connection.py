@@ -24,7 +24,7 @@ from cluster.errors import CallTimedOut, ClusterError, HostUnreachable, Speechle
 from cluster.frames import BODY_BYTES_MAX, FrameDecoder, Kind, encode_frame
 from cluster.handshake import HANDSHAKE_S_MAX, ClientHandshake
 from cluster.identity import Identity, PeerIdentity, new_client_id
-from cluster.messages import ErrorReply, Message, Request, decoder_of, union_of, unpack
+from cluster.messages import ErrorReply, Message, Request, reader_of, union_of, unpack
 from cluster.tls_io import TlsIo
 
 CALL_S_MAX = 30.0
@@ -112,7 +112,7 @@ class Connection:
         self._role = role
         self._connect_s_max = connect_s_max
         self._on_push = on_push
-        self._decode_push = decoder_of(union_of(list(push_types))).decode if push_types else None
+        self._read_push = reader_of(union_of(list(push_types))) if push_types else None
         self._fresh()
 
     def _fresh(self) -> None:
@@ -286,8 +286,8 @@ class Connection:
 
     def _take(self, kind: int, number: int, body: bytes) -> None:
         if kind == Kind.PUSH:
-            if self._on_push is not None and self._decode_push is not None:
-                self._on_push(self._decode_push(body))
+            if self._on_push is not None and self._read_push is not None:
+                self._on_push(self._read_push(body))
             return
         error = unpack(body, ErrorReply).error() if kind == Kind.ERROR else None
         if error is not None and number == 0:

@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 
 
 class ClusterError(Exception):
-    """The root; `details` are plain values (numbers, strings, bytes, lists) that cross the wire."""
+    """The root; `details` are plain values (numbers, strings, lists of them) that cross."""
 
     exit_status: ClassVar[int] = 1
     _by_name: ClassVar[dict[str, type[ClusterError]]] = {}
@@ -47,7 +47,8 @@ class ClusterError(Exception):
 
 def _rebuild(cls: type[ClusterError], message: str, details: dict[str, Any]) -> ClusterError:
     error = cls.__new__(cls, message)
-    ClusterError.__init__(error, message, **details)
+    ClusterError.__init__(error, message)
+    error.details = details  # not as keywords: a name from the wire may be any string, also "self"
     return error
 
 
@@ -127,4 +128,4 @@ def from_wire(names: list[str], message: str, details: dict[str, Any]) -> Cluste
         cls = ClusterError._by_name.get(name)
         if cls is not None:
             return _rebuild(cls, message, details)
-    return ClusterError(message, **details)
+    return _rebuild(ClusterError, message, details)

@@ -2,15 +2,17 @@
 
 Before the handshake frames are at most 1 KB and must come within 5 s, and only so many connections
 may be waiting. A client that does not read its answers, or has too many questions open, is not read
-from until it does. A handler is `(request, peer) -> reply`, or it returns an awaitable of the
-reply. It may raise a `ClusterError`, which crosses the wire; anything else that it raises is a bug,
-and `on_bug` hears of it: a daemon stops then.
+from until it does. Whatever a client sends ends its own connection at most, with a line in the log.
+A handler is `(request, peer) -> reply`, or it returns an awaitable of the reply. It may raise a
+`ClusterError`, which crosses the wire; anything else that it raises is a bug, and `on_bug` hears of
+it: a daemon stops then.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import ssl
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
@@ -23,7 +25,7 @@ from cluster.errors import ClusterError, DaemonFault, Overloaded, Speechless, Un
 from cluster.frames import BODY_BYTES_MAX, Frame, Kind, encode_frame
 from cluster.handshake import HANDSHAKE_S_MAX, ServerHandshake
 from cluster.identity import Identity, PeerIdentity
-from cluster.messages import ErrorReply, Message, Request, decoder_of, union_of
+from cluster.messages import ErrorReply, Message, Request, reader_of, union_of, unpack
 from cluster.replies import PendingReply, ReplyCache, RequestId
 from cluster.wire import Wire
 
@@ -36,6 +38,12 @@ IN_FLIGHT_MAX: Final = 1024
 Handler = Callable[[Any, "Peer"], Any]
 Observer = Callable[["Peer", Request, float, ClusterError | None], None]
 """Called after each answer with (peer, request, seconds it took, error or None)."""
+
+
+class _Named(msgspec.Struct, array_like=True):
+    """The name of any message, whatever follows it."""
+
+    name: str
 
 
 class Peer(Wire):
@@ -91,11 +99,13 @@ class Peer(Wire):
         self.address = join_address(name[0], name[1]) if isinstance(name, tuple) else "unix"
         full = self._server._admit(self)
         if full is not None:
-            self._refuse(full)
+            self._turn_out(full)
             return
         self._deadline = self._loop.call_later(HANDSHAKE_S_MAX, self._too_late)
 
     def data_received(self, data: bytes) -> None:
+        if not self.connected:
+            return  # it was turned out; under TLS more may come until the transport has closed
         try:
             frames = self._decoder.feed(data)
         except ClusterError as error:
@@ -108,6 +118,8 @@ class Peer(Wire):
 
     def connection_lost(self, error: Exception | None) -> None:
         self.connected = False
+        if isinstance(error, ssl.SSLError):
+            log.warning("ended peer=%s reason=%s", self.address, error)
         if self._deadline is not None:
             self._deadline.cancel()
         for running in list(self._running.values()):
@@ -176,14 +188,17 @@ class Peer(Wire):
             self._server._welcomed(self)
 
     def _too_late(self) -> None:
-        self._turn_out(Speechless(f"no handshake within {HANDSHAKE_S_MAX:g} s"))
+        if self.connected:
+            self._turn_out(Speechless(f"no handshake within {HANDSHAKE_S_MAX:g} s"))
 
     def _called(self, number: int, body: bytes) -> None:
         server = self._server
         try:
-            request: Request = server._decode(body)
+            request: Request = server._read(body)
         except msgspec.DecodeError as error:
-            self._send_error(number, server._unknown(body, error))
+            unknown = server._unknown(body, error)
+            log.warning("refused request of peer=%s reason=%s", self.address, unknown)
+            self._send_error(number, unknown)
             return
         self.request_id = request_id = (self.identity.client_id, number)
         if request.mutates:
@@ -297,7 +312,7 @@ class Server:
         self.body_bytes_max = body_bytes_max
         self.address = ""
         self._handlers = dict(handlers)
-        self._decode = decoder_of(union_of(list(handlers))).decode
+        self._read = reader_of(union_of(list(handlers)))
         self._connections_max = connections_max
         self._on_bug = on_bug
         self._on_connect = on_connect
@@ -318,7 +333,11 @@ class Server:
             self._listener = await loop.create_unix_server(make, sock=sock)
         else:
             self._listener = await loop.create_server(
-                make, sock=sock, ssl=context, backlog=LISTEN_BACKLOG
+                make,
+                sock=sock,
+                ssl=context,
+                ssl_handshake_timeout=None if context is None else HANDSHAKE_S_MAX,
+                backlog=LISTEN_BACKLOG,
             )
         return self.address
 
@@ -361,13 +380,10 @@ class Server:
 
     def _unknown(self, body: bytes, error: msgspec.DecodeError) -> UnknownRequest:
         try:
-            said = msgspec.msgpack.decode(body)
-            name = said[0] if isinstance(said, list) and said else said
+            name = unpack(body, _Named).name
         except msgspec.DecodeError:
-            name = "not MessagePack"
-        return UnknownRequest(
-            f"{self.identity.role} cannot read request {str(name)[:80]!r}: {error}"
-        )
+            name = "without a name"
+        return UnknownRequest(f"{self.identity.role} cannot read request {name[:80]!r}: {error}")
 
     def _bug(self, bug: BaseException, where: str) -> None:
         if self._on_bug is not None:

@@ -21,6 +21,8 @@ from cluster import agent
 from cluster.errors import HostUnreachable, UserError
 
 CALL_S_MAX: Final = 60.0
+LINE_BYTES_MAX: Final = 64 * 1024 * 1024
+"""Of what an agent says at once: a piece of a file, in base64, is the longest."""
 _PIECE_BYTES: Final = 128 * 1024
 PYTHONS: Final = (
     "python3",
@@ -30,6 +32,7 @@ PYTHONS: Final = (
     "/usr/local/bin/python3",
     "/opt/homebrew/bin/python3",
 )
+_SAID: Final = frozenset(("ok", "error", "event"))
 # Modules by name, as JSON, become modules there; the last one is the program.
 _BOOT: Final = """
 import json, os, sys, types
@@ -142,7 +145,7 @@ class AgentSession:
             line = self._line(deadline_s, do)
             if not line.startswith(b"{"):
                 continue  # what a login shell's start-up files said before the agent began
-            answer = json.loads(line)
+            answer = self._read(line, do)
             if "event" in answer:
                 if on_event is not None:
                     on_event(answer["event"])
@@ -151,6 +154,21 @@ class AgentSession:
                 raise HostRefused(f"{answer['error']}")
             result: dict[str, Any] = answer["ok"]
             return result
+
+    def _read(self, line: bytes, do: str) -> dict[str, Any]:
+        """Return an answer or an event; a host may say anything, also brackets by the million."""
+        try:
+            answer = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise self._nonsense(do, str(error)) from None
+        is_known = not _SAID.isdisjoint(answer)
+        if not is_known or not isinstance(answer.get("ok", {}), dict):
+            raise self._nonsense(do, f"{line[:80]!r}")
+        found: dict[str, Any] = answer
+        return found
+
+    def _nonsense(self, do: str, reason: str) -> HostUnreachable:
+        return HostUnreachable(f"{self.host}: the answer to {do!r} cannot be read: {reason}")
 
     def close(self) -> None:
         """End the agent."""
@@ -165,6 +183,8 @@ class AgentSession:
 
     def _line(self, deadline_s: float, do: str) -> bytes:
         while b"\n" not in self._held:
+            if len(self._held) > LINE_BYTES_MAX:
+                raise self._nonsense(do, f"a line of more than {LINE_BYTES_MAX:,} bytes")
             try:
                 more = self._transport.receive(max(0.01, deadline_s - time.monotonic()))
             except TimeoutError:

@@ -124,7 +124,7 @@ class Secret:
             secret = bytes.fromhex(fields["secret"])
             cluster_id = str(fields["cluster_id"])
             tls = TlsKeys(*fields["tls"]) if "tls" in fields else None
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             raise UserError(f"{where} is not the identity of a cluster") from None
         if len(secret) != SECRET_BYTES or not cluster_id:
             raise UserError(f"{where} holds no secret of {SECRET_BYTES} bytes")

@@ -8,6 +8,7 @@ secret follows inside the encrypted connection as it does without.
 from __future__ import annotations
 
 import datetime
+import logging
 import os
 import ssl
 import tempfile
@@ -21,6 +22,8 @@ from cluster.state import Secret, TlsKeys
 if TYPE_CHECKING:
     from cryptography import x509
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
+
+log = logging.getLogger(__name__)
 
 _VALID_FOR: Final = datetime.timedelta(days=365 * 20)
 
@@ -54,9 +57,23 @@ def tls_of(secret: Secret) -> Tls:
             "cluster.yaml says `tls: true`, but this identity has no keys for it: run "
             "`mrstream cluster up` again (or `join`, on a machine that joined before)"
         )
-    return Tls(
-        _context(ssl.PROTOCOL_TLS_CLIENT, secret.tls), _context(ssl.PROTOCOL_TLS_SERVER, secret.tls)
-    )
+    server = _context(ssl.PROTOCOL_TLS_SERVER, secret.tls)
+    server.sslobject_class = _Told
+    return Tls(_context(ssl.PROTOCOL_TLS_CLIENT, secret.tls), server)
+
+
+class _Told(ssl.SSLObject):
+    """An event loop ends a connection whose TLS handshake failed without a word; we log it. The
+    loop alone knows whose it was."""
+
+    def do_handshake(self) -> None:
+        try:
+            super().do_handshake()
+        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            raise  # not failed: it goes on when more has come
+        except ssl.SSLError as error:
+            log.warning("refused peer at the TLS handshake reason=%s", error)
+            raise
 
 
 def _context(protocol: ssl._SSLMethod, keys: TlsKeys) -> ssl.SSLContext:

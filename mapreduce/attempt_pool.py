@@ -8,14 +8,19 @@ not a thousand forks. To cancel is to kill. Never decides what runs.
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
+from cluster.errors import Speechless
 from mapreduce.attempt_process import packed_order
-from mapreduce.attempt_report import Decoder, Done, Failed, Message, Progress, Ready
+from mapreduce.attempt_report import Decoder, Done, Failed, Failure, Message, Progress, Ready
 from mapreduce.scheduler.ids import JobId, TaskKind, parse_attempt_id
 from mapreduce.zygote import Ended, Zygote
+
+log = logging.getLogger(__name__)
 
 LAST_WORDS_S_MAX: Final = 2.0
 """After its end an attempt's socket is read for so long: something it left may hold it open."""
@@ -60,11 +65,17 @@ class RunningAttempt:
 
 
 class AttemptSocket(asyncio.Protocol):
-    """The connection to a process that runs one attempt after another."""
+    """The connection to a process that runs one attempt after another.
 
-    def __init__(self, token: int, ended: asyncio.Future[Ended]) -> None:
+    One that says what cannot be read is killed, and its attempt has failed: nobody knows any more
+    where the next message would begin.
+    """
+
+    def __init__(self, token: int, ended: asyncio.Future[Ended], kill: Callable[[], None]) -> None:
         self.token = token
         self.ended = ended
+        self._kill = kill
+        self._is_garbled = False
         self.is_ready: asyncio.Future[None] = ended.get_loop().create_future()
         """Done when the process waits for another order."""
         self.closed: asyncio.Future[None] = ended.get_loop().create_future()
@@ -99,12 +110,24 @@ class AttemptSocket(asyncio.Protocol):
             self.write(self._attempt.greeting())
 
     def data_received(self, data: bytes) -> None:
-        for message in self._decoder.feed(data):
-            if isinstance(message, Ready):
-                if not self.is_ready.done():
-                    self.is_ready.set_result(None)
-            elif self._attempt is not None:
-                self._attempt.heard(message)
+        if self._is_garbled:
+            return
+        try:
+            for message in self._decoder.feed(data):
+                self._hear(message)
+        except Speechless as error:
+            self._is_garbled = True
+            name = "" if self._attempt is None else self._attempt.attempt_id
+            log.warning("killed attempt=%s reason=%s", name, error)
+            self._hear(Failed(Failure(str(error))))
+            self._kill()
+
+    def _hear(self, message: Message) -> None:
+        if isinstance(message, Ready):
+            if not self.is_ready.done():
+                self.is_ready.set_result(None)
+        elif self._attempt is not None:
+            self._attempt.heard(message)
 
     def connection_lost(self, error: Exception | None) -> None:
         if not self.closed.done():
@@ -158,8 +181,12 @@ class AttemptPool:
 
     def kill(self, attempt: RunningAttempt) -> None:
         """End an attempt's process, if it has one (any more)."""
-        if attempt.process is not None and attempt.process.token in self._ended:
-            self._zygote.kill(attempt.process.token)
+        if attempt.process is not None:
+            self._kill(attempt.process.token)
+
+    def _kill(self, token: int) -> None:
+        if token in self._ended:
+            self._zygote.kill(token)
 
     def forget(self, job_id: JobId) -> None:
         """Let the processes go that wait for orders of a job."""
@@ -169,7 +196,7 @@ class AttemptPool:
     async def _fork(self, attempt: RunningAttempt, order: bytes) -> AttemptSocket:
         token, descriptor = self._zygote.start(order, attempt.attempt_id, two_way=True)
         ended = self._ended[token] = self._loop.create_future()
-        process = AttemptSocket(token, ended)
+        process = AttemptSocket(token, ended, partial(self._kill, token))
         process.take(attempt)
         ours = socket.socket(fileno=descriptor)
         ours.setblocking(False)

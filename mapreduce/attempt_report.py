@@ -10,15 +10,20 @@ from __future__ import annotations
 import os
 import struct
 from collections.abc import Iterator
+from typing import Final
 
 import msgspec
 
+from cluster.errors import Speechless
+from cluster.messages import reader_of
 from mapreduce.program.flow import InputRange
 
 KEPT_ORDER, KEPT_FAILURE = "order.msgpack", "failure.msgpack"
 KEPT_INPUT, KEPT_SEGMENT = "stdin", "segment"
 """What a failed attempt leaves for `-repeat`: `stdin` is a map's input, `segment` a reduce's."""
 _LENGTH = struct.Struct("<I")
+REPORT_BYTES_MAX: Final = 256 * 1024 * 1024
+"""Of one message; the `Done` of a map with a million partitions has some 30 MB."""
 
 
 class Failure(msgspec.Struct, frozen=True, array_like=True):
@@ -112,7 +117,7 @@ class Ready(msgspec.Struct, frozen=True, array_like=True, tag=True):
 Message = Progress | Said | Noted | Done | Failed | Shuffled | Unfetched | Ready
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(Message).decode
+_read = reader_of(Message)
 
 
 def send(descriptor: int, message: Message) -> None:
@@ -130,15 +135,24 @@ class Decoder:
         self._pending = bytearray()
 
     def feed(self, data: bytes) -> Iterator[Message]:
-        """Take some bytes; give the messages that are complete."""
+        """Take some bytes; give the messages that are complete. `Speechless` if they are none: no
+        attempt of ours says that, but the user's programs run beside it."""
         pending = self._pending
         pending += data
         start = 0
         while len(pending) - start >= _LENGTH.size:
             (length,) = _LENGTH.unpack_from(pending, start)
+            if length > REPORT_BYTES_MAX:
+                raise Speechless(
+                    f"an attempt announces {length:,} bytes; at most {REPORT_BYTES_MAX:,} may come"
+                )
             end = start + _LENGTH.size + length
             if len(pending) < end:
                 break
-            yield _decode(bytes(pending[start + _LENGTH.size : end]))
+            try:
+                message: Message = _read(bytes(pending[start + _LENGTH.size : end]))
+            except msgspec.DecodeError as error:
+                raise Speechless(f"an attempt's report cannot be read: {error}") from None
+            yield message
             start = end
         del pending[:start]

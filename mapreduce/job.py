@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from cluster.messages import unpack
 from mapreduce.dataflow.files import Files
 from mapreduce.dataflow.split_plan import Split
+from mapreduce.errors import LaunchFailed
 from mapreduce.scheduler.ids import JobId
 from streaming.command import Program, StreamingCommand
 from streaming.jobconf import JobConf
@@ -104,5 +106,9 @@ def encode(spec: JobSpec) -> bytes:
 
 
 def decode(data: bytes) -> JobSpec:
-    """Give the job of these bytes."""
-    return msgspec.msgpack.decode(data, type=JobSpec)
+    """Give the job of these bytes, which may come from anyone who submits one."""
+    try:
+        spec: JobSpec = unpack(data, JobSpec)
+    except msgspec.DecodeError as error:
+        raise LaunchFailed(f"the job cannot be read: {error}") from None
+    return spec

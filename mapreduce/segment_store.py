@@ -19,6 +19,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from cluster.messages import unpack
 from mapreduce.attempt_report import Done
 from mapreduce.scheduler.ids import parse_attempt_id
 
@@ -101,7 +102,7 @@ class SegmentStore:
     def _offer(self, attempt_id: str, path: str) -> None:
         try:
             with open(f"{path.removesuffix('.segment')}.done", "rb") as file:
-                done = msgspec.msgpack.decode(file.read(), type=Done)
+                done = unpack(file.read(), Done)
         except msgspec.DecodeError:
             os.unlink(path)  # the host went down before this reached the disk
             return

@@ -17,6 +17,7 @@ import msgspec
 
 from cluster.config import WORKER
 from cluster.identity import Identity
+from cluster.messages import reader_of
 from mapreduce.attempt_report import Shuffled, Unfetched
 from mapreduce.dataflow.fetched_runs import FetchedRun, MergeRule
 from mapreduce.dataflow.fetcher import Fetcher, SegmentPlace
@@ -37,7 +38,7 @@ class ShuffleNews(msgspec.Struct, frozen=True, array_like=True):
 
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(ShuffleNews).decode
+_read = reader_of(ShuffleNews)
 
 
 def packed(news: ShuffleNews) -> bytes:
@@ -134,7 +135,7 @@ class _Decoder:
             end = _LENGTH.size + length
             if len(pending) < end:
                 return
-            yield _decode(bytes(pending[_LENGTH.size : end]))
+            yield _read(bytes(pending[_LENGTH.size : end]))
             del pending[:end]
 
 

@@ -83,7 +83,10 @@ def modules(python: str, names: list[str]) -> dict[str, Any]:
     if ended.returncode != 0:
         last = ended.stderr.strip().splitlines()[-1:] or ["?"]
         raise RefusedError(f"{python} has no mrstream: {last[0]}")
-    found, version = json.loads(ended.stdout)
+    try:
+        found, version = json.loads(ended.stdout)
+    except (ValueError, TypeError):
+        raise RefusedError(f"{python} says what it should not: {ended.stdout[:200]!r}") from None
     return {"found": found, "version": version}
 
 

@@ -28,7 +28,7 @@ def check_identity(disk: Disk, cluster: str) -> bool:
     try:
         identity = json.loads(text)
         found = identity["format"], identity["cluster"]
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise WrongCluster(f"{disk.name}/{IDENTITY} cannot be read: {error!r}") from None
     if found[0] > STORE_FORMAT:
         raise NewerFormat(

@@ -14,7 +14,7 @@ import time
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from cluster.errors import ClusterError, Corrupt
+from cluster.errors import ClusterError, Corrupt, Speechless
 from cluster.identity import Identity
 from cluster.network import BulkStream, bulk_connect
 from mapreduce.dataflow import segment
@@ -198,7 +198,8 @@ class Fetcher:
             stream.send(FetchSegments(self._partition, tuple(place.attempt for place in places)))
             for place in places:
                 head = stream.receive(SegmentHead)
-                assert head.attempt == place.attempt, f"asked {place.attempt}, got {head.attempt}"
+                if head.attempt != place.attempt:
+                    raise Speechless(f"asked for {place.attempt}, got {head.attempt[:80]!r}")
                 self._take(place, head, stream)
             host.failures = 0
         except (ClusterError, EOFError) as error:

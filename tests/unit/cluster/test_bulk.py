@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import struct
 import tempfile
 import threading
 from collections.abc import Iterator
@@ -12,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from cluster.addresses import split_address
-from cluster.errors import HostUnreachable, NotTrusted, Overloaded, UserError
+from cluster.errors import HostUnreachable, NotTrusted, Overloaded, Speechless, UserError
+from cluster.frames import Kind
 from cluster.messages import Message
 from cluster.network import BulkServer, BulkStream, Identity, bulk_connect
 
@@ -185,3 +187,26 @@ def test_descriptors_pass_over_a_unix_socket(tmp_path: Path, shelf: Shelf) -> No
         os.close(descriptor)
     server.close()
     assert not (tmp_path / "sock").exists()
+
+
+@pytest.mark.parametrize("kind", [Kind.CALL, Kind.ERROR])
+@pytest.mark.parametrize("body", [b"\xc0", b"\x91" * 5000, b"\x92\xa3Put\xa2\xff\xfe", b""])
+def test_a_message_that_cannot_be_read_ends_its_connection_only(
+    shelf: Shelf, kind: Kind, body: bytes
+) -> None:
+    """An error frame that was none was a bug of the server, which stopped."""
+    bugs: list[BaseException] = []
+    server = BulkServer(shelf.serve, SERVER, on_bug=lambda bug, _: bugs.append(bug))
+    server.start("127.0.0.1:0")
+    with (
+        bulk_connect(server.address, CLIENT) as stream,
+        bulk_connect(server.address, CLIENT) as other,
+    ):
+        stream.send_bytes(struct.pack("<IBQ", len(body), kind, 0) + body)
+
+        with pytest.raises(Speechless, match="cannot be read"):
+            stream.receive(Done)
+        other.send(Put(1), b"x")
+        assert other.receive(Done) == Done(1)
+    server.close()
+    assert bugs == []

@@ -248,3 +248,15 @@ def test_asking_for_the_current_cluster_does_not_load_yaml() -> None:
     code = "import sys, cluster.state; sys.exit('yaml' in sys.modules or 'asyncio' in sys.modules)"
     root = Path(__file__).parents[3]
     assert subprocess.run([sys.executable, "-c", code], cwd=root, check=False).returncode == 0
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, "{a: " * 100_000, "- " * 100_000 + "a"])
+def test_a_file_that_is_nested_beyond_reason_is_refused(text: str) -> None:
+    """It overflowed the stack of libyaml's composer: the process was gone, with SIGSEGV."""
+    with pytest.raises(BadConfig, match=r"c\.yaml:1: nested deeper than 32 levels"):
+        read_config(text, "c.yaml")
+
+
+def test_an_identity_that_is_nested_beyond_reason_is_refused() -> None:
+    with pytest.raises(UserError, match="is not the identity of a cluster"):
+        state.Secret.from_text("[" * 100_000, "here")

@@ -20,6 +20,7 @@ from cluster.agent import checks
 from cluster.arguments import _tell_follow_from_file
 from cluster.cli import main
 from cluster.config import HostConfig
+from cluster.errors import HostUnreachable
 from cluster.session import AgentSession, HostRefused, LocalTransport, bootstrap_command
 from cluster.ssh import connect, resolve
 from cluster.wheel import requirements_of, running_wheel
@@ -378,3 +379,37 @@ def test_f_means_follow_for_logs_and_file_elsewhere() -> None:
     assert _tell_follow_from_file(["logs", "h1", "-f"]) == ["logs", "h1", "--follow"]
     assert _tell_follow_from_file(["logs", "-f", "c.yaml", "h1"]) == ["logs", "-f", "c.yaml", "h1"]
     assert _tell_follow_from_file(["up", "-f", "x"]) == ["up", "-f", "x"]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'{"ok": ' + b"[" * 100_000,
+        b'{"ok": {}',
+        b'{"ok": 3}',
+        b'{"what": 1}',
+        b'{"ok": "\xff"}',
+        b"{",
+        b"{" * 70_000_000,
+    ],
+    ids=lambda line: f"{line[:9]!r}",
+)
+def test_an_answer_that_is_none_is_told_with_its_host(line: bytes) -> None:
+    """A host may say anything; it ended the launcher with a traceback."""
+
+    class Liar:
+        said = line + b"\n"
+
+        def send(self, data: bytes) -> None: ...
+
+        def receive(self, timeout_s: float) -> bytes:
+            said, self.said = self.said, b""
+            return said
+
+        def close(self) -> None: ...
+
+        def last_words(self) -> str:
+            return ""
+
+    with pytest.raises(HostUnreachable, match=r"h1: the answer to 'facts' cannot be read"):
+        AgentSession("h1", Liar()).call("facts")

@@ -20,6 +20,7 @@ from cluster.errors import (
     DaemonFault,
     HostUnreachable,
     NotTrusted,
+    Speechless,
     UnknownRequest,
     UserError,
     WrongCluster,
@@ -407,3 +408,38 @@ def test_too_many_unproven_connections_are_turned_away(
 
     for sock in held:
         sock.close()
+
+
+@pytest.mark.parametrize("body", [b"\xa2\xff\xfe", b"\x91" * 5000, b"\x94\xaaErrorReply"])
+def test_a_reply_that_cannot_be_read_fails_its_call_and_no_other(body: bytes) -> None:
+    """The call of a channel waited for ever, even beyond its time: nobody knew it any more."""
+
+    async def main() -> None:
+        desk = Desk()
+        channel = await Channel.connect(await desk.server.start("127.0.0.1:0"), CLIENT)
+        call = channel.call(Slow(60))
+
+        channel.data_received(struct.pack("<IBQ", len(body), Kind.REPLY, 1) + body)
+
+        with pytest.raises(Speechless, match="cannot be read"):
+            await call
+        assert await channel.call(Add(1)) == 1
+        await desk.server.close()
+
+    run(main)
+
+
+def test_a_request_that_cannot_be_read_is_refused_and_logged(
+    desk: Desk, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Also one whose name is nested so deep that it could be read, but not be printed."""
+    with Connection(desk.server.address, CLIENT) as connection:
+        connection.call(Add(1))
+        assert connection._sock is not None
+        for body in (b"\x91" * 5000, b"\x91" * 985 + b"\xc0", b"\x92\xa3Add\xa2\xff\xfe", b""):
+            connection._sock.sendall(struct.pack("<IBQ", len(body), Kind.CALL, 99) + body)
+
+        assert connection.call(Add(1)) == 2
+
+    assert caplog.text.count("refused request of peer=") == 4
+    assert desk.bugs == []

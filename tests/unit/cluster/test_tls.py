@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import threading
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
 import pytest
 
+from cluster.addresses import split_address
 from cluster.errors import HostUnreachable, Unavailable
 from cluster.messages import Message, Request
 from cluster.network import (
@@ -124,4 +126,38 @@ def test_a_bulk_stream_that_sends_and_receives_at_once() -> None:
             assert stream.receive(Run).size == len(payload)
             assert stream.receive_bytes(len(payload)) == payload
         sender.join()
+    server.close()
+
+
+def test_a_stranger_to_tls_is_told_of_in_the_log(
+    server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Event loops say nothing of a TLS handshake that failed."""
+    with socket.create_connection(split_address(server.address), 60) as sock:
+        sock.sendall(b"GET / HTTP/1.1\r\n\r\n")
+        while sock.recv(4096):
+            pass
+
+    assert "refused peer at the TLS handshake" in caplog.text
+    with Connection(server.address, identity(SECRET)) as connection:
+        assert connection.call(Twice(1)) == 2
+
+
+def test_a_refused_bulk_connection_ends_although_something_remembers_it(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """It stayed open for as long as anything, such as a log, held the error."""
+    server = BulkServer(lambda stream: None, identity(SECRET, "dfs.chunkserver"))
+    server.start("127.0.0.1:0")
+    tls = identity(SECRET).tls
+    assert tls is not None
+    plain = socket.create_connection(split_address(server.address), 60)
+    with tls.client.wrap_socket(plain) as sock:
+        sock.sendall(bytes(13) + b"no frame")
+        said = b""
+        while part := sock.recv(4096):
+            said += part
+
+    assert b"Speechless" in said
+    assert "refused bulk peer=" in caplog.text
     server.close()

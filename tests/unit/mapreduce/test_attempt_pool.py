@@ -12,9 +12,13 @@ from collections.abc import Awaitable, Callable, Iterator
 import pytest
 
 from mapreduce.attempt_pool import AttemptPool, RunningAttempt
-from mapreduce.attempt_report import Done, Message, Noted, Ready, send
+from mapreduce.attempt_report import Done, Failed, Message, Noted, Ready, send
 from mapreduce.zygote import Ended, Zygote
 
+NONSENSE = {
+    b"garble": struct.pack("<I", 2000) + b"\x91" * 2000,
+    b"promise": struct.pack("<I", 2**32 - 1),
+}
 JOB, OTHER_JOB = "job_1_0001", "job_1_0002"
 
 
@@ -24,7 +28,9 @@ def process(order: bytes, report: int, lifeline: int) -> int:
         send(report, Noted("INFO", f"{os.getpid()} {order.decode()}"))
         if order == b"die":
             os.kill(os.getpid(), signal.SIGKILL)
-        if order == b"hang":
+        if order in NONSENSE:
+            os.write(report, NONSENSE[order])
+        if order == b"hang" or order in NONSENSE:
             signal.pause()
         send(report, Done({}))
         if order != b"go on":
@@ -67,7 +73,7 @@ class Pool:
     def _hear(self, attempt: RunningAttempt, message: Message) -> None:
         if isinstance(message, Noted):
             self.notes.append(message.text)
-        if isinstance(message, Done):
+        if isinstance(message, Done | Failed):
             attempt.outcome = message
 
 
@@ -173,5 +179,23 @@ def test_processes_of_a_job_that_is_forgotten_end(world: Pool) -> None:
         await asyncio.wait_for(gone, 60)
         asyncio.get_running_loop().remove_reader(handle)
         os.close(handle)
+
+    world.run(test)
+
+
+@pytest.mark.parametrize("order", [b"garble", b"promise"])
+def test_a_process_that_says_nonsense_is_killed_and_its_attempt_has_failed(
+    world: Pool, order: bytes
+) -> None:
+    """It ended the worker, with all other attempts."""
+
+    async def test(pool: AttemptPool) -> None:
+        attempt = world.attempt()
+
+        ended = await pool.run(attempt, order)
+
+        assert ended is not None and ended.status == -signal.SIGKILL
+        assert isinstance(attempt.outcome, Failed)
+        assert await pool.run(world.attempt(), b"go on") is None
 
     world.run(test)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 from mapreduce import counters as c
 from mapreduce import job
 from mapreduce.attempt_report import Done, Failure
 from mapreduce.dataflow.split_plan import Piece, Split
+from mapreduce.errors import LaunchFailed
 from mapreduce.job import JobSpec
 from mapreduce.job_ledger import SAID_KEPT_CHARS_MAX, JobLedger
 from mapreduce.protocol import AttemptNews
@@ -162,3 +165,10 @@ def test_the_report_has_the_columns_of_the_papers_table() -> None:
     assert facts["intermediate_bytes"] == 20
     assert (facts["workers"], facts["worker_deaths"], facts["maps_rerun"]) == (1, 1, 2)
     assert (facts["maps"], facts["reduces"]) == (2, 1)
+
+
+@pytest.mark.parametrize("packed", [b"", b"\xc0", b"\x91" * 5000, b"\x81\xa6job_id\xa2\xff\xfe"])
+def test_a_job_that_cannot_be_read_is_refused(packed: bytes) -> None:
+    """Whoever submits one has the secret, but not the right to end the master."""
+    with pytest.raises(LaunchFailed, match="the job cannot be read"):
+        job.decode(packed)
