@@ -14,12 +14,13 @@ from argparse import Namespace
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from cluster import arguments, state
-from cluster.config import ROLES, Cluster, ClusterConfig, load
-from cluster.errors import ClusterError, UserError
+from mrstream.cluster.config import state
+from mrstream.cluster.config.config import ROLES, Cluster, ClusterConfig, load
+from mrstream.cluster.errors import ClusterError, UserError
+from mrstream.cluster.hosts import arguments
 
 if TYPE_CHECKING:
-    from cluster.network import Connection
+    from mrstream.cluster.wire.network import Connection
 
 INTERRUPTED = 130
 _printing = threading.Lock()
@@ -83,7 +84,7 @@ def _say(host: str, text: str) -> None:
 
 
 def _up(options: Namespace) -> int:
-    from cluster.up import Up
+    from mrstream.cluster.hosts.up import Up
 
     up = Up(_config_to_start(options), _say)
     failed = up.run()
@@ -102,7 +103,7 @@ def _finish_up(config: ClusterConfig, failed: dict[str, ClusterError]) -> int:
 
 
 def _down(options: Namespace) -> int:
-    from cluster.down import down
+    from mrstream.cluster.hosts.down import down
 
     config = _config_running(options)
     if options.purge and not options.yes and not _agreed(config):
@@ -129,7 +130,7 @@ def _agreed(config: ClusterConfig) -> bool:
 
 
 def _status(options: Namespace) -> int:
-    from cluster.status import roles_now, status_document, status_lines
+    from mrstream.cluster.hosts.status import roles_now, status_document, status_lines
 
     cluster = _cluster_running(options)
     document = status_document(cluster, roles_now(cluster), _chunks(cluster))
@@ -142,7 +143,7 @@ def _status(options: Namespace) -> int:
 
 def _chunks(cluster: Cluster) -> dict[str, int | None]:
     """Ask the dfs master for its numbers; None each if it does not answer."""
-    from dfs.protocol import ClusterReport, Report
+    from mrstream.dfs.protocol import ClusterReport, Report
 
     try:
         with _dfs_master(cluster) as connection:
@@ -158,8 +159,8 @@ def _chunks(cluster: Cluster) -> dict[str, int | None]:
 
 
 def _dfs_master(cluster: Cluster) -> Connection:
-    from cluster.config import DFS_MASTER
-    from cluster.network import Connection
+    from mrstream.cluster.config.config import DFS_MASTER
+    from mrstream.cluster.wire.network import Connection
 
     return Connection(
         cluster.config.master_address(DFS_MASTER),
@@ -170,7 +171,7 @@ def _dfs_master(cluster: Cluster) -> Connection:
 
 
 def _logs(options: Namespace) -> int:
-    from cluster.logs_command import show_logs
+    from mrstream.cluster.hosts.logs_command import show_logs
 
     roles = [options.role] if options.role else list(ROLES)
     logs = [f"{role}.rpc" for role in roles] if options.rpc else roles
@@ -178,7 +179,7 @@ def _logs(options: Namespace) -> int:
 
 
 def _doctor(options: Namespace) -> int:
-    from cluster.doctor import examine
+    from mrstream.cluster.hosts.doctor import examine
 
     cluster = _cluster_running(options)
     findings = examine(cluster, _chunks(cluster))
@@ -190,16 +191,16 @@ def _doctor(options: Namespace) -> int:
 
 
 def _add(options: Namespace) -> int:
-    from cluster.membership import add_host
+    from mrstream.cluster.hosts.membership import add_host
 
     config = _config_to_start(options)
     return _finish_up(config, add_host(config, options.host, _say))
 
 
 def _remove(options: Namespace) -> int:
-    from cluster.membership import remove_host, remove_lost_host
-    from dfs.chunk import ServerId
-    from dfs.protocol import DrainServer, ForgetServer, Report, ServerStatus
+    from mrstream.cluster.hosts.membership import remove_host, remove_lost_host
+    from mrstream.dfs.chunk import ServerId
+    from mrstream.dfs.protocol import DrainServer, ForgetServer, Report, ServerStatus
 
     cluster = _cluster_running(options)
     with _dfs_master(cluster) as master:
@@ -239,7 +240,7 @@ def _remove(options: Namespace) -> int:
 
 
 def _join(options: Namespace) -> int:
-    from cluster.join import join
+    from mrstream.cluster.hosts.join import join
 
     name = join(options.file, options.target, options.dir, options.name)
     print(f"joined cluster {name}; it is now the current one")
@@ -247,7 +248,7 @@ def _join(options: Namespace) -> int:
 
 
 def _restore(options: Namespace) -> int:
-    from cluster.restore import restore_master
+    from mrstream.cluster.hosts.restore import restore_master
 
     cluster = _cluster_running(options)
     config = restore_master(cluster, options.master, _say, options.source)

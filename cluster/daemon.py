@@ -24,8 +24,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, NoReturn, Protocol
 
-from cluster.clock import SystemClock
-from cluster.config import (
+from mrstream.cluster.clock import SystemClock
+from mrstream.cluster.config.config import (
     CHUNKSERVER,
     DFS_MASTER,
     Cluster,
@@ -33,14 +33,14 @@ from cluster.config import (
     HostConfig,
     load,
 )
-from cluster.errors import ClusterError, Unavailable
-from cluster.identity import Identity
-from cluster.log_copy import LogCopies
-from cluster.logs import DaemonLog, RpcLog
-from cluster.messages import Health, HealthReply, Metrics, Stop
-from cluster.network import Handler, Peer, Server, new_event_loop
-from cluster.state import read_identity
-from cluster.version import version
+from mrstream.cluster.config.state import read_identity
+from mrstream.cluster.errors import ClusterError, Unavailable
+from mrstream.cluster.journal.log_copy import LogCopies
+from mrstream.cluster.logs import DaemonLog, RpcLog
+from mrstream.cluster.version import version
+from mrstream.cluster.wire.identity import Identity
+from mrstream.cluster.wire.messages import Health, HealthReply, Metrics, Stop
+from mrstream.cluster.wire.network import Handler, Peer, Server, new_event_loop
 
 log = logging.getLogger(__name__)
 

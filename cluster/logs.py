@@ -19,8 +19,8 @@ from typing import Any, Final
 
 import msgspec
 
-from cluster.errors import ClusterError
-from cluster.messages import Request
+from mrstream.cluster.errors import ClusterError
+from mrstream.cluster.wire.messages import Request
 
 LOG_BYTES_MAX: Final = 16 * 1024 * 1024
 LOG_FILES_KEPT: Final = 4
@@ -41,7 +41,7 @@ class _Lines(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
         # A daemon is a module that is run: its own name for itself says nothing.
-        name = self._role if record.name == "__main__" else record.name
+        name = self._role if record.name == "__main__" else record.name.removeprefix("mrstream.")
         head = f"{stamp}.{int(record.msecs):03d}Z {record.levelname} {name}"
         text = f"{head}: {record.getMessage()}"
         if record.exc_info:

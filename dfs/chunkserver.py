@@ -21,26 +21,25 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, Final, NoReturn, TypeVar
 
-from cluster.addresses import join_address
-from cluster.clock import Clock
-from cluster.config import CHUNKSERVER, CHUNKSERVER_BULK, DFS_MASTER
-from cluster.daemon import Daemon, run
-from cluster.errors import ClusterError, DiskFailed, Unavailable
-from cluster.identity import Identity
-from cluster.logs import RpcLog
-from cluster.network import BulkServer, Channel, Handler, Peer
-from dfs.bulk_pool import BulkPool
-from dfs.chunk import ChunkHandle, ChunkReport, ChunkVersion, ServerId, pack_reports
-from dfs.chunks.chunk_service import ChunkService, Observe
-from dfs.chunks.chunk_store import ChunkStore, Reserve
-from dfs.chunks.commands import CommandRunner, Throttle
-from dfs.chunks.disk import RealDisk
-from dfs.chunks.mutation import MutationOrder
-from dfs.chunks.push_buffer import PushBuffer
-from dfs.chunks.scrub import Scrubber
-from dfs.command_queue import CommandQueue, Outcome
-from dfs.errors import NotRegistered
-from dfs.protocol import (
+from mrstream.cluster.clock import Clock
+from mrstream.cluster.config.config import CHUNKSERVER, CHUNKSERVER_BULK, DFS_MASTER
+from mrstream.cluster.daemon import Daemon, run
+from mrstream.cluster.errors import ClusterError, DiskFailed, Unavailable
+from mrstream.cluster.logs import RpcLog
+from mrstream.cluster.wire.addresses import join_address
+from mrstream.cluster.wire.identity import Identity
+from mrstream.cluster.wire.network import BulkServer, Channel, Handler, Peer
+from mrstream.dfs.chunk import ChunkHandle, ChunkReport, ChunkVersion, ServerId, pack_reports
+from mrstream.dfs.chunks.chunk_service import ChunkService, Observe
+from mrstream.dfs.chunks.chunk_store import ChunkStore, Reserve
+from mrstream.dfs.chunks.commands import CommandRunner, Throttle
+from mrstream.dfs.chunks.disk import RealDisk
+from mrstream.dfs.chunks.mutation import MutationOrder
+from mrstream.dfs.chunks.push_buffer import PushBuffer
+from mrstream.dfs.chunks.scrub import Scrubber
+from mrstream.dfs.command_queue import CommandQueue, Outcome
+from mrstream.dfs.errors import NotRegistered
+from mrstream.dfs.protocol import (
     COMMANDS,
     Command,
     CommandDone,
@@ -54,6 +53,7 @@ from dfs.protocol import (
     ServerAddress,
     ServerSettings,
 )
+from mrstream.dfs.transfer.bulk_pool import BulkPool
 
 log = logging.getLogger(__name__)
 
@@ -419,7 +419,7 @@ def build(daemon: Daemon) -> ChunkServer:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """`python -P -m dfs.chunkserver --host NAME --dir DIR`."""
+    """`python -P -m mrstream.dfs.chunkserver --host NAME --dir DIR`."""
     return run(ROLE, build, argv)
 
 

@@ -11,12 +11,12 @@ import os
 import sys
 from collections.abc import Iterator
 
-from cluster.config import current_cluster
-from cluster.errors import ClusterError, UserError
-from dfs.shell.arguments import BadUsage
-from dfs.shell.items import Shell
-from dfs.shell.verbs import VERBS, help_of, usage_of, usage_of_all
-from dfs.shell.volumes import PIECE_BYTES, ClusterVolume, DiskVolume, Volume
+from mrstream.cluster.config.config import current_cluster
+from mrstream.cluster.errors import ClusterError, UserError
+from mrstream.dfs.shell.arguments import BadUsage
+from mrstream.dfs.shell.items import Shell
+from mrstream.dfs.shell.verbs import VERBS, help_of, usage_of, usage_of_all
+from mrstream.dfs.shell.volumes import PIECE_BYTES, ClusterVolume, DiskVolume, Volume
 
 USAGE_STATUS = 255
 
@@ -121,7 +121,7 @@ def _shell(verb: str, cluster: str | None, is_local: bool) -> Shell:
 
 
 def _current(cluster: str | None) -> ClusterVolume | None:
-    from dfs.client import client_of
+    from mrstream.dfs.client.client import client_of
 
     found = current_cluster(cluster)
     return None if found is None else ClusterVolume(client_of(found), found.config.name)
@@ -139,11 +139,11 @@ def _cluster_volume(cluster: str | None) -> ClusterVolume:
 
 def _decode(name: str, file: io.BufferedReader) -> Iterator[bytes]:
     """What is in a file, for `text`: by its first bytes, else by its suffix, else as it is."""
-    from streaming.codec import codec_by_suffix
+    from mrstream.streaming.formats.codec import codec_by_suffix
 
     begin = file.peek(3)[:3]
     if begin == b"SEQ":
-        from streaming.sequence_file import SequenceFileReader
+        from mrstream.streaming.formats.sequence_file import SequenceFileReader
 
         for key, value in SequenceFileReader(file, as_text=True):
             yield key + b"\t" + value + b"\n"

@@ -16,10 +16,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import NoReturn
 
-from cluster.errors import ClusterError, DiskFailed
-from dfs.chunk import ChunkHandle, ChunkVersion
-from dfs.chunks.commands import CommandRunner, describe
-from dfs.protocol import CloneChunk, Command, DeleteChunk
+from mrstream.cluster.errors import ClusterError, DiskFailed
+from mrstream.dfs.chunk import ChunkHandle, ChunkVersion
+from mrstream.dfs.chunks.commands import CommandRunner, describe
+from mrstream.dfs.protocol import CloneChunk, Command, DeleteChunk
 
 log = logging.getLogger(__name__)
 

@@ -11,11 +11,11 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from cluster.errors import ClusterError
-from cluster.messages import Request
-from dfs.metadata.events import Command, Event, Halt, Log, Refuse, Reply
-from dfs.metadata.metadata import Metadata
-from dfs.oplog import OperationLog
+from mrstream.cluster.errors import ClusterError
+from mrstream.cluster.wire.messages import Request
+from mrstream.dfs.metadata.events import Command, Event, Halt, Log, Refuse, Reply
+from mrstream.dfs.metadata.metadata import Metadata
+from mrstream.dfs.oplog import OperationLog
 
 
 class Duties:

@@ -10,7 +10,7 @@ Corrupt       ChunkCorrupt
 
 from __future__ import annotations
 
-from cluster.errors import Corrupt, Unavailable, UserError
+from mrstream.cluster.errors import Corrupt, Unavailable, UserError
 
 
 class NoSuchFile(UserError, FileNotFoundError):

@@ -25,17 +25,17 @@ from typing import Any
 
 import msgspec
 
-from cluster.config import DFS_MASTER, DfsConfig
-from cluster.daemon import Daemon, run
-from cluster.errors import ClusterError, Unavailable, WrongCluster
-from cluster.journal import Journal, JournalSink
-from cluster.log_check import WayBack, look_and_compare
-from cluster.log_sink import LogSink, start_sinks, stop_sinks
-from cluster.network import Handler, Peer
-from cluster.state import LOSS_ACCEPTED_MARK
-from dfs.chunk import ServerId
-from dfs.duties import Duties
-from dfs.metadata.events import (
+from mrstream.cluster.config.config import DFS_MASTER, DfsConfig
+from mrstream.cluster.config.state import LOSS_ACCEPTED_MARK
+from mrstream.cluster.copies.log_check import WayBack, look_and_compare
+from mrstream.cluster.copies.log_sink import LogSink, start_sinks, stop_sinks
+from mrstream.cluster.daemon import Daemon, run
+from mrstream.cluster.errors import ClusterError, Unavailable, WrongCluster
+from mrstream.cluster.journal.journal import Journal, JournalSink
+from mrstream.cluster.wire.network import Handler, Peer
+from mrstream.dfs.chunk import ServerId
+from mrstream.dfs.duties import Duties
+from mrstream.dfs.metadata.events import (
     Called,
     Command,
     Event,
@@ -51,10 +51,10 @@ from dfs.metadata.events import (
     ServerGone,
     Tick,
 )
-from dfs.metadata.metadata import Metadata
-from dfs.metadata.settings import Settings
-from dfs.oplog import OperationLog, replay
-from dfs.protocol import (
+from mrstream.dfs.metadata.metadata import Metadata
+from mrstream.dfs.metadata.settings import Settings
+from mrstream.dfs.oplog import OperationLog, replay
+from mrstream.dfs.protocol import (
     PROTOCOL_VERSION,
     Checkpoint,
     ClusterReport,

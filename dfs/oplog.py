@@ -12,12 +12,12 @@ from collections.abc import Callable
 
 import msgspec
 
-from cluster.errors import JournalCorrupt, NewerFormat
-from cluster.journal import Journal
-from cluster.recovery import Recovery
-from dfs.metadata.image import load_image, pack_image
-from dfs.metadata.metadata import Metadata
-from dfs.metadata.operations import AnyRecord
+from mrstream.cluster.errors import JournalCorrupt, NewerFormat
+from mrstream.cluster.journal.journal import Journal
+from mrstream.cluster.journal.recovery import Recovery
+from mrstream.dfs.metadata.image import load_image, pack_image
+from mrstream.dfs.metadata.metadata import Metadata
+from mrstream.dfs.metadata.operations import AnyRecord
 
 _encode = msgspec.msgpack.Encoder().encode
 _decoder: msgspec.msgpack.Decoder[AnyRecord] = msgspec.msgpack.Decoder(AnyRecord)

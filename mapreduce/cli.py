@@ -9,7 +9,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 
-from cluster.errors import UserError
+from mrstream.cluster.errors import UserError
 
 
 def main(argv: Sequence[str]) -> int:
@@ -25,10 +25,10 @@ def main(argv: Sequence[str]) -> int:
     if verb in known:
         return known[verb](rest)
     if _is_of_this_machine(rest) or not _is_on_a_cluster():
-        from mapreduce import job_cli
+        from mrstream.mapreduce.local import job_cli
 
         return job_cli.main([verb, *rest] if verb else [])
-    from mapreduce import job_questions_cli
+    from mrstream.mapreduce.client import job_questions_cli
 
     return job_questions_cli.main([verb, *rest] if verb else [])
 
@@ -40,7 +40,7 @@ def _is_of_this_machine(words: Sequence[str]) -> bool:
 
 def _is_on_a_cluster() -> bool:
     """Say whether there is a current cluster, without loading what reads its file."""
-    from cluster import state
+    from mrstream.cluster.config import state
 
     return bool(os.environ.get("MRSTREAM_CLUSTER")) or os.path.exists(state.current_file())
 
@@ -48,8 +48,8 @@ def _is_on_a_cluster() -> bool:
 def _bring(attempt_id: str) -> str:
     """Have the attempt's job and input on this machine."""
     if not _is_of_this_machine([attempt_id]) and _is_on_a_cluster():
-        from cluster.config import current_cluster
-        from mapreduce import kept_fetch
+        from mrstream.cluster.config.config import current_cluster
+        from mrstream.mapreduce.client import kept_fetch
 
         cluster = current_cluster()
         if cluster is not None:
@@ -58,21 +58,21 @@ def _bring(attempt_id: str) -> str:
 
 
 def _repeat(words: list[str]) -> int:
-    from mapreduce import repeat
+    from mrstream.mapreduce.local import repeat
 
     return repeat.repeat(_bring(_only(words, "-repeat")))
 
 
 def _bisect(words: list[str]) -> int:
-    from mapreduce import repeat
+    from mrstream.mapreduce.local import repeat
 
     return repeat.bisect(_bring(_only(words, "-bisect")))
 
 
 def _check(words: list[str]) -> int:
-    from mapreduce import check
-    from streaming import options
-    from streaming.command import command_of
+    from mrstream.mapreduce.local import check
+    from mrstream.streaming.command import options
+    from mrstream.streaming.command.command import command_of
 
     return check.run(command_of(options.parse(words)))
 

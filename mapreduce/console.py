@@ -13,8 +13,8 @@ import sys
 import time
 from typing import TextIO
 
-from cluster.units import decimal_size, duration, with_commas
-from mapreduce.progress import JobProgress
+from mrstream.cluster.units import decimal_size, duration, with_commas
+from mrstream.mapreduce.progress import JobProgress
 
 LIVE_EVERY_S = 0.2
 WIDE_COLUMNS = 110

@@ -19,9 +19,9 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from mapreduce.errors import NoStateDirectory, NoSuchAttempt
-from mapreduce.job import JobSpec, decode, encode
-from mapreduce.scheduler.ids import JobId, parse_attempt_id
+from mrstream.mapreduce.job.errors import NoStateDirectory, NoSuchAttempt
+from mrstream.mapreduce.job.job import JobSpec, decode, encode
+from mrstream.mapreduce.scheduler.ids import JobId, parse_attempt_id
 
 KEPT_S_MAX = 7 * 24 * 3600.0
 KEPT_BYTES_MAX = 5 * 10**9

@@ -13,8 +13,8 @@ from typing import assert_never
 
 import msgspec
 
-from mapreduce.attempt_report import Done
-from mapreduce.counters import (
+from mrstream.mapreduce.attempt.attempt_report import Done
+from mrstream.mapreduce.job.counters import (
     BYTES_READ,
     FILE_INPUT,
     FRAMEWORK,
@@ -22,7 +22,7 @@ from mapreduce.counters import (
     REDUCE_INPUT_RECORDS,
     REDUCE_SHUFFLE_BYTES,
 )
-from mapreduce.scheduler.commands import (
+from mrstream.mapreduce.scheduler.commands import (
     AbandonTask,
     Command,
     FinishJob,
@@ -36,7 +36,7 @@ from mapreduce.scheduler.commands import (
     StartAttempt,
     WithdrawSegment,
 )
-from mapreduce.scheduler.events import (
+from mrstream.mapreduce.scheduler.events import (
     AttemptFailed,
     AttemptKilled,
     AttemptProgress,
@@ -50,7 +50,7 @@ from mapreduce.scheduler.events import (
     WorkerRegistered,
     WorkerResumed,
 )
-from mapreduce.scheduler.ids import (
+from mrstream.mapreduce.scheduler.ids import (
     AttemptId,
     JobId,
     TaskId,
@@ -58,7 +58,7 @@ from mapreduce.scheduler.ids import (
     WorkerId,
     parse_attempt_id,
 )
-from mapreduce.snapshot import (
+from mrstream.mapreduce.snapshot import (
     BACKUP,
     COMMITTED,
     FAILED,

@@ -11,11 +11,18 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from cluster.messages import Message, Request
-from mapreduce.attempt_report import Done, Failure
-from mapreduce.dataflow.split_plan import Split
-from mapreduce.progress import JobProgress
-from mapreduce.snapshot import ClusterSnapshot, DiskRow, EventRow, JobRow, JobSeen, JobSnapshot
+from mrstream.cluster.wire.messages import Message, Request
+from mrstream.mapreduce.attempt.attempt_report import Done, Failure
+from mrstream.mapreduce.dataflow.split_plan import Split
+from mrstream.mapreduce.progress import JobProgress
+from mrstream.mapreduce.snapshot import (
+    ClusterSnapshot,
+    DiskRow,
+    EventRow,
+    JobRow,
+    JobSeen,
+    JobSnapshot,
+)
 
 # --- clients ---------------------------------------------------------------------------
 

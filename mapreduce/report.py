@@ -10,9 +10,9 @@ from collections.abc import Sequence
 
 import msgspec
 
-from cluster.units import decimal_size, duration, with_commas
-from mapreduce.attempt_report import Failure
-from mapreduce.program.flow import InputRange
+from mrstream.cluster.units import decimal_size, duration, with_commas
+from mrstream.mapreduce.attempt.attempt_report import Failure
+from mrstream.mapreduce.program.flow import InputRange
 
 _SIGNAL_MEANS = {
     signal.SIGINT: "interrupted from the keyboard",

@@ -16,7 +16,7 @@ from enum import IntEnum
 from heapq import heappop, heappush
 from typing import TypeAlias
 
-from mapreduce.scheduler.commands import (
+from mrstream.mapreduce.scheduler.commands import (
     Command,
     FinishJob,
     GrantCommit,
@@ -27,7 +27,7 @@ from mapreduce.scheduler.commands import (
     StartAttempt,
     WithdrawSegment,
 )
-from mapreduce.scheduler.events import (
+from mrstream.mapreduce.scheduler.events import (
     AttemptKilled,
     AttemptProgress,
     AttemptSucceeded,
@@ -41,9 +41,16 @@ from mapreduce.scheduler.events import (
     WorkerLost,
     WorkerRegistered,
 )
-from mapreduce.scheduler.ids import AttemptId, HostName, JobId, RackName, TaskKind, WorkerId
-from mapreduce.scheduler.phases import JobTotals
-from mapreduce.scheduler.scheduler import Scheduler
+from mrstream.mapreduce.scheduler.ids import (
+    AttemptId,
+    HostName,
+    JobId,
+    RackName,
+    TaskKind,
+    WorkerId,
+)
+from mrstream.mapreduce.scheduler.phases import JobTotals
+from mrstream.mapreduce.scheduler.scheduler import Scheduler
 
 MB = 1_000_000
 LATENCY_S = 0.001

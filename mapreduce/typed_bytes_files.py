@@ -7,16 +7,16 @@ from __future__ import annotations
 
 from typing import BinaryIO, ClassVar
 
-from cluster.errors import UserError
-from mapreduce.dataflow.files import Files
-from mapreduce.dataflow.input_paths import InvalidInput, glob, is_hidden
-from mapreduce.dataflow.split_plan import Piece, Split
-from mapreduce.dataflow.split_reader import open_split
-from streaming.input_format import InputFormat
-from streaming.jobconf import JobConf, setting_name
-from streaming.sequence_file import sequence_file_writer
-from streaming.typed_bytes import read_pairs
-from streaming.writable import TYPED_BYTES
+from mrstream.cluster.errors import UserError
+from mrstream.mapreduce.dataflow.files import Files
+from mrstream.mapreduce.dataflow.input_paths import InvalidInput, glob, is_hidden
+from mrstream.mapreduce.dataflow.split_plan import Piece, Split
+from mrstream.mapreduce.dataflow.split_reader import open_split
+from mrstream.streaming.conf.jobconf import JobConf, setting_name
+from mrstream.streaming.formats.input_format import InputFormat
+from mrstream.streaming.formats.sequence_file import sequence_file_writer
+from mrstream.streaming.formats.typed_bytes import read_pairs
+from mrstream.streaming.formats.writable import TYPED_BYTES
 
 WRITE_BYTES = 1024 * 1024
 

@@ -15,24 +15,24 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from cluster.errors import ClusterError, UserError
-from streaming import options
-from streaming.command import StreamingCommand, command_of, opening_lines
-from streaming.options import BadCommandLine, BadOptionWord, NoArguments, Options
-from streaming.shipment import NoSuchShippedFile
+from mrstream.cluster.errors import ClusterError, UserError
+from mrstream.streaming.command import options
+from mrstream.streaming.command.command import StreamingCommand, command_of, opening_lines
+from mrstream.streaming.command.options import BadCommandLine, BadOptionWord, NoArguments, Options
+from mrstream.streaming.command.shipment import NoSuchShippedFile
 
 if TYPE_CHECKING:
-    from cluster.config import ClusterConfig
+    from mrstream.cluster.config.config import ClusterConfig
 
 INTERRUPTED = 130
 LAUNCH_FAILED = 5
 
 # First words that are commands of their own; each module has main(argv) -> exit status.
 _SUBCOMMANDS = {
-    "dfs": "dfs.cli",
-    "cluster": "cluster.cli",
-    "job": "mapreduce.cli",
-    "top": "tui.cli",
+    "dfs": "mrstream.dfs.cli",
+    "cluster": "mrstream.cluster.cli",
+    "job": "mrstream.mapreduce.cli",
+    "top": "mrstream.tui.cli",
 }
 # First words that look at the jobs of this machine; the module gets them too.
 _JOB_WORDS = tuple(f"-{option.name}" for option in options.OWN_COMMANDS)
@@ -59,7 +59,7 @@ def _dispatch(words: list[str]) -> int:
     if words in (["--version"], ["-version"], ["version"]):
         return _version()
     if words and words[0].replace("--", "-", 1) in _JOB_WORDS:
-        return _run_module("mapreduce.cli", words)
+        return _run_module("mrstream.mapreduce.cli", words)
     try:
         said = options.parse(words)
         if said.tool != options.STREAM_JOB:
@@ -81,7 +81,7 @@ def _run_module(name: str, words: list[str]) -> int:
 
 
 def _help(said: Options) -> int:
-    from streaming import usage
+    from mrstream.streaming.command import usage
 
     print(usage.detailed() if "info" in said.flags else usage.full())
     return 0
@@ -108,13 +108,15 @@ def _job(said: Options) -> int:
 
 
 def _run_here(command: StreamingCommand) -> int:
-    from mapreduce import job, local
+    from mrstream.mapreduce.job import job
+    from mrstream.mapreduce.local import run as local
 
     return local.run(job.spec_from(command), background=command.background)
 
 
 def _run_on(config: ClusterConfig, command: StreamingCommand) -> int:
-    from mapreduce import client, job
+    from mrstream.mapreduce.client import client
+    from mrstream.mapreduce.job import job
 
     return client.run(job.spec_from(command), config, background=command.background)
 
@@ -125,18 +127,18 @@ def _cluster(command: StreamingCommand) -> ClusterConfig | None:
 
 def _chosen_cluster(named: str | None) -> ClusterConfig | None:
     """Return the cluster to use: the one named, the environment's, the current one, or none."""
-    from cluster import state
+    from mrstream.cluster.config import state
 
     if state.chosen(named) is None:
         return None
-    from cluster import config  # brings a YAML parser with it
+    from mrstream.cluster.config import config  # brings a YAML parser with it
 
     return config.current(named)
 
 
 def _typed_bytes_tool(said: Options) -> int:
-    from mapreduce import typed_bytes_files
-    from mapreduce.dataflow.files import files_for
+    from mrstream.mapreduce import typed_bytes_files
+    from mrstream.mapreduce.dataflow.files import files_for
 
     if len(said.left_over) != 1:
         what = "GLOB" if said.tool == options.DUMP_TYPED_BYTES else "PATH"
@@ -157,7 +159,7 @@ def _typed_bytes_tool(said: Options) -> int:
 
 
 def _version() -> int:
-    from cluster.version import version
+    from mrstream.cluster.version import version
 
     print(f"mrstream {version()}")
     return 0
@@ -188,11 +190,11 @@ def _refuse(error: UserError, words: list[str]) -> int:
     lines = [str(error)]
     match error:
         case NoArguments():
-            from streaming import usage
+            from mrstream.streaming.command import usage
 
             print(usage.SHORT, flush=True)
         case BadOptionWord():
-            from streaming import usage
+            from mrstream.streaming.command import usage
 
             _log("ERROR", str(error))
             print(usage.full(), flush=True)

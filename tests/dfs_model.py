@@ -12,11 +12,11 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Any
 
-from cluster.errors import ClusterError
-from cluster.messages import Request
-from dfs import protocol as p
-from dfs.chunk import ChunkHandle, ChunkReport, ChunkVersion, Epoch, ServerId, pack_reports
-from dfs.metadata.events import (
+from mrstream.cluster.errors import ClusterError
+from mrstream.cluster.wire.messages import Request
+from mrstream.dfs import protocol as p
+from mrstream.dfs.chunk import ChunkHandle, ChunkReport, ChunkVersion, Epoch, ServerId, pack_reports
+from mrstream.dfs.metadata.events import (
     Called,
     Event,
     Halt,
@@ -28,10 +28,10 @@ from dfs.metadata.events import (
     ServerGone,
     Tick,
 )
-from dfs.metadata.metadata import Metadata
-from dfs.metadata.operations import AnyRecord
-from dfs.metadata.settings import Settings
-from dfs.oplog import decode_record, encode_record
+from mrstream.dfs.metadata.metadata import Metadata
+from mrstream.dfs.metadata.operations import AnyRecord
+from mrstream.dfs.metadata.settings import Settings
+from mrstream.dfs.oplog import decode_record, encode_record
 
 CHUNK = 1 << 20
 DISK_BYTES = 1 << 30
@@ -85,7 +85,7 @@ class FakeServer:
         )
 
     def _do(self, command: p.Command) -> Held | None:
-        from dfs.errors import NoSuchChunk, StaleReplica
+        from mrstream.dfs.errors import NoSuchChunk, StaleReplica
 
         match command:
             case p.CreateChunk():

@@ -54,7 +54,7 @@ class ForgetfulFile:
 
 
 class ForgetfulDisk:
-    """Satisfies `cluster.disk.Disk`."""
+    """Satisfies `cluster.journal.disk.Disk`."""
 
     def __init__(self, seed: int = 0) -> None:
         self.random = random.Random(seed)

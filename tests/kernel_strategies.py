@@ -7,15 +7,11 @@ from itertools import pairwise
 
 from hypothesis import strategies as st
 
-from mapreduce.dataflow import kernel
-from mapreduce.dataflow.record_form import (
-    FRAMED_FORM,
-    Side,
-    WireForm,
-)
-from streaming.comparator import ByteOrder, KeyFieldOrder, KeySpec
-from streaming.key_value import KeyValueRule
-from streaming.partitioner import (
+from mrstream.mapreduce.dataflow import kernel
+from mrstream.mapreduce.dataflow.record_form import FRAMED_FORM, Side, WireForm
+from mrstream.streaming.records.comparator import ByteOrder, KeyFieldOrder, KeySpec
+from mrstream.streaming.records.key_value import KeyValueRule
+from mrstream.streaming.records.partitioner import (
     BinaryPartition,
     HashPartition,
     KeyFieldPartition,

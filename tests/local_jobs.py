@@ -8,7 +8,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-MRSTREAM = [sys.executable, "-P", "-m", "streaming.cli"]
+MRSTREAM = [sys.executable, "-P", "-m", "mrstream.streaming.cli"]
 TREE = Path(__file__).parent.parent
 
 

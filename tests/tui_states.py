@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from cluster.errors import Unavailable, UserError
-from mapreduce.snapshot import (
+from mrstream.cluster.errors import Unavailable, UserError
+from mrstream.mapreduce.snapshot import (
     BACKUP,
     COMMITTED,
     FAILED,
@@ -24,7 +24,7 @@ from mapreduce.snapshot import (
     RatePoint,
     TaskRow,
 )
-from view.picture import ChunkCounts, ChunkPlace, FileEntry, Storage, StorageRow
+from mrstream.view.picture import ChunkCounts, ChunkPlace, FileEntry, Storage, StorageRow
 
 NOW_S = 1_700_000_000.0
 GIB = 1 << 30

@@ -10,17 +10,17 @@ from textual import work
 from textual.app import App
 from textual.binding import Binding, BindingType
 
-from cluster.errors import ClusterError, UserError
-from tui.messages import ActionDone, ClusterChanged, JobChanged, MasterBack, MasterLost
-from tui.screens.confirm import Confirm, Help
-from tui.screens.files import FilesScreen
-from tui.screens.hosts import HostsScreen
-from tui.screens.job import JobScreen
-from tui.screens.jobs import JobsScreen
-from tui.screens.page import Page
-from view.actions import Action
-from view.picture import Picture
-from view.source import Source
+from mrstream.cluster.errors import ClusterError, UserError
+from mrstream.tui.messages import ActionDone, ClusterChanged, JobChanged, MasterBack, MasterLost
+from mrstream.tui.screens.confirm import Confirm, Help
+from mrstream.tui.screens.files import FilesScreen
+from mrstream.tui.screens.hosts import HostsScreen
+from mrstream.tui.screens.job import JobScreen
+from mrstream.tui.screens.jobs import JobsScreen
+from mrstream.tui.screens.page import Page
+from mrstream.view.actions import Action
+from mrstream.view.picture import Picture
+from mrstream.view.source import Source
 
 Answer = TypeVar("Answer")
 

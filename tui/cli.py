@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 import sys
 
-from cluster.errors import ClusterError, UserError
-from view.source import Source
+from mrstream.cluster.errors import ClusterError, UserError
+from mrstream.view.source import Source
 
 _MORE = """\
 In the monitor: 1 jobs, 2 hosts, 3 files, Enter opens, Esc goes back, / finds,
@@ -67,7 +67,7 @@ def main(argv: list[str]) -> int:
 
 
 def _demo(chosen: argparse.Namespace) -> int:
-    from view.demo import DemoSource
+    from mrstream.view.demo import DemoSource
 
     source = DemoSource()
     if chosen.once:
@@ -77,7 +77,7 @@ def _demo(chosen: argparse.Namespace) -> int:
 
 
 def _watch(chosen: argparse.Namespace) -> int:
-    from view.source import ClusterSource
+    from mrstream.view.source import ClusterSource
 
     source = ClusterSource.of_current(chosen.cluster)
     if chosen.once:
@@ -86,8 +86,8 @@ def _watch(chosen: argparse.Namespace) -> int:
 
 
 def _once(source: Source, job_id: str = "") -> int:
-    from tui.once import plain_picture
-    from view.picture import Picture
+    from mrstream.tui.once import plain_picture
+    from mrstream.view.picture import Picture
 
     picture = Picture(cluster=source.cluster)
     try:
@@ -110,7 +110,7 @@ def _run(source: Source, job_id: str, *, read_only: bool) -> int:
             file=sys.stderr,
         )
         return 1
-    from tui.app import Monitor
+    from mrstream.tui.app import Monitor
 
     Monitor(source, job_id=job_id, read_only=read_only).run()
     return 0

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from mapreduce.snapshot import JobRow
-from view.hosts import Host, listed
-from view.jobs import elapsed_s
-from view.picture import Picture
-from view.words import percent, size, span
+from mrstream.mapreduce.snapshot import JobRow
+from mrstream.view.hosts import Host, listed
+from mrstream.view.jobs import elapsed_s
+from mrstream.view.picture import Picture
+from mrstream.view.words import percent, size, span
 
 
 def plain_picture(picture: Picture, now_s: float, job_id: str = "") -> str:

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from cluster.errors import UserError
-from view.source import Source
+from mrstream.cluster.errors import UserError
+from mrstream.view.source import Source
 
 PRIORITIES = ("VERY_HIGH", "HIGH", "NORMAL", "LOW", "VERY_LOW")
 REPLICATION_MAX = 100

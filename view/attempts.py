@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from mapreduce.snapshot import AttemptRow, JobBoard
-from view.cells import NOT_KNOWN, Cell, Column, passes
-from view.palette import attempt_mark
-from view.words import count, percent, size, span
+from mrstream.mapreduce.snapshot import AttemptRow, JobBoard
+from mrstream.view.cells import NOT_KNOWN, Cell, Column, passes
+from mrstream.view.palette import attempt_mark
+from mrstream.view.words import count, percent, size, span
 
 COLUMNS = (
     Column("State"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from view.palette import Colour, Mark
+from mrstream.view.palette import Colour, Mark
 
 NOT_KNOWN = "–"
 """In a cell that has nothing to say."""

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mapreduce.snapshot import RatePoint
-from view.palette import Colour
-from view.words import rate, span
+from mrstream.mapreduce.snapshot import RatePoint
+from mrstream.view.palette import Colour
+from mrstream.view.words import rate, span
 
 
 @dataclass(frozen=True, slots=True)

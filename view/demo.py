@@ -9,17 +9,17 @@ from __future__ import annotations
 import threading
 import time
 
-from cluster.errors import UserError
-from mapreduce.notices import Figures, Notices
-from mapreduce.scheduler.events import (
+from mrstream.cluster.errors import UserError
+from mrstream.mapreduce.notices import Figures, Notices
+from mrstream.mapreduce.scheduler.events import (
     FailAttemptRequested,
     JobKilled,
     KillAttemptRequested,
 )
-from mapreduce.scheduler.ids import TaskKind, parse_attempt_id
-from mapreduce.simulation import MB, ClusterPlan, SimulatedCluster, Stage, Workload
-from mapreduce.snapshot import ClusterSnapshot, DiskRow, JobRow, JobSeen, JobSnapshot
-from view.picture import ChunkCounts, ChunkPlace, FileEntry, Storage, StorageRow
+from mrstream.mapreduce.scheduler.ids import TaskKind, parse_attempt_id
+from mrstream.mapreduce.simulation import MB, ClusterPlan, SimulatedCluster, Stage, Workload
+from mrstream.mapreduce.snapshot import ClusterSnapshot, DiskRow, JobRow, JobSeen, JobSnapshot
+from mrstream.view.picture import ChunkCounts, ChunkPlace, FileEntry, Storage, StorageRow
 
 SPEED = 12.0
 """Simulated seconds a second: the paper's 891 s pass in about a minute and a quarter."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from view.cells import NOT_KNOWN, Cell, Column, passes
-from view.palette import Colour
-from view.picture import ChunkPlace, FileEntry
-from view.words import mode, moment, natural, size
+from mrstream.view.cells import NOT_KNOWN, Cell, Column, passes
+from mrstream.view.palette import Colour
+from mrstream.view.picture import ChunkPlace, FileEntry
+from mrstream.view.words import mode, moment, natural, size
 
 COLUMNS = (
     Column("Name"),

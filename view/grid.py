@@ -9,8 +9,8 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import NamedTuple
 
-from mapreduce.snapshot import BACKUP, COMMITTED, FAILED, IDLE, RUNNING, JobBoard
-from view.palette import TASK_MARKS
+from mrstream.mapreduce.snapshot import BACKUP, COMMITTED, FAILED, IDLE, RUNNING, JobBoard
+from mrstream.view.palette import TASK_MARKS
 
 MAPS, REDUCES = "m", "r"
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mapreduce.snapshot import HostRow
-from view.cells import NOT_KNOWN, Cell, Column, passes, warning
-from view.palette import host_mark
-from view.picture import Picture, StorageRow
-from view.words import count, natural, size, span
+from mrstream.mapreduce.snapshot import HostRow
+from mrstream.view.cells import NOT_KNOWN, Cell, Column, passes, warning
+from mrstream.view.palette import host_mark
+from mrstream.view.picture import Picture, StorageRow
+from mrstream.view.words import count, natural, size, span
 
 COLUMNS = (
     Column("Host"),

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from mapreduce.snapshot import EventRow, JobBoard, JobRow
-from view.cells import NOT_KNOWN, Cell, Column, Row, passes, warning
-from view.palette import Colour, job_mark
-from view.words import count, percent, rate, size, span
+from mrstream.mapreduce.snapshot import EventRow, JobBoard, JobRow
+from mrstream.view.cells import NOT_KNOWN, Cell, Column, Row, passes, warning
+from mrstream.view.palette import Colour, job_mark
+from mrstream.view.words import count, percent, rate, size, span
 
 COLUMNS = (
     Column("State"),

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from mapreduce.snapshot import BACKUP, COMMITTED, FAILED, IDLE, RUNNING
+from mrstream.mapreduce.snapshot import BACKUP, COMMITTED, FAILED, IDLE, RUNNING
 
 
 class Colour(StrEnum):

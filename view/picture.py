@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from mapreduce.snapshot import (
+from mrstream.mapreduce.snapshot import (
     Board,
     ClusterSnapshot,
     HostRow,

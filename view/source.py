@@ -10,15 +10,15 @@ from __future__ import annotations
 import time
 from typing import Any, Protocol
 
-from cluster.config import MAPREDUCE_MASTER, Cluster, current_cluster
-from cluster.connection import Connection
-from cluster.errors import UserError
-from cluster.messages import Request
-from dfs.client import client_of
-from dfs.protocol import FileStatus, LocatedChunk, ServerStatus
-from dfs.reader import DfsReader
-from dfs.retry import RetryPolicy
-from mapreduce.protocol import (
+from mrstream.cluster.config.config import MAPREDUCE_MASTER, Cluster, current_cluster
+from mrstream.cluster.errors import UserError
+from mrstream.cluster.wire.messages import Request
+from mrstream.cluster.wire.network import Connection
+from mrstream.dfs.client.client import client_of
+from mrstream.dfs.client.reader import DfsReader
+from mrstream.dfs.client.retry import RetryPolicy
+from mrstream.dfs.protocol import FileStatus, LocatedChunk, ServerStatus
+from mrstream.mapreduce.protocol import (
     JobReport,
     KillJob,
     LogPiece,
@@ -29,9 +29,9 @@ from mapreduce.protocol import (
     WatchCluster,
     WatchJob,
 )
-from mapreduce.snapshot import PRIORITY_NAMES, ClusterSnapshot, JobSeen, JobSnapshot
-from streaming.codec import CodecCorrupt, codec_by_suffix
-from view.picture import ChunkCounts, ChunkPlace, FileEntry, Storage, StorageRow
+from mrstream.mapreduce.snapshot import PRIORITY_NAMES, ClusterSnapshot, JobSeen, JobSnapshot
+from mrstream.streaming.formats.codec import CodecCorrupt, codec_by_suffix
+from mrstream.view.picture import ChunkCounts, ChunkPlace, FileEntry, Storage, StorageRow
 
 
 class Source(Protocol):

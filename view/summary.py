@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from view.cells import Cell, warning
-from view.palette import Colour
-from view.picture import Picture
-from view.words import size, span
+from mrstream.view.cells import Cell, warning
+from mrstream.view.palette import Colour
+from mrstream.view.picture import Picture
+from mrstream.view.words import size, span
 
 NO_ANSWER_YET = "The master has not answered yet: `mrstream cluster doctor` says why."
 

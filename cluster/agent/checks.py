@@ -13,8 +13,8 @@ import threading
 import time
 from typing import Any
 
-from cluster.agent.files import full_path
-from cluster.agent.refusal import RefusedError, reason
+from mrstream.cluster.agent.files import full_path
+from mrstream.cluster.agent.refusal import RefusedError, reason
 
 
 def facts() -> dict[str, Any]:

@@ -9,10 +9,10 @@ import subprocess
 from collections.abc import Callable
 from typing import Any, BinaryIO
 
-from cluster.agent.files import full_path, remove, tail
-from cluster.agent.processes import Processes
-from cluster.agent.refusal import RefusedError
-from cluster.agent.software import clean_environment
+from mrstream.cluster.agent.files import full_path, remove, tail
+from mrstream.cluster.agent.processes import Processes, module_of
+from mrstream.cluster.agent.refusal import RefusedError
+from mrstream.cluster.agent.software import clean_environment
 
 LAST_WORDS_BYTES = 1500
 LINE_BYTES = 400
@@ -52,7 +52,7 @@ class Daemons:
         if running:
             return {"pid": running[0], "already": True}
         os.makedirs(os.path.join(self._directory, "logs"), mode=0o700, exist_ok=True)
-        argv = [full_path(python), "-P", "-m", role]
+        argv = [full_path(python), "-P", "-m", module_of(role)]
         with open(self._log(f"{role}.out"), "ab") as out:
             self._said_before[role] = out.tell()
             process = subprocess.Popen(

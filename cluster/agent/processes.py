@@ -12,11 +12,16 @@ import signal
 import subprocess
 import time
 
-from cluster.agent.software import POLL_S
+from mrstream.cluster.agent.software import POLL_S
 
 PLACE_MARK = "MRSTREAM_PLACE"
 ROLE_MARK = "MRSTREAM_ROLE"
 KILLED_S_MAX = 5.0
+
+
+def module_of(role: str) -> str:
+    """Return the module that is run to be a role, such as `mrstream.dfs.master`."""
+    return f"mrstream.{role}"
 
 
 class Processes:
@@ -42,7 +47,8 @@ class Processes:
         at_role, at_dir = argv.index("-m") + 1, argv.index("--dir") + 1
         if max(at_role, at_dir) >= len(argv) or argv[at_dir] != self._directory:
             return False
-        return role is None or argv[at_role] == role
+        # Versions that installed five packages ran `-m dfs.master`: an upgrade must find those too.
+        return role is None or argv[at_role] in (module_of(role), role)
 
     def of_role(self, role: str | None) -> list[int]:
         """Return the daemons of a role (None: of all roles)."""

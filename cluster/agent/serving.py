@@ -12,9 +12,9 @@ import sys
 from collections.abc import Callable
 from typing import Any, BinaryIO
 
-from cluster.agent import checks, files, software
-from cluster.agent.daemons import Daemons
-from cluster.agent.refusal import RefusedError, told
+from mrstream.cluster.agent import checks, files, software
+from mrstream.cluster.agent.daemons import Daemons
+from mrstream.cluster.agent.refusal import RefusedError, told
 
 ABANDON_GRACE_S = 5.0
 

@@ -14,8 +14,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from cluster.agent.files import full_path
-from cluster.agent.refusal import RefusedError, reason
+from mrstream.cluster.agent.files import full_path
+from mrstream.cluster.agent.refusal import RefusedError, reason
 
 POLL_S = 0.02
 _WHAT_IS_THERE = """\

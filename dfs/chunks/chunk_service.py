@@ -16,12 +16,17 @@ from dataclasses import dataclass
 
 from crc32c import crc32c
 
-from cluster.clock import Clock
-from cluster.errors import ClusterError, DiskFailed, HostUnreachable, Overloaded, Unavailable
-from cluster.messages import Request, union_of
-from cluster.network import BulkStream
-from dfs.bulk_pool import BulkPool
-from dfs.chunk import (
+from mrstream.cluster.clock import Clock
+from mrstream.cluster.errors import (
+    ClusterError,
+    DiskFailed,
+    HostUnreachable,
+    Overloaded,
+    Unavailable,
+)
+from mrstream.cluster.wire.messages import Request, union_of
+from mrstream.cluster.wire.network import BulkStream
+from mrstream.dfs.chunk import (
     BLOCK_BYTES,
     CHUNK_BYTES_MAX,
     RECORD_FRACTION_OF_CHUNK,
@@ -29,12 +34,11 @@ from dfs.chunk import (
     ChunkVersion,
     ServerId,
 )
-from dfs.chunks.chunk_store import NOT_THE_DISKS, ChunkStore
-from dfs.chunks.forward import FORWARD_BYTES, Forward
-from dfs.chunks.mutation import MutationOrder
-from dfs.chunks.push_buffer import PushBuffer
-from dfs.chunks.replica import Replica
-from dfs.errors import (
+from mrstream.dfs.chunks.chunk_store import NOT_THE_DISKS, ChunkStore
+from mrstream.dfs.chunks.mutation import MutationOrder
+from mrstream.dfs.chunks.push_buffer import PushBuffer
+from mrstream.dfs.chunks.replica import Replica
+from mrstream.dfs.errors import (
     BadRequest,
     ChunkCorrupt,
     ChunkFull,
@@ -43,7 +47,7 @@ from dfs.errors import (
     ReplicaFailed,
     StaleReplica,
 )
-from dfs.protocol import (
+from mrstream.dfs.protocol import (
     AppendRecord,
     ApplyMutation,
     ChecksumChunk,
@@ -59,6 +63,8 @@ from dfs.protocol import (
     ServerAddress,
     WriteChunk,
 )
+from mrstream.dfs.transfer.bulk_pool import BulkPool
+from mrstream.dfs.transfer.forward import FORWARD_BYTES, Forward
 
 log = logging.getLogger(__name__)
 

@@ -14,13 +14,13 @@ import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from cluster.errors import DiskFailed, Overloaded, Unavailable
-from dfs.chunk import ChunkHandle, ChunkReport, ChunkVersion
-from dfs.chunks.disk import Disk
-from dfs.chunks.identity import IDENTITY, check_identity, write_identity
-from dfs.chunks.replica import Replica
-from dfs.chunks.replica_files import CHUNKS, INCOMING, remove_files
-from dfs.errors import ChunkCorrupt, DiskFull, NoSuchChunk, StaleReplica
+from mrstream.cluster.errors import DiskFailed, Overloaded, Unavailable
+from mrstream.dfs.chunk import ChunkHandle, ChunkReport, ChunkVersion
+from mrstream.dfs.chunks.disk import Disk
+from mrstream.dfs.chunks.identity import IDENTITY, check_identity, write_identity
+from mrstream.dfs.chunks.replica import Replica
+from mrstream.dfs.chunks.replica_files import CHUNKS, INCOMING, remove_files
+from mrstream.dfs.errors import ChunkCorrupt, DiskFull, NoSuchChunk, StaleReplica
 
 log = logging.getLogger(__name__)
 

@@ -13,14 +13,13 @@ from dataclasses import dataclass
 
 from crc32c import crc32c
 
-from cluster.clock import Clock
-from cluster.errors import ClusterError, Corrupt, HostUnreachable, Unavailable
-from dfs.bulk_pool import BulkPool
-from dfs.chunks import scrub
-from dfs.chunks.chunk_service import ChunkService
-from dfs.chunks.replica import Replica
-from dfs.errors import ChunkCorrupt, NoReplica, NoSuchChunk, StaleReplica
-from dfs.protocol import (
+from mrstream.cluster.clock import Clock
+from mrstream.cluster.errors import ClusterError, Corrupt, HostUnreachable, Unavailable
+from mrstream.dfs.chunks import scrub
+from mrstream.dfs.chunks.chunk_service import ChunkService
+from mrstream.dfs.chunks.replica import Replica
+from mrstream.dfs.errors import ChunkCorrupt, NoReplica, NoSuchChunk, StaleReplica
+from mrstream.dfs.protocol import (
     CloneChunk,
     Command,
     CopyChunk,
@@ -34,6 +33,7 @@ from dfs.protocol import (
     TruncateChunk,
     VerifyChunk,
 )
+from mrstream.dfs.transfer.bulk_pool import BulkPool
 
 log = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ import hashlib
 import os
 from typing import Any, Protocol, TypeAlias
 
-from cluster.disk import WRITE_BYTES
+from mrstream.cluster.journal.disk import WRITE_BYTES
 
 Bytes: TypeAlias = bytes | bytearray | memoryview
 

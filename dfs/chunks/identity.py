@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import json
 
-from cluster.errors import NewerFormat, WrongCluster
-from dfs.chunks.disk import Disk
-from dfs.chunks.replica_files import CHUNKS, INCOMING
+from mrstream.cluster.errors import NewerFormat, WrongCluster
+from mrstream.dfs.chunks.disk import Disk
+from mrstream.dfs.chunks.replica_files import CHUNKS, INCOMING
 
 IDENTITY = "identity"
 STORE_FORMAT = 1

@@ -12,7 +12,7 @@ import itertools
 import random
 from collections.abc import Callable
 
-from dfs.chunks.disk import Bytes
+from mrstream.dfs.chunks.disk import Bytes
 
 SECTOR_BYTES = 512
 

@@ -13,9 +13,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dfs.chunk import ChunkHandle, ChunkVersion
-from dfs.errors import LeaseExpired, NotPrimary, StaleReplica
-from dfs.protocol import HeldLease
+from mrstream.dfs.chunk import ChunkHandle, ChunkVersion
+from mrstream.dfs.errors import LeaseExpired, NotPrimary, StaleReplica
+from mrstream.dfs.protocol import HeldLease
 
 
 @dataclass(slots=True)

@@ -9,8 +9,8 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 
-from cluster.errors import Overloaded
-from dfs.errors import BadRequest, DataNotPushed
+from mrstream.cluster.errors import Overloaded
+from mrstream.dfs.errors import BadRequest, DataNotPushed
 
 
 class PushBuffer:

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dfs.chunk import BLOCK_BYTES
-from dfs.chunks import chunk_format as fmt
-from dfs.chunks.chunk_format import FormatError, Redo, Slot
-from dfs.chunks.disk import Disk
-from dfs.chunks.replica_files import opened, path_of, sync
-from dfs.chunks.verified import read_verified
-from dfs.errors import ChunkCorrupt, NoSuchChunk
+from mrstream.dfs.chunk import BLOCK_BYTES
+from mrstream.dfs.chunks.disk import Disk
+from mrstream.dfs.chunks.replica_files import opened, path_of, sync
+from mrstream.dfs.chunks.verified import read_verified
+from mrstream.dfs.errors import ChunkCorrupt, NoSuchChunk
+from mrstream.dfs.transfer import chunk_format as fmt
+from mrstream.dfs.transfer.chunk_format import FormatError, Redo, Slot
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,13 +12,11 @@ import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from cluster.errors import DiskFailed
-from dfs.chunk import BLOCK_BYTES
-from dfs.chunks import chunk_format as fmt
-from dfs.chunks.chunk_format import Bytes, Slot
-from dfs.chunks.disk import Disk, DiskFile
-from dfs.chunks.recovery import recover
-from dfs.chunks.replica_files import (
+from mrstream.cluster.errors import DiskFailed
+from mrstream.dfs.chunk import BLOCK_BYTES
+from mrstream.dfs.chunks.disk import Disk, DiskFile
+from mrstream.dfs.chunks.recovery import recover
+from mrstream.dfs.chunks.replica_files import (
     INCOMING,
     directory_of,
     incoming_path_of,
@@ -29,8 +27,10 @@ from dfs.chunks.replica_files import (
     sync,
     sync_directory,
 )
-from dfs.chunks.verified import read_verified
-from dfs.errors import ChunkCorrupt
+from mrstream.dfs.chunks.verified import read_verified
+from mrstream.dfs.errors import ChunkCorrupt
+from mrstream.dfs.transfer import chunk_format as fmt
+from mrstream.dfs.transfer.chunk_format import Bytes, Slot
 
 WRITE_OUT_BYTES = 16 << 20
 """How much of a long write the disk is handed at a time before the sync: asking it is not free."""

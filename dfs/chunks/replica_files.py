@@ -8,8 +8,8 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 
-from cluster.errors import DiskFailed
-from dfs.chunks.disk import Disk, DiskFile
+from mrstream.cluster.errors import DiskFailed
+from mrstream.dfs.chunks.disk import Disk, DiskFile
 
 CHUNKS = "chunks"
 INCOMING = "incoming"

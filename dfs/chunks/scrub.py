@@ -6,8 +6,8 @@ thread: its owner calls `step` when the disks are idle, and waits as long as it 
 
 from __future__ import annotations
 
-from dfs.chunks.chunk_store import ChunkStore
-from dfs.errors import ChunkCorrupt, NoSuchChunk
+from mrstream.dfs.chunks.chunk_store import ChunkStore
+from mrstream.dfs.errors import ChunkCorrupt, NoSuchChunk
 
 _STEP_BYTES = 1 << 20
 BYTES_PER_S_MIN = 1 << 20

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from dfs.chunk import BLOCK_BYTES
-from dfs.chunks import chunk_format as fmt
-from dfs.chunks.chunk_format import Slot
-from dfs.chunks.disk import Disk
-from dfs.chunks.replica_files import opened
-from dfs.errors import ChunkCorrupt
+from mrstream.dfs.chunk import BLOCK_BYTES
+from mrstream.dfs.chunks.disk import Disk
+from mrstream.dfs.chunks.replica_files import opened
+from mrstream.dfs.errors import ChunkCorrupt
+from mrstream.dfs.transfer import chunk_format as fmt
+from mrstream.dfs.transfer.chunk_format import Slot
 
 PathOf = Callable[[str], str]
 """`data` or `sums` → the path of that file on the disk."""

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import UTC, datetime
 
-from dfs.chunk import CHUNK_BYTES_MAX, CHUNK_BYTES_MIN, REPLICATION_MAX, Epoch, FileId
-from dfs.errors import (
+from mrstream.dfs.chunk import CHUNK_BYTES_MAX, CHUNK_BYTES_MIN, REPLICATION_MAX, Epoch, FileId
+from mrstream.dfs.errors import (
     BadPath,
     BadRequest,
     DirectoryNotEmpty,
@@ -21,10 +21,10 @@ from dfs.errors import (
     NotADirectory,
     NotInTrash,
 )
-from dfs.metadata import operations as op
-from dfs.metadata.namespace import NO_RULE, Namespace
-from dfs.metadata.nodes import DIRECTORY, FILE, ROOT
-from dfs.metadata.paths import (
+from mrstream.dfs.metadata import operations as op
+from mrstream.dfs.metadata.namespace import NO_RULE, Namespace
+from mrstream.dfs.metadata.nodes import DIRECTORY, FILE, ROOT
+from mrstream.dfs.metadata.paths import (
     NAME_BYTES_MAX,
     TRASH_NAME,
     TRASH_PATH,
@@ -33,8 +33,8 @@ from dfs.metadata.paths import (
     split_new_path,
     split_path,
 )
-from dfs.metadata.settings import Settings
-from dfs.protocol import (
+from mrstream.dfs.metadata.settings import Settings
+from mrstream.dfs.protocol import (
     CreateFile,
     Delete,
     Expunge,

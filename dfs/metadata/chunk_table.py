@@ -19,8 +19,8 @@ from array import array
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from dfs.chunk import FIRST_VERSION, ChunkHandle, ChunkVersion
-from dfs.metadata.handle_set import HandleSet
+from mrstream.dfs.chunk import FIRST_VERSION, ChunkHandle, ChunkVersion
+from mrstream.dfs.metadata.handle_set import HandleSet
 
 PAGE_BITS = 10
 PAGE_CHUNKS = 1 << PAGE_BITS

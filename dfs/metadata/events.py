@@ -10,11 +10,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from cluster.errors import ClusterError
-from cluster.messages import Request
-from dfs.chunk import ServerId
-from dfs.metadata.operations import AnyRecord, RequestId
-from dfs.protocol import Command as ServerCommand
+from mrstream.cluster.errors import ClusterError
+from mrstream.cluster.wire.messages import Request
+from mrstream.dfs.chunk import ServerId
+from mrstream.dfs.metadata.operations import AnyRecord, RequestId
+from mrstream.dfs.protocol import Command as ServerCommand
 
 
 @dataclass(frozen=True, slots=True)

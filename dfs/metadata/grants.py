@@ -17,16 +17,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from cluster.errors import Unavailable
-from dfs.chunk import FIRST_VERSION, ChunkHandle, ChunkVersion, FileId, ServerId, handle_name
-from dfs.errors import NoServers
-from dfs.metadata import operations as op
-from dfs.metadata.events import Called
-from dfs.metadata.leases import Lease
-from dfs.metadata.outbox import Gather
-from dfs.metadata.servers import Server
-from dfs.metadata.underway import Tables, Underway, Underways
-from dfs.protocol import CopyChunk, CreateChunk, GrantLease, SetVersion
+from mrstream.cluster.errors import Unavailable
+from mrstream.dfs.chunk import (
+    FIRST_VERSION,
+    ChunkHandle,
+    ChunkVersion,
+    FileId,
+    ServerId,
+    handle_name,
+)
+from mrstream.dfs.errors import NoServers
+from mrstream.dfs.metadata import operations as op
+from mrstream.dfs.metadata.events import Called
+from mrstream.dfs.metadata.leases import Lease
+from mrstream.dfs.metadata.outbox import Gather
+from mrstream.dfs.metadata.servers import Server
+from mrstream.dfs.metadata.underway import Tables, Underway, Underways
+from mrstream.dfs.protocol import CopyChunk, CreateChunk, GrantLease, SetVersion
 
 HANDLES_RESERVED_AT_ONCE = 4096
 LOST_HANDLES_MAX = 1 << 32

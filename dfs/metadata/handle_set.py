@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dfs.chunk import ChunkHandle
+from mrstream.dfs.chunk import ChunkHandle
 
 MASK_BITS = 10
 

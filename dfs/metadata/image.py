@@ -15,12 +15,12 @@ from typing import Any
 
 import msgspec
 
-from cluster.errors import JournalCorrupt, NewerFormat
-from dfs.chunk import Epoch, FileId, ServerId
-from dfs.metadata.chunk_table import PAGE_CHUNKS, ChunkTable, Page
-from dfs.metadata.metadata import Metadata
-from dfs.metadata.namespace import Hidden, Namespace, Policy
-from dfs.metadata.nodes import DIRECTORY, FREE, ROOT, NodeTable
+from mrstream.cluster.errors import JournalCorrupt, NewerFormat
+from mrstream.dfs.chunk import Epoch, FileId, ServerId
+from mrstream.dfs.metadata.chunk_table import PAGE_CHUNKS, ChunkTable, Page
+from mrstream.dfs.metadata.metadata import Metadata
+from mrstream.dfs.metadata.namespace import Hidden, Namespace, Policy
+from mrstream.dfs.metadata.nodes import DIRECTORY, FREE, ROOT, NodeTable
 
 FORMAT = 1
 _SECTION = struct.Struct("<8sQ")

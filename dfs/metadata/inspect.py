@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dfs.chunk import ChunkHandle
-from dfs.errors import BadRequest, SafeMode
-from dfs.metadata.changes import Changes
-from dfs.metadata.listing import Listing
-from dfs.metadata.membership import Membership
-from dfs.metadata.nodes import FILE
-from dfs.metadata.paths import join_path, split_path
-from dfs.metadata.repair import Repair
-from dfs.metadata.underway import Tables
-from dfs.protocol import (
+from mrstream.dfs.chunk import ChunkHandle
+from mrstream.dfs.errors import BadRequest, SafeMode
+from mrstream.dfs.metadata.changes import Changes
+from mrstream.dfs.metadata.listing import Listing
+from mrstream.dfs.metadata.membership import Membership
+from mrstream.dfs.metadata.nodes import FILE
+from mrstream.dfs.metadata.paths import join_path, split_path
+from mrstream.dfs.metadata.repair import Repair
+from mrstream.dfs.metadata.underway import Tables
+from mrstream.dfs.protocol import (
     ChunkFact,
     ClusterReport,
     FileFact,

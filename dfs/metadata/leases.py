@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dfs.chunk import ChunkHandle, ChunkVersion
-from dfs.metadata.chunk_table import ServerIndex
+from mrstream.dfs.chunk import ChunkHandle, ChunkVersion
+from mrstream.dfs.metadata.chunk_table import ServerIndex
 
 
 @dataclass(slots=True)

@@ -9,13 +9,13 @@ from __future__ import annotations
 import re
 from collections.abc import Generator, Iterator
 
-from dfs.errors import BadPath, BadRequest
-from dfs.metadata.changes import Changes
-from dfs.metadata.namespace import NO_RULE, Namespace
-from dfs.metadata.nodes import DIRECTORY, FILE, ROOT
-from dfs.metadata.paths import TRASH_NAME, Parts, join_path, split_path
-from dfs.metadata.settings import Settings
-from dfs.protocol import (
+from mrstream.dfs.errors import BadPath, BadRequest
+from mrstream.dfs.metadata.changes import Changes
+from mrstream.dfs.metadata.namespace import NO_RULE, Namespace
+from mrstream.dfs.metadata.nodes import DIRECTORY, FILE, ROOT
+from mrstream.dfs.metadata.paths import TRASH_NAME, Parts, join_path, split_path
+from mrstream.dfs.metadata.settings import Settings
+from mrstream.dfs.protocol import (
     ContentSummary,
     FileStatus,
     FindTree,

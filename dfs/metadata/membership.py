@@ -12,18 +12,18 @@ Never does any IO.
 
 from __future__ import annotations
 
-from dfs.chunk import ChunkHandle, ChunkVersion, ServerId, handle_name, unpack_reports
-from dfs.errors import BadRequest, NoSuchFile, NotRegistered
-from dfs.metadata import operations as op
-from dfs.metadata.chunk_table import ServerIndex
-from dfs.metadata.events import Called, LogInDoubt, ServerGone
-from dfs.metadata.grants import HANDLES_RESERVED_AT_ONCE, Grants
-from dfs.metadata.handle_set import HandleSet
-from dfs.metadata.leases import Lease
-from dfs.metadata.repair import Repair
-from dfs.metadata.servers import Server
-from dfs.metadata.underway import Tables, Underways
-from dfs.protocol import (
+from mrstream.dfs.chunk import ChunkHandle, ChunkVersion, ServerId, handle_name, unpack_reports
+from mrstream.dfs.errors import BadRequest, NoSuchFile, NotRegistered
+from mrstream.dfs.metadata import operations as op
+from mrstream.dfs.metadata.chunk_table import ServerIndex
+from mrstream.dfs.metadata.events import Called, LogInDoubt, ServerGone
+from mrstream.dfs.metadata.grants import HANDLES_RESERVED_AT_ONCE, Grants
+from mrstream.dfs.metadata.handle_set import HandleSet
+from mrstream.dfs.metadata.leases import Lease
+from mrstream.dfs.metadata.repair import Repair
+from mrstream.dfs.metadata.servers import Server
+from mrstream.dfs.metadata.underway import Tables, Underways
+from mrstream.dfs.protocol import (
     CommandDone,
     DrainServer,
     ForgetServer,

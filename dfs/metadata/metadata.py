@@ -12,14 +12,14 @@ from collections.abc import Callable, Generator
 from random import Random
 from typing import Any, assert_never
 
-from cluster.errors import ClusterError, Unavailable
-from cluster.messages import Request
-from dfs import protocol as p
-from dfs.chunk import FileId, ServerId
-from dfs.metadata import operations as op
-from dfs.metadata.changes import Changes
-from dfs.metadata.chunk_table import ChunkTable
-from dfs.metadata.events import (
+from mrstream.cluster.errors import ClusterError, Unavailable
+from mrstream.cluster.wire.messages import Request
+from mrstream.dfs import protocol as p
+from mrstream.dfs.chunk import FileId, ServerId
+from mrstream.dfs.metadata import operations as op
+from mrstream.dfs.metadata.changes import Changes
+from mrstream.dfs.metadata.chunk_table import ChunkTable
+from mrstream.dfs.metadata.events import (
     Called,
     Command,
     Event,
@@ -30,24 +30,24 @@ from dfs.metadata.events import (
     ServerGone,
     Tick,
 )
-from dfs.metadata.grants import Grants
-from dfs.metadata.inspect import Inspect
-from dfs.metadata.leases import Leases
-from dfs.metadata.listing import Listing
-from dfs.metadata.membership import Membership
-from dfs.metadata.namespace import Namespace
-from dfs.metadata.outbox import Outbox
-from dfs.metadata.paths import join_path
-from dfs.metadata.placement import Placement
-from dfs.metadata.repair import Repair
-from dfs.metadata.seals import Seals
-from dfs.metadata.servers import ServerTable
-from dfs.metadata.settings import Settings
-from dfs.metadata.snapshots import Snapshots
-from dfs.metadata.story import Chronicle
-from dfs.metadata.underway import Tables, Underways
-from dfs.metadata.writers import Writers
-from dfs.metadata.writing import Parts, Writing
+from mrstream.dfs.metadata.grants import Grants
+from mrstream.dfs.metadata.inspect import Inspect
+from mrstream.dfs.metadata.leases import Leases
+from mrstream.dfs.metadata.listing import Listing
+from mrstream.dfs.metadata.membership import Membership
+from mrstream.dfs.metadata.namespace import Namespace
+from mrstream.dfs.metadata.outbox import Outbox
+from mrstream.dfs.metadata.paths import join_path
+from mrstream.dfs.metadata.placement import Placement
+from mrstream.dfs.metadata.repair import Repair
+from mrstream.dfs.metadata.seals import Seals
+from mrstream.dfs.metadata.servers import ServerTable
+from mrstream.dfs.metadata.settings import Settings
+from mrstream.dfs.metadata.snapshots import Snapshots
+from mrstream.dfs.metadata.story import Chronicle
+from mrstream.dfs.metadata.underway import Tables, Underways
+from mrstream.dfs.metadata.writers import Writers
+from mrstream.dfs.metadata.writing import Parts, Writing
 
 AGAIN_MAX = 10_000
 """Turns that parked requests may take in one event; more would be a loop."""

@@ -14,11 +14,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from dfs.chunk import NO_EPOCH, ChunkHandle, Epoch, FileId
-from dfs.metadata import operations as op
-from dfs.metadata.chunk_table import ChunkTable
-from dfs.metadata.nodes import DIRECTORY, FILE, ROOT, NodeTable
-from dfs.metadata.paths import TRASH_NAME, split_path
+from mrstream.dfs.chunk import NO_EPOCH, ChunkHandle, Epoch, FileId
+from mrstream.dfs.metadata import operations as op
+from mrstream.dfs.metadata.chunk_table import ChunkTable
+from mrstream.dfs.metadata.nodes import DIRECTORY, FILE, ROOT, NodeTable
+from mrstream.dfs.metadata.paths import TRASH_NAME, split_path
 
 NO_RULE = -2
 REQUESTS_REMEMBERED_MAX = 20_000

@@ -12,7 +12,7 @@ from array import array
 from bisect import bisect_left, insort
 from collections.abc import Iterator
 
-from dfs.chunk import ChunkHandle, FileId
+from mrstream.dfs.chunk import ChunkHandle, FileId
 
 ROOT = 0
 FREE, FILE, DIRECTORY = 0, 1, 2

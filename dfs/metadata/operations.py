@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import msgspec
 
-from dfs.chunk import ChunkHandle, ChunkVersion, Epoch, FileId, ServerId
+from mrstream.dfs.chunk import ChunkHandle, ChunkVersion, Epoch, FileId, ServerId
 
 RequestId = tuple[int, int]
 """(client id, request number): tells a repeat of a request whose answer was lost."""

@@ -10,13 +10,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cluster.errors import ClusterError
-from dfs.metadata.chunk_table import ServerIndex
-from dfs.metadata.events import Called, Command, Halt, Log, Refuse, Reply, Send
-from dfs.metadata.operations import AnyRecord
-from dfs.metadata.servers import Server
-from dfs.protocol import Command as ServerCommand
-from dfs.protocol import CommandDone
+from mrstream.cluster.errors import ClusterError
+from mrstream.dfs.metadata.chunk_table import ServerIndex
+from mrstream.dfs.metadata.events import Called, Command, Halt, Log, Refuse, Reply, Send
+from mrstream.dfs.metadata.operations import AnyRecord
+from mrstream.dfs.metadata.servers import Server
+from mrstream.dfs.protocol import Command as ServerCommand
+from mrstream.dfs.protocol import CommandDone
 
 OnDone = Callable[[CommandDone | None], None]
 """Called with the answer, or with None when there will be none."""

@@ -7,7 +7,7 @@ files.
 
 from __future__ import annotations
 
-from dfs.errors import BadPath
+from mrstream.dfs.errors import BadPath
 
 PATH_BYTES_MAX = 4096
 NAME_BYTES_MAX = 255

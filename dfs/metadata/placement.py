@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from random import Random
 
-from dfs.metadata.servers import Server
+from mrstream.dfs.metadata.servers import Server
 
 ABOVE_AVERAGE_SLACK = 0.05
 """Differences in fullness below this share do not matter."""

@@ -16,15 +16,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import islice
 
-from dfs.chunk import ChunkHandle, ChunkVersion
-from dfs.metadata.chunk_table import ServerIndex
-from dfs.metadata.events import Called
-from dfs.metadata.nodes import ROOT
-from dfs.metadata.paths import TRASH_NAME
-from dfs.metadata.seals import Seals
-from dfs.metadata.servers import Server
-from dfs.metadata.underway import Tables, Underways
-from dfs.protocol import CloneChunk, CommandDone, DeleteChunk
+from mrstream.dfs.chunk import ChunkHandle, ChunkVersion
+from mrstream.dfs.metadata.chunk_table import ServerIndex
+from mrstream.dfs.metadata.events import Called
+from mrstream.dfs.metadata.nodes import ROOT
+from mrstream.dfs.metadata.paths import TRASH_NAME
+from mrstream.dfs.metadata.seals import Seals
+from mrstream.dfs.metadata.servers import Server
+from mrstream.dfs.metadata.underway import Tables, Underways
+from mrstream.dfs.protocol import CloneChunk, CommandDone, DeleteChunk
 
 BLOCKING, ONE_LEFT, TWO_LOST, ONE_LOST, DELETED, CROWDED = range(6)
 URGENCIES = ("blocks a client", "one copy left", "lost two", "lost one", "deleted file", "one rack")

@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from dfs.chunk import ChunkHandle, ChunkVersion, handle_name
-from dfs.errors import NoReplica
-from dfs.metadata import operations as op
-from dfs.metadata.events import Called
-from dfs.metadata.outbox import Gather
-from dfs.metadata.underway import Tables, Underway, Underways
-from dfs.protocol import SetVersion, TruncateChunk
+from mrstream.dfs.chunk import ChunkHandle, ChunkVersion, handle_name
+from mrstream.dfs.errors import NoReplica
+from mrstream.dfs.metadata import operations as op
+from mrstream.dfs.metadata.events import Called
+from mrstream.dfs.metadata.outbox import Gather
+from mrstream.dfs.metadata.underway import Tables, Underway, Underways
+from mrstream.dfs.protocol import SetVersion, TruncateChunk
 
 
 class Seals:

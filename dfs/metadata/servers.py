@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from dfs.chunk import ServerId
-from dfs.metadata.chunk_table import ServerIndex
-from dfs.metadata.handle_set import HandleSet
-from dfs.protocol import DiskUse, ServerAddress
+from mrstream.dfs.chunk import ServerId
+from mrstream.dfs.metadata.chunk_table import ServerIndex
+from mrstream.dfs.metadata.handle_set import HandleSet
+from mrstream.dfs.protocol import DiskUse, ServerAddress
 
 RECENT_HALF_LIFE_S = 30.0
 """New chunks bring writes soon (GFS §4.3); half of that worry is gone after this time."""

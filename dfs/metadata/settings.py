@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dfs.chunk import CHUNK_BYTES_DEFAULT, REPLICATION_DEFAULT
+from mrstream.dfs.chunk import CHUNK_BYTES_DEFAULT, REPLICATION_DEFAULT
 
 
 @dataclass(frozen=True)

@@ -6,16 +6,16 @@ change meanwhile, and the snapshot is of what is there when it is logged. Never 
 
 from __future__ import annotations
 
-from dfs.chunk import ChunkHandle
-from dfs.errors import BadRequest
-from dfs.metadata.changes import Changes
-from dfs.metadata.chunk_table import REFERENCES_MAX
-from dfs.metadata.events import Called
-from dfs.metadata.nodes import FILE
-from dfs.metadata.paths import join_path
-from dfs.metadata.seals import Seals
-from dfs.metadata.underway import Tables, Underways
-from dfs.protocol import Snapshot
+from mrstream.dfs.chunk import ChunkHandle
+from mrstream.dfs.errors import BadRequest
+from mrstream.dfs.metadata.changes import Changes
+from mrstream.dfs.metadata.chunk_table import REFERENCES_MAX
+from mrstream.dfs.metadata.events import Called
+from mrstream.dfs.metadata.nodes import FILE
+from mrstream.dfs.metadata.paths import join_path
+from mrstream.dfs.metadata.seals import Seals
+from mrstream.dfs.metadata.underway import Tables, Underways
+from mrstream.dfs.protocol import Snapshot
 
 
 class Snapshots:

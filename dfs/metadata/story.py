@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from dfs.protocol import StoryLine
+from mrstream.dfs.protocol import StoryLine
 
 LINES_MAX = 50_000
 

@@ -8,18 +8,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from cluster.errors import ClusterError, Unavailable
-from dfs.chunk import ChunkHandle, ChunkVersion, FileId, handle_name
-from dfs.errors import NoReplica
-from dfs.metadata.chunk_table import ChunkTable, ServerIndex
-from dfs.metadata.events import Called
-from dfs.metadata.leases import Leases
-from dfs.metadata.namespace import Namespace
-from dfs.metadata.outbox import Gather, Outbox
-from dfs.metadata.placement import Placement
-from dfs.metadata.servers import Server, ServerTable
-from dfs.metadata.settings import Settings
-from dfs.metadata.story import Chronicle
+from mrstream.cluster.errors import ClusterError, Unavailable
+from mrstream.dfs.chunk import ChunkHandle, ChunkVersion, FileId, handle_name
+from mrstream.dfs.errors import NoReplica
+from mrstream.dfs.metadata.chunk_table import ChunkTable, ServerIndex
+from mrstream.dfs.metadata.events import Called
+from mrstream.dfs.metadata.leases import Leases
+from mrstream.dfs.metadata.namespace import Namespace
+from mrstream.dfs.metadata.outbox import Gather, Outbox
+from mrstream.dfs.metadata.placement import Placement
+from mrstream.dfs.metadata.servers import Server, ServerTable
+from mrstream.dfs.metadata.settings import Settings
+from mrstream.dfs.metadata.story import Chronicle
 
 
 @dataclass

@@ -7,17 +7,17 @@ any more. Never does any IO.
 
 from __future__ import annotations
 
-from dfs.chunk import ChunkHandle, Epoch, FileId
-from dfs.errors import FileBusy, WriterFenced
-from dfs.metadata import operations as op
-from dfs.metadata.changes import Changes
-from dfs.metadata.events import Called
-from dfs.metadata.listing import Listing
-from dfs.metadata.nodes import FILE
-from dfs.metadata.paths import join_path, split_path
-from dfs.metadata.seals import Seals
-from dfs.metadata.underway import Tables, Underways
-from dfs.protocol import FileStatus, KeepAlive, RecoverFile
+from mrstream.dfs.chunk import ChunkHandle, Epoch, FileId
+from mrstream.dfs.errors import FileBusy, WriterFenced
+from mrstream.dfs.metadata import operations as op
+from mrstream.dfs.metadata.changes import Changes
+from mrstream.dfs.metadata.events import Called
+from mrstream.dfs.metadata.listing import Listing
+from mrstream.dfs.metadata.nodes import FILE
+from mrstream.dfs.metadata.paths import join_path, split_path
+from mrstream.dfs.metadata.seals import Seals
+from mrstream.dfs.metadata.underway import Tables, Underways
+from mrstream.dfs.protocol import FileStatus, KeepAlive, RecoverFile
 
 SEAL_RETRY_S = 2.0
 

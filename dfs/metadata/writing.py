@@ -13,20 +13,20 @@ from dataclasses import dataclass
 
 import msgspec
 
-from dfs.chunk import NO_HANDLE, ChunkVersion, Epoch, FileId, ServerId
-from dfs.errors import BadRequest, FileBusy, NoServers, WriterFenced
-from dfs.metadata import operations as op
-from dfs.metadata.changes import Changes
-from dfs.metadata.events import Called
-from dfs.metadata.grants import Grants
-from dfs.metadata.listing import Listing
-from dfs.metadata.paths import join_path, split_path
-from dfs.metadata.repair import Repair
-from dfs.metadata.seals import Seals
-from dfs.metadata.snapshots import Snapshots
-from dfs.metadata.underway import Tables, Underways
-from dfs.metadata.writers import Writers
-from dfs.protocol import (
+from mrstream.dfs.chunk import NO_HANDLE, ChunkVersion, Epoch, FileId, ServerId
+from mrstream.dfs.errors import BadRequest, FileBusy, NoServers, WriterFenced
+from mrstream.dfs.metadata import operations as op
+from mrstream.dfs.metadata.changes import Changes
+from mrstream.dfs.metadata.events import Called
+from mrstream.dfs.metadata.grants import Grants
+from mrstream.dfs.metadata.listing import Listing
+from mrstream.dfs.metadata.paths import join_path, split_path
+from mrstream.dfs.metadata.repair import Repair
+from mrstream.dfs.metadata.seals import Seals
+from mrstream.dfs.metadata.snapshots import Snapshots
+from mrstream.dfs.metadata.underway import Tables, Underways
+from mrstream.dfs.metadata.writers import Writers
+from mrstream.dfs.protocol import (
     AbandonFile,
     AllocateChunk,
     AppendTarget,

@@ -27,7 +27,7 @@ with `CommandDone` and carries the same `command_id` out once at most.
 
 from __future__ import annotations
 
-from dfs.protocol.chunks import (
+from mrstream.dfs.protocol.chunks import (
     AppendRecord,
     ApplyMutation,
     ChecksumChunk,
@@ -42,7 +42,7 @@ from dfs.protocol.chunks import (
     ReplicaFiles,
     WriteChunk,
 )
-from dfs.protocol.names import (
+from mrstream.dfs.protocol.names import (
     ContentSummary,
     Delete,
     Expunge,
@@ -67,7 +67,7 @@ from dfs.protocol.names import (
     TrashEntry,
     Undelete,
 )
-from dfs.protocol.servers import (
+from mrstream.dfs.protocol.servers import (
     COMMANDS,
     CloneChunk,
     Command,
@@ -86,7 +86,7 @@ from dfs.protocol.servers import (
     TruncateChunk,
     VerifyChunk,
 )
-from dfs.protocol.shared import (
+from mrstream.dfs.protocol.shared import (
     PROTOCOL_VERSION,
     ChunkGrant,
     DiskUse,
@@ -96,7 +96,7 @@ from dfs.protocol.shared import (
     Page,
     ServerAddress,
 )
-from dfs.protocol.state import (
+from mrstream.dfs.protocol.state import (
     Checkpoint,
     ChunkFact,
     ClusterReport,
@@ -111,7 +111,7 @@ from dfs.protocol.state import (
     Story,
     StoryLine,
 )
-from dfs.protocol.writing import (
+from mrstream.dfs.protocol.writing import (
     AbandonFile,
     AllocateChunk,
     AppendTarget,

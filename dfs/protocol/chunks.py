@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from cluster.messages import Message, Request
-from dfs.chunk import ChunkHandle, ChunkVersion
-from dfs.protocol.shared import ServerAddress
+from mrstream.cluster.wire.messages import Message, Request
+from mrstream.dfs.chunk import ChunkHandle, ChunkVersion
+from mrstream.dfs.protocol.shared import ServerAddress
 
 
 class Done(Message, frozen=True):

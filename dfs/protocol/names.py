@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from cluster.messages import Message, Request
-from dfs.protocol.shared import FileStatus, LocatedChunk, Page
+from mrstream.cluster.wire.messages import Message, Request
+from mrstream.dfs.protocol.shared import FileStatus, LocatedChunk, Page
 
 
 class Stat(Request, frozen=True):

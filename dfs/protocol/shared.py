@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from cluster.messages import Message
-from dfs.chunk import ChunkHandle, ChunkVersion, Epoch, FileId, ServerId
+from mrstream.cluster.wire.messages import Message
+from mrstream.dfs.chunk import ChunkHandle, ChunkVersion, Epoch, FileId, ServerId
 
 PROTOCOL_VERSION = 1
 

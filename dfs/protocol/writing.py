@@ -4,9 +4,17 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from cluster.messages import Request
-from dfs.chunk import NO_EPOCH, NO_HANDLE, ChunkHandle, ChunkVersion, Epoch, FileId, ServerId
-from dfs.protocol.shared import ChunkGrant, FileStatus, OpenFile
+from mrstream.cluster.wire.messages import Request
+from mrstream.dfs.chunk import (
+    NO_EPOCH,
+    NO_HANDLE,
+    ChunkHandle,
+    ChunkVersion,
+    Epoch,
+    FileId,
+    ServerId,
+)
+from mrstream.dfs.protocol.shared import ChunkGrant, FileStatus, OpenFile
 
 
 class CreateFile(Request, frozen=True):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from cluster.errors import UserError
+from mrstream.cluster.errors import UserError
 
 
 class BadUsage(UserError):

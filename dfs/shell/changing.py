@@ -7,10 +7,10 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from cluster.errors import ClusterError
-from cluster.units import parse_time
-from dfs.client import NO_RULE, RULE_STAYS, DfsClient
-from dfs.errors import (
+from mrstream.cluster.errors import ClusterError
+from mrstream.cluster.units import parse_time
+from mrstream.dfs.client.client import NO_RULE, RULE_STAYS, DfsClient
+from mrstream.dfs.errors import (
     BadRequest,
     DirectoryNotEmpty,
     FileExists,
@@ -18,10 +18,10 @@ from dfs.errors import (
     NoSuchFile,
     NotADirectory,
 )
-from dfs.shell.arguments import Arguments, BadUsage
-from dfs.shell.formats import changed_mode
-from dfs.shell.items import Item, Shell, is_disk
-from dfs.shell.volumes import ClusterVolume
+from mrstream.dfs.shell.arguments import Arguments, BadUsage
+from mrstream.dfs.shell.formats import changed_mode
+from mrstream.dfs.shell.items import Item, Shell, is_disk
+from mrstream.dfs.shell.volumes import ClusterVolume
 
 REPLICATION_POLL_S = 0.5
 MANY_FILES = 100

@@ -14,14 +14,14 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from cluster.errors import ClusterError
-from dfs.errors import BadRequest, FileExists, IsADirectory, NoSuchFile, NotADirectory
-from dfs.reader import DfsReader
-from dfs.shell.arguments import Arguments, BadUsage
-from dfs.shell.items import Item, Shell, is_disk
-from dfs.shell.progress import Progress
-from dfs.shell.volumes import PIECE_BYTES, DiskFile
-from dfs.writer import DfsWriter
+from mrstream.cluster.errors import ClusterError
+from mrstream.dfs.client.reader import DfsReader
+from mrstream.dfs.client.writer import DfsWriter
+from mrstream.dfs.errors import BadRequest, FileExists, IsADirectory, NoSuchFile, NotADirectory
+from mrstream.dfs.shell.arguments import Arguments, BadUsage
+from mrstream.dfs.shell.items import Item, Shell, is_disk
+from mrstream.dfs.shell.progress import Progress
+from mrstream.dfs.shell.volumes import PIECE_BYTES, DiskFile
 
 THREADS_DEFAULT = 4
 THREADS_MAX = 64

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from dfs.errors import BadRequest
+from mrstream.dfs.errors import BadRequest
 
 _UNITS = "KMGTPE"
 _LETTERS = "rwxrwxrwx"

@@ -10,14 +10,14 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from cluster.errors import ClusterError, Corrupt, Unavailable
-from dfs.chunk import handle_name
-from dfs.client import DfsClient
-from dfs.protocol import ChecksumChunk, ChunkFact, FileFact
-from dfs.shell.arguments import Arguments
-from dfs.shell.changing import client_of
-from dfs.shell.formats import millisecond
-from dfs.shell.items import Shell
+from mrstream.cluster.errors import ClusterError, Corrupt, Unavailable
+from mrstream.dfs.chunk import handle_name
+from mrstream.dfs.client.client import DfsClient
+from mrstream.dfs.protocol import ChecksumChunk, ChunkFact, FileFact
+from mrstream.dfs.shell.arguments import Arguments
+from mrstream.dfs.shell.changing import client_of
+from mrstream.dfs.shell.formats import millisecond
+from mrstream.dfs.shell.items import Shell
 
 HANDLE = re.compile(r"[0-9a-f]{16}")
 

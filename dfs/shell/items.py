@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import IO
 
-from cluster.errors import ClusterError
-from dfs.errors import (
+from mrstream.cluster.errors import ClusterError
+from mrstream.dfs.errors import (
     DirectoryNotEmpty,
     FileExists,
     IsADirectory,
@@ -22,8 +22,8 @@ from dfs.errors import (
     NotADirectory,
     PermissionDenied,
 )
-from dfs.protocol import FileStatus
-from dfs.shell.volumes import DiskVolume, Volume
+from mrstream.dfs.protocol import FileStatus
+from mrstream.dfs.shell.volumes import DiskVolume, Volume
 
 _MAGIC = frozenset("*?[{")
 _REASONS: tuple[tuple[type[Exception], str], ...] = (

@@ -5,11 +5,11 @@ from __future__ import annotations
 import fnmatch
 from collections.abc import Iterator
 
-from cluster.errors import ClusterError
-from dfs.protocol import FileStatus
-from dfs.shell.arguments import Arguments, BadUsage
-from dfs.shell.formats import figure, minute, permissions, second_utc, table
-from dfs.shell.items import Item, Shell
+from mrstream.cluster.errors import ClusterError
+from mrstream.dfs.protocol import FileStatus
+from mrstream.dfs.shell.arguments import Arguments, BadUsage
+from mrstream.dfs.shell.formats import figure, minute, permissions, second_utc, table
+from mrstream.dfs.shell.items import Item, Shell
 
 
 def ls(shell: Shell, said: Arguments) -> None:

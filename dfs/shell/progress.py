@@ -6,7 +6,7 @@ import threading
 import time
 from typing import IO
 
-from cluster.units import binary_size
+from mrstream.cluster.units import binary_size
 
 REDRAW_S = 0.2
 FIRST_S = 1.0

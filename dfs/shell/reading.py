@@ -5,11 +5,11 @@ from __future__ import annotations
 import io
 import time
 
-from cluster.errors import ClusterError
-from dfs.errors import IsADirectory
-from dfs.shell.arguments import Arguments
-from dfs.shell.items import Item, Shell
-from dfs.shell.volumes import PIECE_BYTES
+from mrstream.cluster.errors import ClusterError
+from mrstream.dfs.errors import IsADirectory
+from mrstream.dfs.shell.arguments import Arguments
+from mrstream.dfs.shell.items import Item, Shell
+from mrstream.dfs.shell.volumes import PIECE_BYTES
 
 END_BYTES = 1024
 FOLLOW_S = 1.0

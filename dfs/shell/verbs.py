@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from dfs.shell import changing, copying, fsck, listing, reading
-from dfs.shell.arguments import Arguments, Grammar
-from dfs.shell.items import Shell
+from mrstream.dfs.shell import changing, copying, fsck, listing, reading
+from mrstream.dfs.shell.arguments import Arguments, Grammar
+from mrstream.dfs.shell.items import Shell
 
 
 @dataclass(frozen=True, slots=True)

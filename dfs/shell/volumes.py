@@ -17,11 +17,12 @@ import stat
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol, TypeVar
 
-from cluster.disk import WRITE_BYTES
-from dfs import file_checksum, writer
-from dfs.chunk import CHUNK_BYTES_DEFAULT, FileId
-from dfs.client import DfsClient
-from dfs.errors import (
+from mrstream.cluster.journal.disk import WRITE_BYTES
+from mrstream.dfs.chunk import CHUNK_BYTES_DEFAULT, FileId
+from mrstream.dfs.client import file_checksum, writer
+from mrstream.dfs.client.client import DfsClient
+from mrstream.dfs.client.reader import DfsReader
+from mrstream.dfs.errors import (
     BadRequest,
     DirectoryNotEmpty,
     FileExists,
@@ -30,8 +31,7 @@ from dfs.errors import (
     NotADirectory,
     PermissionDenied,
 )
-from dfs.protocol import ContentSummary, FileStatus
-from dfs.reader import DfsReader
+from mrstream.dfs.protocol import ContentSummary, FileStatus
 
 PIECE_BYTES = 1 << 20
 T = TypeVar("T")

@@ -6,8 +6,8 @@ import asyncio
 import re
 from pathlib import Path
 
-from tui.app import Monitor
-from view.demo import DemoSource
+from mrstream.tui.app import Monitor
+from mrstream.view.demo import DemoSource
 
 HERE = Path(__file__).parent
 

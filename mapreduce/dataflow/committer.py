@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import BinaryIO, ClassVar
 
-from cluster.errors import UserError
-from mapreduce.dataflow.files import Files, FileStatus, join
-from streaming.jobconf import JobConf
+from mrstream.cluster.errors import UserError
+from mrstream.mapreduce.dataflow.files import Files, FileStatus, join
+from mrstream.streaming.conf.jobconf import JobConf
 
 TEMPORARY = "_temporary"
 SUCCESS = "_SUCCESS"

@@ -11,14 +11,14 @@ import time
 from typing import BinaryIO, cast
 from urllib.parse import unquote
 
-from cluster.config import Cluster
-from dfs import writer
-from dfs.client import DfsClient, client_of, connect
-from dfs.errors import NoSuchFile
-from dfs.protocol import FileStatus as DfsStatus
-from dfs.protocol import LocatedChunk
-from dfs.reader import DfsReader
-from mapreduce.dataflow.files import FileStatus, parent
+from mrstream.cluster.config.config import Cluster
+from mrstream.dfs.client import writer
+from mrstream.dfs.client.client import DfsClient, client_of, connect
+from mrstream.dfs.client.reader import DfsReader
+from mrstream.dfs.errors import NoSuchFile
+from mrstream.dfs.protocol import FileStatus as DfsStatus
+from mrstream.dfs.protocol import LocatedChunk
+from mrstream.mapreduce.dataflow.files import FileStatus, parent
 
 _LOCATE_CHUNKS = 64
 # A plan asks for every piece of a file in turn; for so long the answers stand.

@@ -14,14 +14,14 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from cluster.disk import WRITE_BYTES
-from cluster.network import BulkStream
-from mapreduce.dataflow import block_codec, segment
-from mapreduce.dataflow.block_codec import BlockCodec
-from mapreduce.dataflow.merger import Merge, merged_blocks
-from mapreduce.dataflow.record_form import FRAMED_FORM, RecordShape
-from mapreduce.dataflow.segment import PartitionEntry
-from streaming.comparator import ComparatorSpec
+from mrstream.cluster.journal.disk import WRITE_BYTES
+from mrstream.cluster.wire.network import BulkStream
+from mrstream.mapreduce.dataflow import block_codec, segment
+from mrstream.mapreduce.dataflow.block_codec import BlockCodec
+from mrstream.mapreduce.dataflow.merger import Merge, merged_blocks
+from mrstream.mapreduce.dataflow.record_form import FRAMED_FORM, RecordShape
+from mrstream.mapreduce.dataflow.segment import PartitionEntry
+from mrstream.streaming.records.comparator import ComparatorSpec
 
 BIG_SHARE = 16
 """A partition of more than this part of the memory is held in it only where there is room for it

@@ -14,12 +14,12 @@ import time
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from cluster.errors import ClusterError, Corrupt, Speechless
-from cluster.identity import Identity
-from cluster.network import BulkStream, bulk_connect
-from mapreduce.dataflow import segment
-from mapreduce.dataflow.fetched_runs import FetchedRun, FetchedRuns, MergeRule
-from mapreduce.dataflow.segment_server import FetchSegments, SegmentHead
+from mrstream.cluster.errors import ClusterError, Corrupt, Speechless
+from mrstream.cluster.wire.identity import Identity
+from mrstream.cluster.wire.network import BulkStream, bulk_connect
+from mrstream.mapreduce.dataflow import segment
+from mrstream.mapreduce.dataflow.fetched_runs import FetchedRun, FetchedRuns, MergeRule
+from mrstream.mapreduce.dataflow.segment_server import FetchSegments, SegmentHead
 
 BATCH_MAPS_MAX = 64
 """Maps asked for in one request: enough to hide the round trip, few enough to share a host."""

@@ -17,8 +17,8 @@ from typing import Any, BinaryIO, Protocol, cast
 
 import msgspec
 
-from cluster.errors import UserError
-from streaming.properties import from_wire, to_wire
+from mrstream.cluster.errors import UserError
+from mrstream.streaming.conf.properties import from_wire, to_wire
 
 BLOCK_BYTES_DEFAULT = 64 * 1024 * 1024
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]*)(?=://)|(file)(?=:)")
@@ -415,7 +415,7 @@ def _user_name() -> str:
 
 def _remote_files(scheme: str | None, url: str) -> Files:
     if scheme == "dfs":
-        from mapreduce.dataflow.dfs_files import DfsFiles  # a local job needs no dfs
+        from mrstream.mapreduce.dataflow.dfs_files import DfsFiles  # a local job needs no dfs
 
         return DfsFiles(url)
     return FsspecFiles(url)

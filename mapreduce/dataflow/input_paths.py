@@ -12,8 +12,8 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
-from cluster.errors import UserError
-from mapreduce.dataflow.files import Files, FileStatus, join
+from mrstream.cluster.errors import UserError
+from mrstream.mapreduce.dataflow.files import Files, FileStatus, join
 
 
 class InvalidInput(UserError):

@@ -14,11 +14,17 @@ import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, cast
 
-from cluster.errors import UserError
-from mapreduce.dataflow.record_form import Cut, LineInput, RecordShape, WireForm
-from streaming.comparator import ByteOrder, ComparatorSpec, KeyFieldOrder, KeySpec, LongOrder
-from streaming.key_value import KeyValueRule
-from streaming.partitioner import (
+from mrstream.cluster.errors import UserError
+from mrstream.mapreduce.dataflow.record_form import Cut, LineInput, RecordShape, WireForm
+from mrstream.streaming.records.comparator import (
+    ByteOrder,
+    ComparatorSpec,
+    KeyFieldOrder,
+    KeySpec,
+    LongOrder,
+)
+from mrstream.streaming.records.key_value import KeyValueRule
+from mrstream.streaming.records.partitioner import (
     BinaryPartition,
     HashPartition,
     KeyFieldPartition,
@@ -29,10 +35,10 @@ from streaming.partitioner import (
 )
 
 if TYPE_CHECKING:
-    from mapreduce.dataflow.kernel_types import Collector as Collector
-    from mapreduce.dataflow.kernel_types import LineFeeder as LineFeeder
-    from mapreduce.dataflow.kernel_types import LineRewriter as LineRewriter
-    from mapreduce.dataflow.kernel_types import MergeTree as MergeTree
+    from mrstream.mapreduce.dataflow.kernel_types import Collector as Collector
+    from mrstream.mapreduce.dataflow.kernel_types import LineFeeder as LineFeeder
+    from mrstream.mapreduce.dataflow.kernel_types import LineRewriter as LineRewriter
+    from mrstream.mapreduce.dataflow.kernel_types import MergeTree as MergeTree
 
 
 def _load() -> tuple[Any, Any]:
@@ -52,7 +58,7 @@ def _load() -> tuple[Any, Any]:
                 "the C kernel is not built, so the slower Python one is in use; "
                 "with a C compiler at hand, installing mrstream again builds it"
             )
-    return None, importlib.import_module("mapreduce.dataflow.twin")
+    return None, importlib.import_module("mrstream.mapreduce.dataflow.twin")
 
 
 _native, _twin = _load()

@@ -11,8 +11,8 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Protocol
 
-from mapreduce.program.flow import Flow, InputRange
-from mapreduce.program.pump import Blob
+from mrstream.mapreduce.program.flow import Flow, InputRange
+from mrstream.mapreduce.program.pump import Blob
 
 
 class Source(Protocol):

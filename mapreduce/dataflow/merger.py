@@ -14,16 +14,16 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from itertools import count
 
-from mapreduce.dataflow import block_codec, kernel, segment
-from mapreduce.dataflow.block_codec import BlockCodec
-from mapreduce.dataflow.record_form import (
+from mrstream.mapreduce.dataflow import block_codec, kernel, segment
+from mrstream.mapreduce.dataflow.block_codec import BlockCodec
+from mrstream.mapreduce.dataflow.record_form import (
     BLOCK_BYTES,
     FRAMED_FORM,
     TEXT_RECORDS,
     RecordShape,
     WireForm,
 )
-from streaming.comparator import ComparatorSpec
+from mrstream.streaming.records.comparator import ComparatorSpec
 
 BLOB_BYTES = 1 << 18
 WIDTH_MAX = 64

@@ -10,15 +10,21 @@ import sys
 from collections.abc import Iterator
 from typing import BinaryIO, Protocol
 
-from mapreduce.dataflow import kernel
-from mapreduce.dataflow.files import Files
-from mapreduce.dataflow.record_form import LineForm, LineInput
-from mapreduce.dataflow.split_plan import READ_BYTES, Piece
-from streaming.codec import Codec, CodecCorrupt, codec_by_suffix
-from streaming.input_format import InputFormat, XmlMarks, stream_reader_is_lines
-from streaming.jobconf import LINE_BYTES_MAX, JobConf
-from streaming.text_lines import BYTE_ORDER_MARK, LineCounter, RecordBytes, records, to_lines
-from streaming.writable import LONG, TEXT, WritableType
+from mrstream.mapreduce.dataflow import kernel
+from mrstream.mapreduce.dataflow.files import Files
+from mrstream.mapreduce.dataflow.record_form import LineForm, LineInput
+from mrstream.mapreduce.dataflow.split_plan import READ_BYTES, Piece
+from mrstream.streaming.conf.jobconf import LINE_BYTES_MAX, JobConf
+from mrstream.streaming.formats.codec import Codec, CodecCorrupt, codec_by_suffix
+from mrstream.streaming.formats.input_format import InputFormat, XmlMarks, stream_reader_is_lines
+from mrstream.streaming.formats.text_lines import (
+    BYTE_ORDER_MARK,
+    LineCounter,
+    RecordBytes,
+    records,
+    to_lines,
+)
+from mrstream.streaming.formats.writable import LONG, TEXT, WritableType
 
 # The modules of rarer formats are imported where they are needed: a small text job starts faster.
 
@@ -186,7 +192,7 @@ class _TextPiece:
             yield written
 
     def _written_pairs(self) -> Iterator[bytes]:
-        from streaming.record_io import record_writer
+        from mrstream.streaming.formats.record_io import record_writer
 
         write = record_writer(
             self._conf.map_input_identifier,
@@ -279,7 +285,7 @@ class _Bzip2RecordBytes(RecordBytes):
         super().__init__(self._plain(file, start), start, None, delimiter)
 
     def _plain(self, file: CountedFile, start: int) -> Iterator[bytes]:
-        from streaming.bzip2_blocks import blocks as bzip2_blocks
+        from mrstream.streaming.formats.bzip2_blocks import blocks as bzip2_blocks
 
         plain_end = start
         try:
@@ -310,7 +316,7 @@ class _RecordPiece:
         self._ignore_key = ignore_key
 
     def blobs(self) -> Iterator[bytes]:
-        from streaming.record_io import record_writer
+        from mrstream.streaming.formats.record_io import record_writer
 
         write = record_writer(
             self._conf.map_input_identifier,
@@ -329,7 +335,7 @@ class _SequenceFilePiece(_RecordPiece):
     """Sequence files, their records as they are, as text or as raw bytes."""
 
     def __init__(self, kind: InputFormat, piece: Piece, conf: JobConf, file: CountedFile) -> None:
-        from streaming.sequence_file import SequenceFileReader
+        from mrstream.streaming.formats.sequence_file import SequenceFileReader
 
         super().__init__(conf, kind.ignores_key(conf.map_input_ignore_key))
         self._reader = SequenceFileReader(
@@ -357,7 +363,7 @@ class _XmlPiece(_RecordPiece):
     value_type = TEXT
 
     def __init__(self, piece: Piece, conf: JobConf, file: CountedFile) -> None:
-        from streaming.xml_records import XmlRecords
+        from mrstream.streaming.formats.xml_records import XmlRecords
 
         super().__init__(conf, InputFormat.STREAM.ignores_key(conf.map_input_ignore_key))
         file.seek(piece.start)

@@ -11,7 +11,7 @@ from enum import IntEnum
 
 import msgspec
 
-from streaming.key_value import KeyValueRule
+from mrstream.streaming.records.key_value import KeyValueRule
 
 TAB_RULE = KeyValueRule()
 BLOCK_BYTES = 256 * 1024  # of a segment's block, unless one record is larger

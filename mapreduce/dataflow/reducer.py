@@ -11,8 +11,8 @@ import itertools
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
-from mapreduce.program.command import Command
-from mapreduce.program.ending import ExitRule
+from mrstream.mapreduce.program.command import Command
+from mrstream.mapreduce.program.ending import ExitRule
 
 
 class Stream(Protocol):

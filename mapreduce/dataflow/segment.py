@@ -18,10 +18,10 @@ from typing import IO, Self
 
 import msgspec
 
-from cluster.errors import Corrupt, NewerFormat
-from mapreduce.dataflow import block_codec
-from mapreduce.dataflow.block_codec import BlockCodec
-from mapreduce.dataflow.kernel import crc32c
+from mrstream.cluster.errors import Corrupt, NewerFormat
+from mrstream.mapreduce.dataflow import block_codec
+from mrstream.mapreduce.dataflow.block_codec import BlockCodec
+from mrstream.mapreduce.dataflow.kernel import crc32c
 
 MAGIC = b"MRSG"
 FOOTER_MAGIC = b"MRSI"

@@ -13,10 +13,10 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Final
 
-from cluster.errors import Corrupt
-from cluster.messages import Message
-from cluster.network import BulkStream
-from mapreduce.dataflow.segment import PartitionEntry, Reader
+from mrstream.cluster.errors import Corrupt
+from mrstream.cluster.wire.messages import Message
+from mrstream.cluster.wire.network import BulkStream
+from mrstream.mapreduce.dataflow.segment import PartitionEntry, Reader
 
 READERS_MAX: Final = 128
 """Segment files kept open with their index: every reduce asks for every map's."""

@@ -12,18 +12,18 @@ from collections.abc import Iterator
 
 import msgspec
 
-from mapreduce.dataflow import kernel
-from mapreduce.dataflow.record_form import (
+from mrstream.mapreduce.dataflow import kernel
+from mrstream.mapreduce.dataflow.record_form import (
     BLOCK_BYTES,
     FRAMED_FORM,
     TEXT_RECORDS,
     RecordShape,
     WireForm,
 )
-from mapreduce.dataflow.segment import Block
-from mapreduce.program.errors import TaskFailed
-from streaming.comparator import BYTE_ORDER, ComparatorSpec
-from streaming.partitioner import HashPartition, PartitionerSpec
+from mrstream.mapreduce.dataflow.segment import Block
+from mrstream.mapreduce.program.errors import TaskFailed
+from mrstream.streaming.records.comparator import BYTE_ORDER, ComparatorSpec
+from mrstream.streaming.records.partitioner import HashPartition, PartitionerSpec
 
 CAPACITY_BYTES_MIN = 4096
 CAPACITY_BYTES_MAX = (1 << 31) - 1  # the index keeps 32-bit offsets; Hadoop's limit is the same

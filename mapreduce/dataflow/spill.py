@@ -17,11 +17,11 @@ from typing import Protocol
 
 import msgspec
 
-from mapreduce.dataflow import block_codec, merger, segment
-from mapreduce.dataflow.block_codec import BlockCodec
-from mapreduce.dataflow.record_form import BLOCK_BYTES, FRAMED_FORM, RecordShape, WireForm
-from mapreduce.dataflow.segment import Block, PartitionEntry
-from mapreduce.dataflow.sort_buffer import SortBuffer, SortPlan
+from mrstream.mapreduce.dataflow import block_codec, merger, segment
+from mrstream.mapreduce.dataflow.block_codec import BlockCodec
+from mrstream.mapreduce.dataflow.record_form import BLOCK_BYTES, FRAMED_FORM, RecordShape, WireForm
+from mrstream.mapreduce.dataflow.segment import Block, PartitionEntry
+from mrstream.mapreduce.dataflow.sort_buffer import SortBuffer, SortPlan
 
 COMBINE_SPILLS_MIN = 3
 Payload = bytes | memoryview

@@ -12,12 +12,12 @@ from typing import ClassVar
 
 import msgspec
 
-from cluster.errors import UserError
-from mapreduce.dataflow.files import Files, FileStatus
-from mapreduce.dataflow.input_paths import list_input_files
-from streaming.input_format import InputFormat
-from streaming.jobconf import JobConf
-from streaming.text_lines import line_lengths
+from mrstream.cluster.errors import UserError
+from mrstream.mapreduce.dataflow.files import Files, FileStatus
+from mrstream.mapreduce.dataflow.input_paths import list_input_files
+from mrstream.streaming.conf.jobconf import JobConf
+from mrstream.streaming.formats.input_format import InputFormat
+from mrstream.streaming.formats.text_lines import line_lengths
 
 SPLIT_SLOP = 1.1
 READ_BYTES = 1024 * 1024

@@ -11,18 +11,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mapreduce.dataflow.files import Files
-from mapreduce.dataflow.piece_reader import (
+from mrstream.mapreduce.dataflow.files import Files
+from mrstream.mapreduce.dataflow.piece_reader import (
     CountedFile,
     PieceReader,
     Record,
     gathered,
     open_piece,
 )
-from mapreduce.dataflow.split_plan import Split
-from streaming.input_format import InputFormat
-from streaming.jobconf import JobConf
-from streaming.writable import LONG, TEXT, WritableType
+from mrstream.mapreduce.dataflow.split_plan import Split
+from mrstream.streaming.conf.jobconf import JobConf
+from mrstream.streaming.formats.input_format import InputFormat
+from mrstream.streaming.formats.writable import LONG, TEXT, WritableType
 
 
 class SplitReader:

@@ -9,9 +9,14 @@ from __future__ import annotations
 
 from crc32c import crc32c
 
-from mapreduce.dataflow.record_form import RECORD_OVERHEAD_BYTES, Cut, RecordShape, WireForm
-from mapreduce.dataflow.twin_lines import LineFeeder, LineRewriter, count_lines
-from mapreduce.dataflow.twin_records import (
+from mrstream.mapreduce.dataflow.record_form import (
+    RECORD_OVERHEAD_BYTES,
+    Cut,
+    RecordShape,
+    WireForm,
+)
+from mrstream.mapreduce.dataflow.twin_lines import LineFeeder, LineRewriter, count_lines
+from mrstream.mapreduce.dataflow.twin_records import (
     BINARY_CUTS,
     FRAME_HEADER_BYTES_MAX,
     decode_records,
@@ -21,9 +26,15 @@ from mapreduce.dataflow.twin_records import (
     stored_bytes,
     write_record,
 )
-from streaming.comparator import ByteOrder, ComparatorSpec, KeyFieldOrder, LongOrder, compare
-from streaming.key_value import split
-from streaming.partitioner import PartitionerSpec, partition
+from mrstream.streaming.records.comparator import (
+    ByteOrder,
+    ComparatorSpec,
+    KeyFieldOrder,
+    LongOrder,
+    compare,
+)
+from mrstream.streaming.records.key_value import split
+from mrstream.streaming.records.partitioner import PartitionerSpec, partition
 
 __all__ = [
     "Collector",

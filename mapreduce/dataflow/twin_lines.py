@@ -6,8 +6,8 @@ of output ends and the next begins may differ. Never opens a file.
 
 from __future__ import annotations
 
-from mapreduce.dataflow.record_form import Cut, LineForm, LineInput
-from streaming.key_value import KeyValueRule, split
+from mrstream.mapreduce.dataflow.record_form import Cut, LineForm, LineInput
+from mrstream.streaming.records.key_value import KeyValueRule, split
 
 _LF, _CR = 10, 13
 _BOM = b"\xef\xbb\xbf"

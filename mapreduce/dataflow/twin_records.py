@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from mapreduce.dataflow.record_form import Cut, Serial, Side, WireForm
+from mrstream.mapreduce.dataflow.record_form import Cut, Serial, Side, WireForm
 
 FRAME_HEADER_BYTES_MAX = 10  # two lengths below 2**32
 TYPED_DEPTH_MAX = 1024

@@ -10,5 +10,5 @@
     errors     how a program fails its task
 
 Each knows only what stands below it, and none of records, tasks or jobs. The contract with the
-program itself, its words, links and variables, is `streaming.child`'s and `streaming.shipping`'s.
+program itself, its words, links and variables, is `streaming.task`'s.
 """

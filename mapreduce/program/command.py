@@ -10,13 +10,18 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from mapreduce.program.ending import ExitRule, judge
-from mapreduce.program.flow import Flow
-from mapreduce.program.pump import Blob, RunningCommand, StderrSink, Watch
-from streaming.child import find_program, parse_command, resolve_words, task_environment
-from streaming.command import Program
-from streaming.jobconf import JobConf
-from streaming.shipping import Fetch, Shipped, link_shipped
+from mrstream.mapreduce.program.ending import ExitRule, judge
+from mrstream.mapreduce.program.flow import Flow
+from mrstream.mapreduce.program.pump import Blob, RunningCommand, StderrSink, Watch
+from mrstream.streaming.command.command import Program
+from mrstream.streaming.conf.jobconf import JobConf
+from mrstream.streaming.task.child import (
+    find_program,
+    parse_command,
+    resolve_words,
+    task_environment,
+)
+from mrstream.streaming.task.shipping import Fetch, Shipped, link_shipped
 
 
 class Workplace:

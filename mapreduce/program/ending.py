@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import msgspec
 
-from mapreduce.program.errors import CommandFailed
-from mapreduce.program.flow import Flow
+from mrstream.mapreduce.program.errors import CommandFailed
+from mrstream.mapreduce.program.flow import Flow
 
 
 class ExitRule(msgspec.Struct, frozen=True):

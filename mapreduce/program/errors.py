@@ -1,6 +1,6 @@
 """How a task's program can fail it, by what happens next: another attempt, or the end of the job.
 
-TaskFailed (a UserError; the tree is drawn in `mapreduce/errors.py`)
+TaskFailed (a UserError; the tree is drawn in `mapreduce/job/errors.py`)
 ├── CommandFailed     the user's program did it (exit status, unread input)
 ├── TaskTimedOut      no progress for too long
 └── TaskOutOfMemory   its processes hold more than they may
@@ -8,7 +8,7 @@ TaskFailed (a UserError; the tree is drawn in `mapreduce/errors.py`)
 
 from __future__ import annotations
 
-from cluster.errors import UserError
+from mrstream.cluster.errors import UserError
 
 
 class TaskFailed(UserError):

@@ -20,9 +20,9 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
-from mapreduce.program.children import children_of
-from mapreduce.program.flow import UNREAD_BYTES_MAX, Flow
-from mapreduce.program.spawn import spawn
+from mrstream.mapreduce.program.children import children_of
+from mrstream.mapreduce.program.flow import UNREAD_BYTES_MAX, Flow
+from mrstream.mapreduce.program.spawn import spawn
 
 # What is read at once stays in the processor's cache until it has been looked at.
 OUTPUT_BYTES = 256 << 10

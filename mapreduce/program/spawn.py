@@ -17,8 +17,8 @@ from contextlib import contextmanager
 
 import msgspec
 
-from mapreduce.program.errors import CommandFailed
-from streaming.child import cannot_run
+from mrstream.mapreduce.program.errors import CommandFailed
+from mrstream.streaming.task.child import cannot_run
 
 _SHELL = "/bin/sh"
 # Python, and the zygote, ignore some signals, and what is ignored stays so across exec: a program

@@ -15,9 +15,9 @@ import time
 from collections.abc import Callable
 from typing import NoReturn
 
-from mapreduce.program.children import kill_descendants
-from mapreduce.program.errors import TaskFailed, TaskTimedOut
-from mapreduce.program.pump import RunningCommand, kill_adopted
+from mrstream.mapreduce.program.children import kill_descendants
+from mrstream.mapreduce.program.errors import TaskFailed, TaskTimedOut
+from mrstream.mapreduce.program.pump import RunningCommand, kill_adopted
 
 REPORT_EVERY_S = 0.5
 

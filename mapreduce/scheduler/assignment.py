@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from heapq import heappop, heappush
 
-from mapreduce.scheduler import attempts
-from mapreduce.scheduler.commands import Locality
-from mapreduce.scheduler.ids import TaskKind, WorkerId
-from mapreduce.scheduler.locality import PASSED_OVER_MAX
-from mapreduce.scheduler.phases import Job
-from mapreduce.scheduler.state import State
-from mapreduce.scheduler.task import Attempt, Task, TaskState
-from mapreduce.scheduler.workers import Worker
+from mrstream.mapreduce.scheduler import attempts
+from mrstream.mapreduce.scheduler.commands import Locality
+from mrstream.mapreduce.scheduler.ids import TaskKind, WorkerId
+from mrstream.mapreduce.scheduler.locality import PASSED_OVER_MAX
+from mrstream.mapreduce.scheduler.phases import Job
+from mrstream.mapreduce.scheduler.state import State
+from mrstream.mapreduce.scheduler.task import Attempt, Task, TaskState
+from mrstream.mapreduce.scheduler.workers import Worker
 
 # While maps wait for slots, reduces may hold at most this share of slots that both could use.
 REDUCE_SHARE_WHILE_MAPS_WAIT = 0.5

@@ -6,8 +6,8 @@ emitting the commands that follow from it. Never chooses which task is next.
 
 from __future__ import annotations
 
-from mapreduce.scheduler import ending, outputs, slots
-from mapreduce.scheduler.commands import (
+from mrstream.mapreduce.scheduler import ending, outputs, slots
+from mrstream.mapreduce.scheduler.commands import (
     GrantCommit,
     Locality,
     PublishSegment,
@@ -15,16 +15,11 @@ from mapreduce.scheduler.commands import (
     RecordCommit,
     StartAttempt,
 )
-from mapreduce.scheduler.ids import AttemptId, TaskKind, WorkerId
-from mapreduce.scheduler.phases import Job
-from mapreduce.scheduler.state import State
-from mapreduce.scheduler.task import (
-    Attempt,
-    Change,
-    Task,
-    TaskState,
-)
-from mapreduce.scheduler.workers import FAILURES_IN_A_ROW_MAX, Worker
+from mrstream.mapreduce.scheduler.ids import AttemptId, TaskKind, WorkerId
+from mrstream.mapreduce.scheduler.phases import Job
+from mrstream.mapreduce.scheduler.state import State
+from mrstream.mapreduce.scheduler.task import Attempt, Change, Task, TaskState
+from mrstream.mapreduce.scheduler.workers import FAILURES_IN_A_ROW_MAX, Worker
 
 # How much the latest attempt weighs in the estimate of a worker's slowness.
 SLOWNESS_WEIGHT = 0.3

@@ -13,13 +13,13 @@ import math
 from heapq import nlargest
 from itertools import islice
 
-from mapreduce.scheduler import attempts, outputs, slots
-from mapreduce.scheduler.ids import TaskKind, WorkerId
-from mapreduce.scheduler.locality import locality_of
-from mapreduce.scheduler.phases import Job, Phase
-from mapreduce.scheduler.state import State
-from mapreduce.scheduler.task import RUNNING_ATTEMPTS_MAX, Attempt, Task
-from mapreduce.scheduler.workers import Worker
+from mrstream.mapreduce.scheduler import attempts, outputs, slots
+from mrstream.mapreduce.scheduler.ids import TaskKind, WorkerId
+from mrstream.mapreduce.scheduler.locality import locality_of
+from mrstream.mapreduce.scheduler.phases import Job, Phase
+from mrstream.mapreduce.scheduler.state import State
+from mrstream.mapreduce.scheduler.task import RUNNING_ATTEMPTS_MAX, Attempt, Task
+from mrstream.mapreduce.scheduler.workers import Worker
 
 # However small a job is, it may start this many backups of a kind.
 BACKUPS_MIN = 4

@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from mapreduce.scheduler.ids import AttemptId, JobId, TaskId, WorkerId
+from mrstream.mapreduce.scheduler.ids import AttemptId, JobId, TaskId, WorkerId
 
 
 class Locality(StrEnum):

@@ -5,12 +5,12 @@ Never starts anything; the freed slots and the new work are found by `assignment
 
 from __future__ import annotations
 
-from mapreduce.scheduler import outputs, slots
-from mapreduce.scheduler.commands import AbandonTask, FinishJob, JobOutcome
-from mapreduce.scheduler.ids import AttemptId, TaskKind
-from mapreduce.scheduler.phases import Job
-from mapreduce.scheduler.state import State
-from mapreduce.scheduler.task import Change, Task
+from mrstream.mapreduce.scheduler import outputs, slots
+from mrstream.mapreduce.scheduler.commands import AbandonTask, FinishJob, JobOutcome
+from mrstream.mapreduce.scheduler.ids import AttemptId, TaskKind
+from mrstream.mapreduce.scheduler.phases import Job
+from mrstream.mapreduce.scheduler.state import State
+from mrstream.mapreduce.scheduler.task import Change, Task
 
 # The tallies of so many ended jobs can still be asked for.
 ENDED_JOBS_REMEMBERED_MAX = 256

@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from mapreduce.scheduler.ids import AttemptId, HostName, JobId, RackName, TaskId, WorkerId
+from mrstream.mapreduce.scheduler.ids import AttemptId, HostName, JobId, RackName, TaskId, WorkerId
 
 ANYWHERE: tuple[HostName, ...] = ()
 NO_RACK = RackName("")

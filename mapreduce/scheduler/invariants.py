@@ -6,10 +6,10 @@ broken. Walks over everything, so it is not for every event of a large cluster.
 
 from __future__ import annotations
 
-from mapreduce.scheduler.ids import AttemptId, TaskKind
-from mapreduce.scheduler.phases import Job, Phase
-from mapreduce.scheduler.state import State
-from mapreduce.scheduler.task import RUNNING_ATTEMPTS_MAX, Task, TaskState
+from mrstream.mapreduce.scheduler.ids import AttemptId, TaskKind
+from mrstream.mapreduce.scheduler.phases import Job, Phase
+from mrstream.mapreduce.scheduler.state import State
+from mrstream.mapreduce.scheduler.task import RUNNING_ATTEMPTS_MAX, Task, TaskState
 
 
 def check(state: State) -> None:

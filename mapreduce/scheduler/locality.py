@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from heapq import heapify, heappop, heappush
 
-from mapreduce.scheduler.commands import Locality
-from mapreduce.scheduler.events import JobSettings
-from mapreduce.scheduler.ids import HostName, RackName
-from mapreduce.scheduler.task import Task, TaskState
-from mapreduce.scheduler.workers import Worker, Workers
+from mrstream.mapreduce.scheduler.commands import Locality
+from mrstream.mapreduce.scheduler.events import JobSettings
+from mrstream.mapreduce.scheduler.ids import HostName, RackName
+from mrstream.mapreduce.scheduler.task import Task, TaskState
+from mrstream.mapreduce.scheduler.workers import Worker, Workers
 
 # How many tasks that failed on a worker are passed over in search of one that did not.
 PASSED_OVER_MAX = 8

@@ -7,11 +7,11 @@ need again. Never touches a reduce's output: that lies in the dfs.
 
 from __future__ import annotations
 
-from mapreduce.scheduler.commands import WithdrawSegment
-from mapreduce.scheduler.ids import TaskKind
-from mapreduce.scheduler.phases import Job
-from mapreduce.scheduler.state import State
-from mapreduce.scheduler.task import Change, Task, TaskState
+from mrstream.mapreduce.scheduler.commands import WithdrawSegment
+from mrstream.mapreduce.scheduler.ids import TaskKind
+from mrstream.mapreduce.scheduler.phases import Job
+from mrstream.mapreduce.scheduler.state import State
+from mrstream.mapreduce.scheduler.task import Change, Task, TaskState
 
 
 def lose_segment(state: State, job: Job, task: Task) -> None:

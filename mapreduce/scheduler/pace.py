@@ -8,7 +8,7 @@ takes from one report to the next. Never sees a worker or a clock.
 
 from __future__ import annotations
 
-from mapreduce.scheduler.task import Attempt
+from mrstream.mapreduce.scheduler.task import Attempt
 
 STEPS = 20
 # A pace is smoothed over this share of the usual time of an attempt.

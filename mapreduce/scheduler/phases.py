@@ -14,12 +14,12 @@ from heapq import heapify, heappush
 
 import msgspec
 
-from mapreduce.scheduler.events import JobSettings, MapTaskSpec
-from mapreduce.scheduler.ids import AttemptId, JobId, TaskId, TaskKind, WorkerId
-from mapreduce.scheduler.locality import PendingMaps
-from mapreduce.scheduler.pace import Pace
-from mapreduce.scheduler.task import Attempt, Task, TaskState
-from mapreduce.scheduler.workers import Workers
+from mrstream.mapreduce.scheduler.events import JobSettings, MapTaskSpec
+from mrstream.mapreduce.scheduler.ids import AttemptId, JobId, TaskId, TaskKind, WorkerId
+from mrstream.mapreduce.scheduler.locality import PendingMaps
+from mrstream.mapreduce.scheduler.pace import Pace
+from mrstream.mapreduce.scheduler.task import Attempt, Task, TaskState
+from mrstream.mapreduce.scheduler.workers import Workers
 
 
 class JobTotals(msgspec.Struct):

@@ -7,14 +7,19 @@ or a restarted master repeats no finished map. Never trusts a report against a c
 
 from __future__ import annotations
 
-from mapreduce.scheduler import attempts, ending, outputs, slots
-from mapreduce.scheduler.commands import JobOutcome, KillAttempt, LoseWorker, PublishSegment
-from mapreduce.scheduler.events import JobRestored, WorkerRegistered
-from mapreduce.scheduler.ids import AttemptId, JobId, TaskKind
-from mapreduce.scheduler.phases import Job
-from mapreduce.scheduler.state import State
-from mapreduce.scheduler.task import RUNNING_ATTEMPTS_MAX, Attempt, Change, Task, TaskState
-from mapreduce.scheduler.workers import Worker
+from mrstream.mapreduce.scheduler import attempts, ending, outputs, slots
+from mrstream.mapreduce.scheduler.commands import (
+    JobOutcome,
+    KillAttempt,
+    LoseWorker,
+    PublishSegment,
+)
+from mrstream.mapreduce.scheduler.events import JobRestored, WorkerRegistered
+from mrstream.mapreduce.scheduler.ids import AttemptId, JobId, TaskKind
+from mrstream.mapreduce.scheduler.phases import Job
+from mrstream.mapreduce.scheduler.state import State
+from mrstream.mapreduce.scheduler.task import RUNNING_ATTEMPTS_MAX, Attempt, Change, Task, TaskState
+from mrstream.mapreduce.scheduler.workers import Worker
 
 
 def register(state: State, event: WorkerRegistered) -> None:

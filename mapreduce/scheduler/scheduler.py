@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from mapreduce.scheduler import (
+from mrstream.mapreduce.scheduler import (
     assignment,
     attempts,
     backup,
@@ -24,8 +24,8 @@ from mapreduce.scheduler import (
     registration,
     slots,
 )
-from mapreduce.scheduler.commands import Command, JobOutcome, KillAttempt, ReleaseWorker
-from mapreduce.scheduler.events import (
+from mrstream.mapreduce.scheduler.commands import Command, JobOutcome, KillAttempt, ReleaseWorker
+from mrstream.mapreduce.scheduler.events import (
     AttemptFailed,
     AttemptKilled,
     AttemptProgress,
@@ -48,11 +48,12 @@ from mapreduce.scheduler.events import (
     WorkerRegistered,
     WorkerResumed,
 )
-from mapreduce.scheduler.ids import AttemptId, JobId, TaskId, WorkerId
-from mapreduce.scheduler.phases import Job, JobTotals
-from mapreduce.scheduler.state import SchedulerLimits, State
-from mapreduce.scheduler.story import REMEMBERED_MAX, Story
-from mapreduce.scheduler.task import Attempt, Task, TaskState
+from mrstream.mapreduce.scheduler.ids import AttemptId, JobId, TaskId, WorkerId
+from mrstream.mapreduce.scheduler.limits import SchedulerLimits
+from mrstream.mapreduce.scheduler.phases import Job, JobTotals
+from mrstream.mapreduce.scheduler.state import State
+from mrstream.mapreduce.scheduler.story import REMEMBERED_MAX, Story
+from mrstream.mapreduce.scheduler.task import Attempt, Task, TaskState
 
 
 class JobView(msgspec.Struct, frozen=True):

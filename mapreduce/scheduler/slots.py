@@ -8,18 +8,18 @@ from __future__ import annotations
 
 from heapq import heappush
 
-from mapreduce.scheduler.commands import KillAttempt
-from mapreduce.scheduler.ids import TaskKind
-from mapreduce.scheduler.phases import Job
-from mapreduce.scheduler.state import State
-from mapreduce.scheduler.task import (
+from mrstream.mapreduce.scheduler.commands import KillAttempt
+from mrstream.mapreduce.scheduler.ids import TaskKind
+from mrstream.mapreduce.scheduler.phases import Job
+from mrstream.mapreduce.scheduler.state import State
+from mrstream.mapreduce.scheduler.task import (
     NO_ATTEMPTS,
     RUNNING_ATTEMPTS_MAX,
     Attempt,
     Change,
     TaskState,
 )
-from mapreduce.scheduler.workers import Worker
+from mrstream.mapreduce.scheduler.workers import Worker
 
 
 def attach(state: State, job: Job, attempt: Attempt, worker: Worker) -> None:

@@ -6,31 +6,12 @@ Never decides anything.
 
 from __future__ import annotations
 
-import msgspec
-
-from mapreduce.scheduler.commands import Command
-from mapreduce.scheduler.ids import AttemptId, HostName, JobId, WorkerId
-from mapreduce.scheduler.phases import Job, JobTotals
-from mapreduce.scheduler.task import Attempt
-from mapreduce.scheduler.workers import Worker, Workers
-
-
-class SchedulerLimits(msgspec.Struct, frozen=True):
-    """Waits and limits of the scheduler itself, the same for all jobs."""
-
-    fetch_failures_max: int = 3
-    """Reports of failed fetches after which a map's output counts as lost."""
-    silence_s_max: float = 0.0
-    """A worker that was not heard of for longer is lost; 0: its shell knows of deaths itself."""
-    tick_gap_s_max: float = 4.0
-    """Ticks further apart mean that the master was stopped: that silence is nobody's fault."""
-    quarantine_s: float = 60.0
-    restored_hold_s: float = 2.0
-    """After a restart: how long a job waits for reports of what already runs."""
-    restored_segments_wait_s: float = 10.0
-    """After a restart: how long a committed map waits for its worker to register."""
-    backup_interval_s: float = 1.0
-    """Time between two looks for stragglers."""
+from mrstream.mapreduce.scheduler.commands import Command
+from mrstream.mapreduce.scheduler.ids import AttemptId, HostName, JobId, WorkerId
+from mrstream.mapreduce.scheduler.limits import SchedulerLimits
+from mrstream.mapreduce.scheduler.phases import Job, JobTotals
+from mrstream.mapreduce.scheduler.task import Attempt
+from mrstream.mapreduce.scheduler.workers import Worker, Workers
 
 
 class State:

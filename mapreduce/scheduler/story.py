@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections import deque
 
-from mapreduce.scheduler.commands import Command
-from mapreduce.scheduler.events import AttemptProgress, Event, Tick, WorkerHeard
-from mapreduce.scheduler.ids import AttemptId, TaskId
+from mrstream.mapreduce.scheduler.commands import Command
+from mrstream.mapreduce.scheduler.events import AttemptProgress, Event, Tick, WorkerHeard
+from mrstream.mapreduce.scheduler.ids import AttemptId, TaskId
 
 REMEMBERED_MAX = 20_000
 _SMALL_TALK = (AttemptProgress, Tick, WorkerHeard)

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-from mapreduce.scheduler.commands import Locality
-from mapreduce.scheduler.events import MapTaskSpec
-from mapreduce.scheduler.ids import AttemptId, TaskId, TaskKind, WorkerId
+from mrstream.mapreduce.scheduler.commands import Locality
+from mrstream.mapreduce.scheduler.events import MapTaskSpec
+from mrstream.mapreduce.scheduler.ids import AttemptId, TaskId, TaskKind, WorkerId
 
 RUNNING_ATTEMPTS_MAX = 2
 

@@ -8,9 +8,16 @@ Knows which workers have room without looking at all of them. Never chooses a ta
 
 from __future__ import annotations
 
-from mapreduce.scheduler.events import WorkerRegistered
-from mapreduce.scheduler.ids import AttemptId, HostName, JobId, RackName, TaskKind, WorkerId
-from mapreduce.scheduler.task import Attempt, Task
+from mrstream.mapreduce.scheduler.events import WorkerRegistered
+from mrstream.mapreduce.scheduler.ids import (
+    AttemptId,
+    HostName,
+    JobId,
+    RackName,
+    TaskKind,
+    WorkerId,
+)
+from mrstream.mapreduce.scheduler.task import Attempt, Task
 
 # A worker that fails this often in a row, while others do not, is quarantined.
 FAILURES_IN_A_ROW_MAX = 4

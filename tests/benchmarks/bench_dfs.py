@@ -16,9 +16,9 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
-from dfs.reader import DfsReader
-from dfs.records import RecordAppender
-from dfs.writer import create
+from mrstream.dfs.client.reader import DfsReader
+from mrstream.dfs.client.records import RecordAppender
+from mrstream.dfs.client.writer import create
 from tests.benchmarks.common import Row, Run, interleaved, run, workplace
 from tests.benchmarks.dfs_calls import call_rates, million_files
 from tests.benchmarks.dfs_links import shaped_links
@@ -64,7 +64,7 @@ def one_server(place: Path) -> Iterator[LocalCluster]:
 
 def shell(cluster: LocalCluster, *words: str, host: str | None = None) -> Run:
     """Run `mrstream dfs WORDS` as a user would; `host` is where it believes to be."""
-    code = "import sys; from streaming.cli import main; sys.exit(main())"
+    code = "import sys; from mrstream.streaming.cli import main; sys.exit(main())"
     root = str(Path(__file__).parent.parent.parent)
     env = {**cluster.environment, "PYTHONPATH": root}
     env.pop("PYTHONDONTWRITEBYTECODE", None)  # an installed program has been compiled

@@ -15,10 +15,10 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from mapreduce.scheduler.commands import Command
-from mapreduce.scheduler.events import Event
-from mapreduce.scheduler.scheduler import Scheduler
-from mapreduce.simulation import ClusterPlan, SimulatedCluster, Workload
+from mrstream.mapreduce.scheduler.commands import Command
+from mrstream.mapreduce.scheduler.events import Event
+from mrstream.mapreduce.scheduler.scheduler import Scheduler
+from mrstream.mapreduce.simulation import ClusterPlan, SimulatedCluster, Workload
 from tests.benchmarks.bench_local import MAPPER, REDUCER
 from tests.benchmarks.common import (
     MRSTREAM,

@@ -18,8 +18,8 @@ C_LOCALE = {**os.environ, "LC_ALL": "C"}
 
 SORT = """
 import sys
-from mapreduce.dataflow.sort_buffer import SortPlan
-from mapreduce.dataflow.spill import MapOutput, SpillPlan
+from mrstream.mapreduce.dataflow.sort_buffer import SortPlan
+from mrstream.mapreduce.dataflow.spill import MapOutput, SpillPlan
 source, target = sys.argv[1:]
 output = MapOutput(SpillPlan(SortPlan(4), target, 100 << 20))
 with open(source, "rb", buffering=0) as file:
@@ -29,9 +29,9 @@ output.finish()
 """
 MERGE = """
 import sys
-from mapreduce.dataflow import merger, segment
-from mapreduce.dataflow.record_form import text_form
-from streaming.comparator import BYTE_ORDER
+from mrstream.mapreduce.dataflow import merger, segment
+from mrstream.mapreduce.dataflow.record_form import text_form
+from mrstream.streaming.records.comparator import BYTE_ORDER
 target, *paths = sys.argv[1:]
 readers = [segment.Reader(path) for path in paths]
 runs = [(lambda reader=reader: reader.run(0)) for reader in readers]
@@ -40,7 +40,7 @@ with open(target, "wb", buffering=0) as file:
     for _, blob in merged.blobs():
         file.write(blob)
 """
-NOTHING = "from mapreduce.dataflow import spill"
+NOTHING = "from mrstream.mapreduce.dataflow import spill"
 
 
 def bench() -> list[Row]:
@@ -119,8 +119,8 @@ def _merge_rows(name: str, source: Path, place: Path) -> list[Row]:
 
 
 def _write_segment(text: Path, path: Path) -> None:
-    from mapreduce.dataflow.sort_buffer import SortPlan
-    from mapreduce.dataflow.spill import MapOutput, SpillPlan
+    from mrstream.mapreduce.dataflow.sort_buffer import SortPlan
+    from mrstream.mapreduce.dataflow.spill import MapOutput, SpillPlan
 
     output = MapOutput(SpillPlan(SortPlan(1), str(path), 100 << 20))
     output.feed(text.read_bytes())

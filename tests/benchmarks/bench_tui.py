@@ -16,7 +16,7 @@ from pathlib import Path
 
 import msgspec
 
-from mapreduce.snapshot import JobSeen
+from mrstream.mapreduce.snapshot import JobSeen
 from tests.benchmarks.common import Row
 from tests.benchmarks.tui_load import Busy
 from tests.tui_states import JOB, huge

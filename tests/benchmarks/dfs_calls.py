@@ -21,21 +21,21 @@ from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 
-from cluster.addresses import connect_socket
-from cluster.connection import client_handshake
-from cluster.errors import ClusterError, Unavailable
-from cluster.frames import HEADER, HEADER_BYTES, Kind, encode_frame
-from cluster.identity import Identity, new_client_id
-from cluster.journal import Journal
-from cluster.messages import Health, Request
-from cluster.network import Connection
-from dfs.chunk import ChunkHandle, ChunkReport, ChunkVersion, Epoch, ServerId, pack_reports
-from dfs.metadata import operations as op
-from dfs.metadata.image import pack_image
-from dfs.metadata.metadata import Metadata
-from dfs.metadata.settings import Settings
-from dfs.oplog import OperationLog
-from dfs.protocol import (
+from mrstream.cluster.errors import ClusterError, Unavailable
+from mrstream.cluster.journal.journal import Journal
+from mrstream.cluster.wire.addresses import connect_socket
+from mrstream.cluster.wire.connection import client_handshake
+from mrstream.cluster.wire.frames import HEADER, HEADER_BYTES, Kind, encode_frame
+from mrstream.cluster.wire.identity import Identity, new_client_id
+from mrstream.cluster.wire.messages import Health, Request
+from mrstream.cluster.wire.network import Connection
+from mrstream.dfs.chunk import ChunkHandle, ChunkReport, ChunkVersion, Epoch, ServerId, pack_reports
+from mrstream.dfs.metadata import operations as op
+from mrstream.dfs.metadata.image import pack_image
+from mrstream.dfs.metadata.metadata import Metadata
+from mrstream.dfs.metadata.settings import Settings
+from mrstream.dfs.oplog import OperationLog
+from mrstream.dfs.protocol import (
     CreateFile,
     DiskUse,
     Locate,
@@ -56,9 +56,9 @@ FILES_IN_LOG = 60_000
 FILES_PER_DIRECTORY = 1000
 EMPTY_SERVER = """
 import asyncio, sys
-from cluster.messages import Health
-from cluster.network import Server, new_event_loop
-from cluster.identity import Identity
+from mrstream.cluster.wire.messages import Health
+from mrstream.cluster.wire.network import Server, new_event_loop
+from mrstream.cluster.wire.identity import Identity
 async def main(address, cluster_id, secret):
     server = Server(
         {Health: lambda request, peer: None},

@@ -14,11 +14,11 @@ import sys
 import time
 from pathlib import Path
 
-from cluster.config import current_cluster
-from dfs.chunk_writer import Run, push
-from dfs.client import DfsClient, client_of
-from dfs.reader import DfsReader
-from dfs.writer import RUN_BYTES, create
+from mrstream.cluster.config.config import current_cluster
+from mrstream.dfs.client.chunk_writer import Run, push
+from mrstream.dfs.client.client import DfsClient, client_of
+from mrstream.dfs.client.reader import DfsReader
+from mrstream.dfs.client.writer import RUN_BYTES, create
 from tests.benchmarks.common import Row
 from tests.cluster.local import LocalCluster
 from tests.cluster.netns import NetnsHosts

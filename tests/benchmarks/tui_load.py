@@ -9,9 +9,16 @@ sys.path.insert(0, str(Path(__file__).parent.parent.parent))
 
 import msgspec
 
-from mapreduce.snapshot import COMMITTED, RUNNING, ClusterSnapshot, JobSeen, JobSnapshot, RatePoint
+from mrstream.mapreduce.snapshot import (
+    COMMITTED,
+    RUNNING,
+    ClusterSnapshot,
+    JobSeen,
+    JobSnapshot,
+    RatePoint,
+)
+from mrstream.tui.app import Monitor
 from tests.tui_states import JOB, NOW_S, Recorded, huge
-from tui.app import Monitor
 
 CHANGES = 150
 """Tasks that change between two questions: 15,000 tasks in fifty seconds."""

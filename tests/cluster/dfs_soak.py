@@ -15,12 +15,12 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent.parent))
 
-from cluster.errors import Unavailable
-from dfs import writer
-from dfs.chunk_writer import Run, ask_primary, push
-from dfs.client import DfsClient
-from dfs.protocol import WriteChunk
-from dfs.reader import DfsReader
+from mrstream.cluster.errors import Unavailable
+from mrstream.dfs.client import writer
+from mrstream.dfs.client.chunk_writer import Run, ask_primary, push
+from mrstream.dfs.client.client import DfsClient
+from mrstream.dfs.client.reader import DfsReader
+from mrstream.dfs.protocol import WriteChunk
 from tests.cluster.local import CHUNKSERVER, LocalCluster
 
 STOPPED_S = 60.0

@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from cluster.config import Cluster, load
-from cluster.state import read_identity
+from mrstream.cluster.config.config import Cluster, load
+from mrstream.cluster.config.state import read_identity
 from tests.cluster.machine import TestHosts
 
 MRSTREAM = str(Path(sys.executable).parent / "mrstream")

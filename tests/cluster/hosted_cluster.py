@@ -15,11 +15,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from cluster.errors import Unavailable
-from cluster.messages import Health, HealthReply
-from cluster.network import Connection
-from dfs.client import DfsClient, client_of
-from dfs.retry import RetryPolicy
+from mrstream.cluster.agent.processes import module_of
+from mrstream.cluster.errors import Unavailable
+from mrstream.cluster.wire.messages import Health, HealthReply
+from mrstream.cluster.wire.network import Connection
+from mrstream.dfs.client.client import DfsClient, client_of
+from mrstream.dfs.client.retry import RetryPolicy
 from tests.cluster.hosted import MRSTREAM, Operator
 from tests.cluster.job_faults import ROOM_DFS, SLOTS
 from tests.cluster.local import READY_S_MAX, wait_for
@@ -67,9 +68,10 @@ class HostedCluster:
     def launch(self, role: str, host: str, prelude: str = "") -> int:
         """Start a daemon over SSH without waiting for it; return its pid there."""
         place = f"/srv/mrstream/{NAME}/{host}"
-        words = ["-m", role]
+        words = ["-m", module_of(role)]
         if prelude:
-            run = f"import runpy; runpy.run_module({role!r}, run_name='__main__', alter_sys=True)"
+            name = module_of(role)
+            run = f"import runpy; runpy.run_module({name!r}, run_name='__main__', alter_sys=True)"
             words = ["-c", f"{prelude}\n{run}"]
         daemon = [sys.executable, "-P", *words, "--host", host, "--dir", place]
         marks = [f"MRSTREAM_PLACE={place}", f"MRSTREAM_ROLE={role}"]

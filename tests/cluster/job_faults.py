@@ -16,12 +16,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from cluster.config import Cluster
-from cluster.messages import HealthReply
-from dfs.client import DfsClient
-from dfs.reader import DfsReader
-from mapreduce.client import JobClient
-from mapreduce.protocol import JobReport, ListJobs, ReportOfJob
+from mrstream.cluster.config.config import Cluster
+from mrstream.cluster.wire.messages import HealthReply
+from mrstream.dfs.client.client import DfsClient
+from mrstream.dfs.client.reader import DfsReader
+from mrstream.mapreduce.client.client import JobClient
+from mrstream.mapreduce.protocol import JobReport, ListJobs, ReportOfJob
 from tests.cluster.local import CHUNKSERVER, MASTER, wait_for
 from tests.cluster.preludes import STOPS
 from tests.local_jobs import processes_with

@@ -23,13 +23,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
-from cluster.config import Cluster, ClusterConfig, load
-from cluster.errors import ClusterError, Unavailable
-from cluster.messages import Health, HealthReply
-from cluster.network import Connection
-from cluster.state import NEW_MARK, Secret, write_private
-from dfs.client import DfsClient, client_of
-from dfs.retry import RetryPolicy
+from mrstream.cluster.agent.processes import module_of
+from mrstream.cluster.config.config import Cluster, ClusterConfig, load
+from mrstream.cluster.config.state import NEW_MARK, Secret, write_private
+from mrstream.cluster.errors import ClusterError, Unavailable
+from mrstream.cluster.wire.messages import Health, HealthReply
+from mrstream.cluster.wire.network import Connection
+from mrstream.dfs.client.client import DfsClient, client_of
+from mrstream.dfs.client.retry import RetryPolicy
 from tests.cluster.machine import LOCKS
 
 MASTER = "dfs.master"
@@ -156,9 +157,10 @@ class LocalCluster:
         """
         place = self.host_directory(host, self.config.name)
         (place / "logs").mkdir(parents=True, exist_ok=True)
-        start = ["-m", role]
+        start = ["-m", module_of(role)]
         if prelude:
-            run = f"import runpy; runpy.run_module({role!r}, run_name='__main__', alter_sys=True)"
+            name = module_of(role)
+            run = f"import runpy; runpy.run_module({name!r}, run_name='__main__', alter_sys=True)"
             start = ["-c", f"{prelude}\n{run}"]
         with open(place / "logs" / f"{role}.out", "ab") as output:
             process = subprocess.Popen(
@@ -263,7 +265,7 @@ class LocalCluster:
 
     def begin(self, *arguments: str, **options: Any) -> subprocess.Popen[bytes]:
         """Begin `mrstream ARGUMENTS`, with pipes for its input and output."""
-        code = "import sys; from streaming.cli import main; sys.exit(main())"
+        code = "import sys; from mrstream.streaming.cli import main; sys.exit(main())"
         pipe = subprocess.PIPE
         return subprocess.Popen(
             [sys.executable, "-c", code, *arguments],
@@ -278,7 +280,7 @@ class LocalCluster:
         """Run `mrstream ARGUMENTS` as a user of this cluster would."""
         options.setdefault("cwd", self.directory)
         options.setdefault("timeout", 120)
-        code = "import sys; from streaming.cli import main; sys.exit(main())"
+        code = "import sys; from mrstream.streaming.cli import main; sys.exit(main())"
         environment = {**self.environment, "PYTHONPATH": str(_root)}
         return subprocess.run(
             [sys.executable, "-c", code, *arguments],

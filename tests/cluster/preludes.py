@@ -38,7 +38,7 @@ def after(owner, name, stage):
 
 # Everything that a worker reports is said twice; each saying is a request of its own.
 SAID_TWICE = """
-from cluster.channel import Channel
+from mrstream.cluster.wire.channel import Channel
 said = {"AttemptEnded", "AttemptWantsCommit", "AttemptShuffled", "FetchTrouble", "Register"}
 whole = Channel.call
 def call(self, request, *words, **more):
@@ -50,7 +50,7 @@ Channel.call = call
 
 # Everything that the master tells a worker is told twice.
 TOLD_TWICE = """
-from cluster.server import Peer
+from mrstream.cluster.wire.server import Peer
 whole = Peer.push
 def push(self, message):
     whole(self, message)
@@ -65,23 +65,31 @@ def _moment(when: str, module: str, owner: str, method: str) -> str:
 
 
 STAGES: Mapping[str, str] = {
-    "map": _moment("before", "mapreduce.dataflow.spill", "MapOutput", "feed"),
-    "spill": _moment("before", "mapreduce.dataflow.spill", "MapOutput", "_finish"),
-    "segment complete": _moment("after", "mapreduce.segment_store", "SegmentStore", "keep"),
-    "shuffle": _moment("before", "mapreduce.dataflow.fetcher", "Fetcher", "_have"),
-    "merge": _moment("after", "mapreduce.reduce_task", "ReduceTask", "_gather"),
-    "reduce": _moment("before", "mapreduce.final_output", "CommandOutput", "feed"),
-    "output complete": _moment("after", "mapreduce.final_output", "CommandOutput", "finish"),
-    "before commit": _moment("before", "mapreduce.job_here", "JobHere", "commit"),
-    "after commit": _moment("after", "mapreduce.job_here", "JobHere", "commit"),
+    "map": _moment("before", "mrstream.mapreduce.dataflow.spill", "MapOutput", "feed"),
+    "spill": _moment("before", "mrstream.mapreduce.dataflow.spill", "MapOutput", "_finish"),
+    "segment complete": _moment(
+        "after", "mrstream.mapreduce.worker.segment_store", "SegmentStore", "keep"
+    ),
+    "shuffle": _moment("before", "mrstream.mapreduce.dataflow.fetcher", "Fetcher", "_have"),
+    "merge": _moment("after", "mrstream.mapreduce.attempt.reduce_task", "ReduceTask", "_gather"),
+    "reduce": _moment("before", "mrstream.mapreduce.attempt.final_output", "CommandOutput", "feed"),
+    "output complete": _moment(
+        "after", "mrstream.mapreduce.attempt.final_output", "CommandOutput", "finish"
+    ),
+    "before commit": _moment("before", "mrstream.mapreduce.worker.job_here", "JobHere", "commit"),
+    "after commit": _moment("after", "mrstream.mapreduce.worker.job_here", "JobHere", "commit"),
 }
 """Where a worker or one of its attempts can be stopped, in the order of a record's path."""
 
 MASTER_MOMENTS: Mapping[str, str] = {
-    "output is made": _moment("before", "mapreduce.job_output", "JobOutput", "set_up"),
-    "output is final": _moment("before", "mapreduce.job_output", "JobOutput", "commit_job"),
+    "output is made": _moment(
+        "before", "mrstream.mapreduce.master.job_output", "JobOutput", "set_up"
+    ),
+    "output is final": _moment(
+        "before", "mrstream.mapreduce.master.job_output", "JobOutput", "commit_job"
+    ),
     "record": (
-        "from cluster.journal import Journal\n"
+        "from mrstream.cluster.journal.journal import Journal\n"
         "whole, seen = Journal.append, []\n"
         "def append(*words):\n"
         "    seen.append(1)\n"
@@ -94,7 +102,7 @@ MASTER_MOMENTS: Mapping[str, str] = {
 
 # The connection breaks just before a certain call that is no heartbeat.
 CUT_AT = """
-from cluster.channel import Channel
+from mrstream.cluster.wire.channel import Channel
 whole = Channel.call
 calls = 0
 def call(self, request, *words, **more):

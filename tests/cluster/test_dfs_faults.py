@@ -16,14 +16,14 @@ from pathlib import Path
 
 import pytest
 
-from cluster.errors import ClusterError, Unavailable
-from dfs import writer
-from dfs.chunks.replica_files import path_of
-from dfs.client import DfsClient
-from dfs.errors import NoSuchFile, WriterFenced
-from dfs.protocol import ChunkFact
-from dfs.reader import DfsReader
-from dfs.records import RecordAppender, RecordCutter
+from mrstream.cluster.errors import ClusterError, Unavailable
+from mrstream.dfs.chunks.replica_files import path_of
+from mrstream.dfs.client import writer
+from mrstream.dfs.client.client import DfsClient
+from mrstream.dfs.client.reader import DfsReader
+from mrstream.dfs.client.records import RecordAppender, RecordCutter
+from mrstream.dfs.errors import NoSuchFile, WriterFenced
+from mrstream.dfs.protocol import ChunkFact
 from tests.cluster.dfs_soak import resume_with_a_late_write
 from tests.cluster.local import CHUNKSERVER, MASTER, LocalCluster, wait_for
 
@@ -356,7 +356,7 @@ def _verify_everywhere(client: DfsClient) -> None:
 
 def _all_verify(client: DfsClient) -> bool:
     """Read every replica of every chunk through its own server; are all of them good?"""
-    from dfs.chunk_source import RemoteSource
+    from mrstream.dfs.client.chunk_source import RemoteSource
 
     all_good = True
     for page in client.fsck("/"):
@@ -490,8 +490,8 @@ def test_gate_12_a_lease_holder_stopped_and_resumed_is_fenced(cluster: LocalClus
 
 _WRITER = """
 import os, sys
-from dfs import writer
-from dfs.client import connect
+from mrstream.dfs import writer
+from mrstream.dfs.client.client import connect
 file = writer.create(connect(sys.argv[1]), "/f")
 for number in range(1000):
     file.write(b"%07d\\n" % number * 1000)

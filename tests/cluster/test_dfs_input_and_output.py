@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from mapreduce.dataflow.committer import Committer, OutputExists, create_in
-from mapreduce.dataflow.files import Files, files_for
-from mapreduce.dataflow.input_paths import InvalidInput
-from mapreduce.dataflow.split_plan import plan_splits
-from mapreduce.dataflow.split_reader import open_split
-from streaming.jobconf import JobConf
+from mrstream.mapreduce.dataflow.committer import Committer, OutputExists, create_in
+from mrstream.mapreduce.dataflow.files import Files, files_for
+from mrstream.mapreduce.dataflow.input_paths import InvalidInput
+from mrstream.mapreduce.dataflow.split_plan import plan_splits
+from mrstream.mapreduce.dataflow.split_reader import open_split
+from mrstream.streaming.conf.jobconf import JobConf
 from tests.cluster.local import LocalCluster
 
 CHUNK_BYTES = 1024 * 1024

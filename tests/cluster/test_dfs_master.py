@@ -13,19 +13,20 @@ from pathlib import Path
 
 import pytest
 
-from cluster.disk import OsDisk
-from cluster.errors import ClusterError, Unavailable, UserError
-from cluster.journal import Journal
-from cluster.journal_format import FILE_HEADER, decode_record
-from cluster.network import Connection
-from cluster.recovery import list_logs, log_path
-from dfs import oplog, protocol, writer
-from dfs.chunk import ServerId
-from dfs.client import DfsClient
-from dfs.metadata import operations as op
-from dfs.metadata.metadata import Metadata
-from dfs.metadata.settings import Settings
-from dfs.reader import DfsReader
+from mrstream.cluster.errors import ClusterError, Unavailable, UserError
+from mrstream.cluster.journal.disk import OsDisk
+from mrstream.cluster.journal.format import FILE_HEADER, decode_record
+from mrstream.cluster.journal.journal import Journal
+from mrstream.cluster.journal.recovery import list_logs, log_path
+from mrstream.cluster.wire.network import Connection
+from mrstream.dfs import oplog, protocol
+from mrstream.dfs.chunk import ServerId
+from mrstream.dfs.client import writer
+from mrstream.dfs.client.client import DfsClient
+from mrstream.dfs.client.reader import DfsReader
+from mrstream.dfs.metadata import operations as op
+from mrstream.dfs.metadata.metadata import Metadata
+from mrstream.dfs.metadata.settings import Settings
 from tests.cluster.local import CHUNKSERVER, MASTER, LocalCluster, wait_for
 
 Listing = list[tuple[str, int]]

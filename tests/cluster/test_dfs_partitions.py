@@ -12,14 +12,14 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from cluster.errors import Unavailable
-from dfs import writer
-from dfs.chunk_writer import Run, ask_primary, push
-from dfs.client import DfsClient, client_of
-from dfs.protocol import ChunkGrant, WriteChunk
-from dfs.reader import DfsReader
-from dfs.retry import RetryPolicy
-from dfs.writer import DfsWriter
+from mrstream.cluster.errors import Unavailable
+from mrstream.dfs.client import writer
+from mrstream.dfs.client.chunk_writer import Run, ask_primary, push
+from mrstream.dfs.client.client import DfsClient, client_of
+from mrstream.dfs.client.reader import DfsReader
+from mrstream.dfs.client.retry import RetryPolicy
+from mrstream.dfs.client.writer import DfsWriter
+from mrstream.dfs.protocol import ChunkGrant, WriteChunk
 from tests.cluster.conftest import MakeHosts
 from tests.cluster.hosted import Operator
 from tests.cluster.machine import TestHosts, wait_for

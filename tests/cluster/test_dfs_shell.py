@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from dfs import cli
-from dfs.shell.progress import Progress
+from mrstream.dfs import cli
+from mrstream.dfs.shell.progress import Progress
 from tests.cluster.local import LocalCluster, wait_for
 
 

@@ -12,10 +12,10 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from dfs import writer
-from dfs.client import DfsClient
-from dfs.errors import FileExists, NoSuchFile
-from dfs.reader import DfsReader
+from mrstream.dfs.client import writer
+from mrstream.dfs.client.client import DfsClient
+from mrstream.dfs.client.reader import DfsReader
+from mrstream.dfs.errors import FileExists, NoSuchFile
 from tests.cluster.local import CHUNKSERVER, MASTER, LocalCluster, wait_for
 
 NAMES = st.sampled_from(["a", "b", "d/a", "d/b", "d/e/a"])

@@ -6,9 +6,9 @@ import os
 import signal
 from pathlib import Path
 
-from cluster.config import DFS_MASTER
-from dfs.client import DfsClient
-from dfs.reader import DfsReader
+from mrstream.cluster.config.config import DFS_MASTER
+from mrstream.dfs.client.client import DfsClient
+from mrstream.dfs.client.reader import DfsReader
 from tests.cluster.local import CHUNKSERVER, LocalCluster
 
 FILE_BYTES = 48 << 20

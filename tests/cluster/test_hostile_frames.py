@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from cluster.addresses import connect_socket
-from cluster.config import CHUNKSERVER_BULK, WORKER_BULK, Cluster, load
-from cluster.connection import client_handshake
-from cluster.handshake import Hello
-from cluster.identity import new_client_id
-from cluster.messages import pack
-from cluster.state import write_private
-from cluster.tls import with_tls_keys
+from mrstream.cluster.config.config import CHUNKSERVER_BULK, WORKER_BULK, Cluster, load
+from mrstream.cluster.config.state import write_private
+from mrstream.cluster.config.tls import with_tls_keys
+from mrstream.cluster.wire.addresses import connect_socket
+from mrstream.cluster.wire.connection import client_handshake
+from mrstream.cluster.wire.handshake import Hello
+from mrstream.cluster.wire.identity import new_client_id
+from mrstream.cluster.wire.messages import pack
 from tests.cluster.local import LocalCluster
 from tests.property.fuzz.hostile import frame, nested
 

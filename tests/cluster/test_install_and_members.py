@@ -11,11 +11,11 @@ import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from cluster.errors import ClusterError
-from cluster.messages import Metrics
-from cluster.network import Connection
-from dfs.client import client_of
-from dfs.reader import DfsReader
+from mrstream.cluster.errors import ClusterError
+from mrstream.cluster.wire.messages import Metrics
+from mrstream.cluster.wire.network import Connection
+from mrstream.dfs.client.client import client_of
+from mrstream.dfs.client.reader import DfsReader
 from tests.cluster.conftest import MakeHosts
 from tests.cluster.hosted import Operator
 from tests.cluster.machine import TestHosts, wait_for

@@ -198,11 +198,11 @@ def test_a_failing_mapper_ends_the_job_with_its_report(room: JobRoom) -> None:
 
 def _is_alone(mark: str) -> bool:
     """Whether only the waiting client carries the mark."""
-    return all(b"streaming.cli" in _command(pid) for pid in processes_with(mark))
+    return all(b"mrstream.streaming.cli" in _command(pid) for pid in processes_with(mark))
 
 
 def _command(pid: int) -> bytes:
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
-        return b"streaming.cli"  # it has just ended
+        return b"mrstream.streaming.cli"  # it has just ended

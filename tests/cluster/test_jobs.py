@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from mapreduce.attempt_process import ATTEMPTS_MAX
-from mapreduce.client import JobClient
-from mapreduce.protocol import JobReport, ListJobs, ReportOfJob
+from mrstream.mapreduce.client.client import JobClient
+from mrstream.mapreduce.protocol import JobReport, ListJobs, ReportOfJob
+from mrstream.mapreduce.worker.attempt_process import ATTEMPTS_MAX
 from tests.cluster.local import LocalCluster, wait_for
 
 ROLES = ("dfs.master", "dfs.chunkserver", "mapreduce.master", "mapreduce.worker")
@@ -82,7 +82,7 @@ class Started:
     def __init__(self, cluster: LocalCluster, *arguments: str) -> None:
         self._client = JobClient(cluster.cluster)
         known = {row.key for row in self._client.call_patiently(ListJobs(True))}
-        code = "import sys; from streaming.cli import main; sys.exit(main())"
+        code = "import sys; from mrstream.streaming.cli import main; sys.exit(main())"
         root = Path(__file__).parent.parent.parent
         self.process = subprocess.Popen(
             [sys.executable, "-c", code, *arguments],

@@ -17,8 +17,8 @@ from pathlib import Path
 
 import pytest
 
-from cluster.messages import Metrics
-from cluster.network import Connection
+from mrstream.cluster.wire.messages import Metrics
+from mrstream.cluster.wire.network import Connection
 from tests.cluster.local import CHUNKSERVER, MASTER, LocalCluster, wait_for
 from tests.cluster.test_dfs_master import newest_log, put, read, record_ends
 

@@ -43,7 +43,15 @@ def test_a_worker_whose_master_is_gone_for_good_kills_its_attempts(tmp_path: Pat
     with LocalCluster(tmp_path / "c", 1, roles=(MASTER, CHUNKSERVER, JOB_MASTER)) as cluster:
         cluster.start(WORKER, "h1", QUICK_WAIT)
         assert cluster.mrstream("dfs", "-put", str(tmp_path / "words"), "/words").returncode == 0
-        words = [sys.executable, "-m", "streaming.cli", "-input", "/words", "-mapper", "m.sh"]
+        words = [
+            sys.executable,
+            "-m",
+            "mrstream.streaming.cli",
+            "-input",
+            "/words",
+            "-mapper",
+            "m.sh",
+        ]
         job = subprocess.Popen(
             words, cwd=tmp_path, env=cluster.environment, stdout=subprocess.PIPE, text=True
         )

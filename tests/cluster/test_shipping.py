@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from dfs.client import DfsClient
-from mapreduce.dfs_layout import STAGED
-from mapreduce.host_cache import HostCache
-from mapreduce.job_output import clear_staged
-from mapreduce.staging import stage
-from streaming.shipping import Shipped, link_shipped
+from mrstream.dfs.client.client import DfsClient
+from mrstream.mapreduce.client.staging import stage
+from mrstream.mapreduce.dfs_layout import STAGED
+from mrstream.mapreduce.master.job_output import clear_staged
+from mrstream.mapreduce.worker.host_cache import HostCache
+from mrstream.streaming.task.shipping import Shipped, link_shipped
 from tests.cluster.local import LocalCluster
 
 

@@ -15,7 +15,11 @@ from tests.cluster.terminal import Terminal
 
 JOB_MASTER, WORKER = "mapreduce.master", "mapreduce.worker"
 ROOT = str(Path(__file__).parent.parent.parent)
-TOP = [sys.executable, "-c", "import sys; from tui.cli import main; sys.exit(main(sys.argv[1:]))"]
+TOP = [
+    sys.executable,
+    "-c",
+    "import sys; from mrstream.tui.cli import main; sys.exit(main(sys.argv[1:]))",
+]
 
 
 @pytest.fixture(scope="module")

@@ -12,16 +12,16 @@ import pytest
 from textual.pilot import Pilot
 from textual.widgets import Input, RichLog
 
-from dfs import writer
+from mrstream.dfs.client import writer
+from mrstream.tui.app import Monitor
+from mrstream.tui.screens.attempt import AttemptScreen
+from mrstream.tui.screens.confirm import Ask, Confirm
+from mrstream.tui.screens.files import FilesScreen
+from mrstream.tui.screens.job import JobScreen
+from mrstream.tui.screens.report import ReportScreen
+from mrstream.tui.widgets.table import RowTable
+from mrstream.view.source import ClusterSource
 from tests.cluster.local import CHUNKSERVER, MASTER, LocalCluster
-from tui.app import Monitor
-from tui.screens.attempt import AttemptScreen
-from tui.screens.confirm import Ask, Confirm
-from tui.screens.files import FilesScreen
-from tui.screens.job import JobScreen
-from tui.screens.report import ReportScreen
-from tui.widgets.table import RowTable
-from view.source import ClusterSource
 
 ROLES = (MASTER, CHUNKSERVER, "mapreduce.master", "mapreduce.worker")
 ROOT = str(Path(__file__).parent.parent.parent)
@@ -40,7 +40,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
 @pytest.fixture
 def job(cluster: LocalCluster) -> Iterator[subprocess.Popen[bytes]]:
     """A job that does not end by itself."""
-    code = "import sys; from streaming.cli import main; sys.exit(main())"
+    code = "import sys; from mrstream.streaming.cli import main; sys.exit(main())"
     words = ["-input", "/in/words.txt", "-mapper", PATIENT, "-numReduceTasks", "0"]
     started = subprocess.Popen(
         [sys.executable, "-c", code, "-D", "mapreduce.job.name=patient", *words],

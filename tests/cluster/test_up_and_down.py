@@ -8,10 +8,10 @@ import signal
 import socket
 from collections.abc import Callable
 
-from cluster.errors import ClusterError
-from cluster.frames import Kind, encode_frame
-from cluster.messages import Health
-from cluster.network import Connection, Identity
+from mrstream.cluster.errors import ClusterError
+from mrstream.cluster.wire.frames import Kind, encode_frame
+from mrstream.cluster.wire.messages import Health
+from mrstream.cluster.wire.network import Connection, Identity
 from tests.cluster.conftest import MakeHosts
 from tests.cluster.hosted import Operator, all_roles, no_daemon_left
 from tests.cluster.machine import TestHosts, wait_for

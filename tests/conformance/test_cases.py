@@ -14,7 +14,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import cases
 
-MRSTREAM = [sys.executable, "-P", "-m", "streaming.cli"]
+MRSTREAM = [sys.executable, "-P", "-m", "mrstream.streaming.cli"]
 
 
 @pytest.mark.parametrize("name", cases.names())

@@ -16,14 +16,14 @@ from pathlib import Path
 
 import pytest
 
-from dfs.client import DfsClient
-from dfs.errors import NoSuchFile
-from dfs.reader import DfsReader
+from mrstream.dfs.client.client import DfsClient
+from mrstream.dfs.client.reader import DfsReader
+from mrstream.dfs.errors import NoSuchFile
 from tests.cluster.job_faults import ROLES
 from tests.cluster.local import LocalCluster, wait_for
 from tests.conformance import cases
 
-MRSTREAM = [sys.executable, "-P", "-m", "streaming.cli"]
+MRSTREAM = [sys.executable, "-P", "-m", "mrstream.streaming.cli"]
 LOCAL_ONLY = {
     "env_inherit": "a task of local mode inherits the client's environment; a daemon has its own",
     "in_scheme": "reads and writes file:// URLs, which other hosts do not share",

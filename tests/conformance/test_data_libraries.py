@@ -12,7 +12,7 @@ import pyarrow
 import pytest
 from pyarrow import csv, dataset, parquet
 
-from dfs.filesystem import DfsFileSystem
+from mrstream.dfs.client.filesystem import DfsFileSystem
 from tests.cluster.local import LocalCluster
 
 ROWS = 10_000

@@ -12,7 +12,7 @@ import fsspec
 import pytest
 from fsspec.tests import abstract
 
-from dfs.filesystem import DfsFileSystem
+from mrstream.dfs.client.filesystem import DfsFileSystem
 from tests.cluster.local import LocalCluster, wait_for
 
 

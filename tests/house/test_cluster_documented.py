@@ -5,7 +5,9 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from cluster import arguments, config_reader, config_values
+from mrstream.cluster.config import reader as config_reader
+from mrstream.cluster.config import values as config_values
+from mrstream.cluster.hosts import arguments
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "guide" / "cluster.md").read_text(encoding="utf-8")
 

@@ -12,7 +12,9 @@ DOCUMENTS = sorted(
     [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), ROOT / "examples" / "README.md"]
 )
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
-_PATH = re.compile(r"`((?:cluster|dfs|mapreduce|streaming|tui|view|tests|docs|examples)/[\w./-]*)`")
+_PATH = re.compile(
+    r"`((?:cluster|dfs|mapreduce|streaming|view|tui|mrstream|tests|docs|examples)/[\w./-]*)`"
+)
 
 
 def anchors(path: Path) -> set[str]:

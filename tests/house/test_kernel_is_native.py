@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mapreduce.dataflow import kernel
+from mrstream.mapreduce.dataflow import kernel
 
 
 def test_the_c_kernel_was_built_here() -> None:

@@ -22,30 +22,38 @@ def loaded_by(code: str) -> list[str]:
     ("module", "allowed"),
     [
         ("streaming.cli", []),
-        ("mapreduce.local", []),
-        ("mapreduce.attempt", []),
-        ("dfs.client", ["uvloop", "yaml"]),
+        ("mapreduce.local.run", []),
+        ("mapreduce.attempt.attempt", []),
+        ("dfs.client.client", ["uvloop", "yaml"]),
         ("dfs.cli", ["uvloop", "yaml"]),
-        ("cluster.network", ["uvloop"]),
+        ("cluster.wire.network", ["uvloop"]),
         ("dfs.master", ["uvloop", "yaml"]),
         ("dfs.chunkserver", ["uvloop", "yaml"]),
-        ("mapreduce.master", ["uvloop", "yaml"]),
-        ("mapreduce.worker", ["uvloop", "yaml"]),
+        ("mapreduce.master.master", ["uvloop", "yaml"]),
+        ("mapreduce.worker.worker", ["uvloop", "yaml"]),
         ("view.source", ["uvloop", "yaml"]),
         ("view.demo", []),
     ],
 )
 def test_a_module_loads_no_heavy_library(module: str, allowed: list[str]) -> None:
-    assert [name for name in loaded_by(f"import {module}") if name not in allowed] == []
+    assert [name for name in loaded_by(f"import mrstream.{module}") if name not in allowed] == []
 
 
-@pytest.mark.parametrize("module", ["mapreduce.protocol", "mapreduce.master", "mapreduce.worker"])
+@pytest.mark.parametrize(
+    "module", ["mapreduce.protocol", "mapreduce.master.master", "mapreduce.worker.worker"]
+)
 def test_a_daemon_loads_nothing_of_the_terminal(module: str) -> None:
     """Who prints is the submitter: the wire and the daemons know numbers, not lines and colours."""
-    script = f"import sys, {module}; print(*sorted(sys.modules))"
+    script = f"import sys, mrstream.{module}; print(*sorted(sys.modules))"
     done = subprocess.run(
         [sys.executable, "-P", "-c", script], capture_output=True, text=True, check=True
     )
-    terminal = {"mapreduce.console", "mapreduce.client", "mapreduce.local_talk", "curses", "tui"}
+    terminal = {
+        "mrstream.mapreduce.console",
+        "mrstream.mapreduce.client.client",
+        "mrstream.mapreduce.local.talk",
+        "curses",
+        "mrstream.tui",
+    }
 
     assert sorted(terminal & set(done.stdout.split())) == []

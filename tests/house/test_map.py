@@ -14,7 +14,7 @@ def modules_in_the_tree() -> set[str]:
         str(path.relative_to(ROOT).with_suffix(""))
         for package in PACKAGES
         for path in (ROOT / package).rglob("*.py")
-        if path.name != "__init__.py"
+        if path.name not in ("__init__.py", "__main__.py")
     }
 
 

@@ -5,10 +5,16 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from streaming import classes, usage
-from streaming.jobconf import settings
-from streaming.options import GENERIC_OPTIONS, OWN_COMMANDS, OWN_OPTIONS, STREAMING_OPTIONS
-from streaming.properties import default_properties, deprecated_names
+from mrstream.streaming import classes
+from mrstream.streaming.command import usage
+from mrstream.streaming.command.options import (
+    GENERIC_OPTIONS,
+    OWN_COMMANDS,
+    OWN_OPTIONS,
+    STREAMING_OPTIONS,
+)
+from mrstream.streaming.conf.jobconf import settings
+from mrstream.streaming.conf.properties import default_properties, deprecated_names
 
 ROOT = Path(__file__).parents[2]
 GUIDE = (ROOT / "docs" / "guide" / "options.md").read_text()
@@ -35,7 +41,7 @@ def test_every_property_that_we_honour_is_a_row_of_the_guide() -> None:
 
 def test_the_guide_names_no_property_that_nobody_reads() -> None:
     rows = set(re.findall(r"^\| `([\w.-]+\.[\w.-]+)` \|", GUIDE, re.MULTILINE))
-    jobconf = (ROOT / "streaming" / "jobconf.py").read_text()
+    jobconf = (ROOT / "streaming" / "conf" / "jobconf.py").read_text()
 
     assert [name for name in sorted(rows) if f'"{name}"' not in jobconf] == []
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from cluster.errors import Unavailable
-from dfs import protocol as p
-from dfs.chunk import ChunkHandle, ChunkVersion, Epoch
-from dfs.errors import (
+from mrstream.cluster.errors import Unavailable
+from mrstream.dfs import protocol as p
+from mrstream.dfs.chunk import ChunkHandle, ChunkVersion, Epoch
+from mrstream.dfs.errors import (
     FileBusy,
     FileExists,
     NoReplica,
@@ -22,8 +22,8 @@ from dfs.errors import (
     SafeMode,
     WriterFenced,
 )
-from dfs.metadata.image import load_image, pack_image
-from dfs.metadata.operations import (
+from mrstream.dfs.metadata.image import load_image, pack_image
+from mrstream.dfs.metadata.operations import (
     ChunkAdded,
     ChunkGranted,
     ChunkSealed,
@@ -31,7 +31,7 @@ from dfs.metadata.operations import (
     Snapshotted,
     Trashed,
 )
-from dfs.metadata.settings import Settings
+from mrstream.dfs.metadata.settings import Settings
 from tests.dfs_model import CHUNK, DISK_BYTES, Model
 
 

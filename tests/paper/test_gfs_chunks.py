@@ -11,23 +11,24 @@ from typing import Any
 
 import pytest
 
-from cluster.clock import ManualClock
-from cluster.errors import DiskFailed, Unavailable
-from cluster.identity import Identity
-from cluster.network import BulkServer
-from dfs.bulk_pool import BulkPool
-from dfs.chunk import BLOCK_BYTES, ChunkHandle, ChunkVersion, ServerId
-from dfs.chunk_source import LocalSource, RemoteSource
-from dfs.chunk_writer import Run, ask_primary, push, write_run
-from dfs.chunks.chunk_service import ChunkService
-from dfs.chunks.chunk_store import ChunkStore, Reserve
-from dfs.chunks.commands import CommandRunner, Throttle
-from dfs.chunks.disk import RealDisk
-from dfs.chunks.mutation import MutationOrder
-from dfs.chunks.push_buffer import PushBuffer
-from dfs.chunks.replica_files import path_of
-from dfs.client import DfsClient
-from dfs.errors import (
+from mrstream.cluster.clock import ManualClock
+from mrstream.cluster.errors import DiskFailed, Unavailable
+from mrstream.cluster.wire.identity import Identity
+from mrstream.cluster.wire.network import BulkServer
+from mrstream.dfs.chunk import BLOCK_BYTES, ChunkHandle, ChunkVersion, ServerId
+from mrstream.dfs.chunks.chunk_service import ChunkService
+from mrstream.dfs.chunks.chunk_store import ChunkStore, Reserve
+from mrstream.dfs.chunks.commands import CommandRunner, Throttle
+from mrstream.dfs.chunks.disk import RealDisk
+from mrstream.dfs.chunks.mutation import MutationOrder
+from mrstream.dfs.chunks.push_buffer import PushBuffer
+from mrstream.dfs.chunks.replica_files import path_of
+from mrstream.dfs.client.chunk_source import LocalSource, RemoteSource
+from mrstream.dfs.client.chunk_writer import Run, ask_primary, push, write_run
+from mrstream.dfs.client.client import DfsClient
+from mrstream.dfs.client.retry import RetryPolicy
+from mrstream.dfs.client.topology import Place, chain
+from mrstream.dfs.errors import (
     ChunkCorrupt,
     ChunkFull,
     DataNotPushed,
@@ -38,7 +39,7 @@ from dfs.errors import (
     ReplicaFailed,
     StaleReplica,
 )
-from dfs.protocol import (
+from mrstream.dfs.protocol import (
     AppendRecord,
     ApplyMutation,
     ChunkGrant,
@@ -52,8 +53,7 @@ from dfs.protocol import (
     TruncateChunk,
     WriteChunk,
 )
-from dfs.retry import RetryPolicy
-from dfs.topology import Place, chain
+from mrstream.dfs.transfer.bulk_pool import BulkPool
 
 IDENTITY = Identity("cluster-1", b"s" * 32, "dfs.chunkserver", "test")
 CHUNK_BYTES = 1 << 20

@@ -12,20 +12,20 @@ from typing import Any
 
 import pytest
 
-from dfs import reader as reader_module
-from dfs import writer
-from dfs.chunk import BLOCK_BYTES, ChunkHandle
-from dfs.chunks.chunk_store import ChunkStore
-from dfs.chunks.disk import RealDisk
-from dfs.chunks.replica_files import path_of
-from dfs.client import DfsClient
-from dfs.errors import NoReplica, RecordTooLarge
-from dfs.filesystem import DfsFileSystem
-from dfs.metadata.grants import HANDLES_RESERVED_AT_ONCE
-from dfs.protocol import ChunkFact
-from dfs.reader import DfsReader
-from dfs.records import RecordAppender, RecordCutter
-from dfs.topology import Place
+from mrstream.dfs.chunk import BLOCK_BYTES, ChunkHandle
+from mrstream.dfs.chunks.chunk_store import ChunkStore
+from mrstream.dfs.chunks.disk import RealDisk
+from mrstream.dfs.chunks.replica_files import path_of
+from mrstream.dfs.client import reader as reader_module
+from mrstream.dfs.client import writer
+from mrstream.dfs.client.client import DfsClient
+from mrstream.dfs.client.filesystem import DfsFileSystem
+from mrstream.dfs.client.reader import DfsReader
+from mrstream.dfs.client.records import RecordAppender, RecordCutter
+from mrstream.dfs.client.topology import Place
+from mrstream.dfs.errors import NoReplica, RecordTooLarge
+from mrstream.dfs.metadata.grants import HANDLES_RESERVED_AT_ONCE
+from mrstream.dfs.protocol import ChunkFact
 from tests.cluster.local import CHUNKSERVER, MASTER, LocalCluster, wait_for
 
 CHUNK_BYTES = 256 * 1024

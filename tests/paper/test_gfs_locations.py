@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from dfs import protocol as p
-from dfs import writer
-from dfs.errors import NoReplica, NotRegistered
-from dfs.reader import DfsReader
+from mrstream.dfs import protocol as p
+from mrstream.dfs.client import writer
+from mrstream.dfs.client.reader import DfsReader
+from mrstream.dfs.errors import NoReplica, NotRegistered
 from tests.cluster.local import CHUNKSERVER, LocalCluster, wait_for
 from tests.dfs_model import FakeServer, Model
 

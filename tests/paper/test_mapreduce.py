@@ -11,7 +11,7 @@ import tracemalloc
 
 import msgspec
 
-from mapreduce.scheduler.commands import (
+from mrstream.mapreduce.scheduler.commands import (
     FinishJob,
     GrantCommit,
     JobOutcome,
@@ -22,7 +22,7 @@ from mapreduce.scheduler.commands import (
     StartAttempt,
     WithdrawSegment,
 )
-from mapreduce.scheduler.events import (
+from mrstream.mapreduce.scheduler.events import (
     AttemptFailed,
     AttemptProgress,
     AttemptSucceeded,
@@ -34,9 +34,9 @@ from mapreduce.scheduler.events import (
     WorkerLost,
     WorkerRegistered,
 )
-from mapreduce.scheduler.ids import HostName, TaskKind, WorkerId
-from mapreduce.scheduler.scheduler import Scheduler
-from mapreduce.simulation import ClusterPlan, SimulatedCluster, Workload
+from mrstream.mapreduce.scheduler.ids import HostName, TaskKind, WorkerId
+from mrstream.mapreduce.scheduler.scheduler import Scheduler
+from mrstream.mapreduce.simulation import ClusterPlan, SimulatedCluster, Workload
 from tests.unit.mapreduce.scheduler.bench import (
     JOB,
     QUICK,

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from dfs.reader import DfsReader
-from mapreduce.dataflow import segment
+from mrstream.dfs.client.reader import DfsReader
+from mrstream.mapreduce.dataflow import segment
 from tests.cluster.job_faults import (
     MAPS,
     NO_BACKUPS,
@@ -152,7 +152,8 @@ def test_side_files_of_a_task_appear_when_it_commits_and_only_then(room: JobRoom
         "side.py",
         "import subprocess\n"
         "side = os.environ['mapreduce_task_output_dir'] + '/side-' + task\n"
-        "put = [os.environ['PYTHON'], '-P', '-m', 'streaming.cli', 'dfs', '-put', '-', side]\n"
+        "put = [os.environ['PYTHON'], '-P', '-m', 'mrstream.streaming.cli']\n"
+        "put += ['dfs', '-put', '-', side]\n"
         "subprocess.run(put, input=attempt.encode(), check=True)\n"
         "sys.stdin.read()\n"
         "if attempt.endswith('_m_000002_0'): sys.exit(1)\n",

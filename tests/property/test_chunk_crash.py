@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dfs.chunk import BLOCK_BYTES
-from dfs.chunks.memory_disk import MemoryDisk
-from dfs.chunks.replica import Replica
-from dfs.chunks.replica_files import path_of
-from dfs.errors import ChunkCorrupt
+from mrstream.dfs.chunk import BLOCK_BYTES
+from mrstream.dfs.chunks.memory_disk import MemoryDisk
+from mrstream.dfs.chunks.replica import Replica
+from mrstream.dfs.chunks.replica_files import path_of
+from mrstream.dfs.errors import ChunkCorrupt
 
 HANDLE = 0xABCD00000000002A
 

@@ -10,9 +10,9 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from cluster.errors import UserError
-from dfs import protocol as p
-from dfs.metadata.image import load_image, pack_image
+from mrstream.cluster.errors import UserError
+from mrstream.dfs import protocol as p
+from mrstream.dfs.metadata.image import load_image, pack_image
 from tests.dfs_model import CHUNK, Model
 
 NAMES = st.sampled_from(["a", "b", "c"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dfs.records import MAGIC, RecordCutter, pack_record
+from mrstream.dfs.client.records import MAGIC, RecordCutter, pack_record
 
 PAYLOADS = st.binary(max_size=300) | st.just(MAGIC * 3) | st.just(pack_record(b"inner"))
 

@@ -12,15 +12,15 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from cluster.journal import Journal
-from mapreduce.attempt_report import Done
-from mapreduce.duties import Duties
-from mapreduce.job_journal import AnyRecord, JobAccepted, Journaled
-from mapreduce.scheduler.commands import Command
-from mapreduce.scheduler.events import Event, JobSubmitted
-from mapreduce.scheduler.ids import AttemptId, JobId
-from mapreduce.scheduler.scheduler import Scheduler
-from mapreduce.scheduler.state import SchedulerLimits
+from mrstream.cluster.journal.journal import Journal
+from mrstream.mapreduce.attempt.attempt_report import Done
+from mrstream.mapreduce.master.duties import Duties
+from mrstream.mapreduce.master.job_journal import AnyRecord, JobAccepted, Journaled
+from mrstream.mapreduce.scheduler.commands import Command
+from mrstream.mapreduce.scheduler.events import Event, JobSubmitted
+from mrstream.mapreduce.scheduler.ids import AttemptId, JobId
+from mrstream.mapreduce.scheduler.limits import SchedulerLimits
+from mrstream.mapreduce.scheduler.scheduler import Scheduler
 from tests.forgetful_disk import ForgetfulDisk
 
 LIMITS = SchedulerLimits(silence_s_max=10.0)

@@ -10,8 +10,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from mapreduce.scheduler.events import JobSettings
-from mapreduce.simulation import MB, ClusterPlan, Outcome, Sample, SimulatedCluster, Workload
+from mrstream.mapreduce.scheduler.events import JobSettings
+from mrstream.mapreduce.simulation import (
+    MB,
+    ClusterPlan,
+    Outcome,
+    Sample,
+    SimulatedCluster,
+    Workload,
+)
 
 DOCS = Path(__file__).parent.parent.parent / "docs"
 SEEDS = (1, 2, 3, 4)

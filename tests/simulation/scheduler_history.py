@@ -18,9 +18,9 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from typing import assert_never
 
-from mapreduce.duties import Duties
-from mapreduce.job_journal import JobClosed, OpenJob, PriorityChanged
-from mapreduce.scheduler.commands import (
+from mrstream.mapreduce.master.duties import Duties
+from mrstream.mapreduce.master.job_journal import JobClosed, OpenJob, PriorityChanged
+from mrstream.mapreduce.scheduler.commands import (
     AbandonTask,
     Command,
     FinishJob,
@@ -35,7 +35,7 @@ from mapreduce.scheduler.commands import (
     StartAttempt,
     WithdrawSegment,
 )
-from mapreduce.scheduler.events import (
+from mrstream.mapreduce.scheduler.events import (
     AttemptFailed,
     AttemptKilled,
     AttemptProgress,
@@ -59,7 +59,7 @@ from mapreduce.scheduler.events import (
     WorkerRegistered,
     WorkerResumed,
 )
-from mapreduce.scheduler.ids import (
+from mrstream.mapreduce.scheduler.ids import (
     AttemptId,
     HostName,
     JobId,
@@ -70,7 +70,7 @@ from mapreduce.scheduler.ids import (
     parse_attempt_id,
     parse_task_id,
 )
-from mapreduce.scheduler.scheduler import Scheduler
+from mrstream.mapreduce.scheduler.scheduler import Scheduler
 from tests.simulation.job_master import LIMITS, SimJobMaster, accepted, done_of
 
 FAULTS_END_AT_S = 120.0

@@ -16,8 +16,8 @@ import sys
 
 import pytest
 
-from dfs.metadata.image import pack_image
-from dfs.oplog import decode_record
+from mrstream.dfs.metadata.image import pack_image
+from mrstream.dfs.oplog import decode_record
 from tests.dfs_model import CHUNK, Model
 from tests.simulation.dfs.run import SECONDS, Run
 
@@ -63,7 +63,7 @@ def test_one_seed_gives_one_history_whatever_the_hash_seed() -> None:
 
 def test_the_master_killed_at_every_record_comes_back_with_exactly_what_it_had_said() -> None:
     """Fault gate 3, exhaustively: a small run with every kind of change, cut after each record."""
-    from dfs import protocol as p
+    from mrstream.dfs import protocol as p
 
     model = Model(servers=4)
     states = {len(model.log): b"".join(pack_image(model.brain))}

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from mapreduce.duties import Duties
-from mapreduce.job_journal import AnyRecord
-from mapreduce.scheduler.commands import AbandonTask, Command, FinishJob, RecordCommit
+from mrstream.mapreduce.master.duties import Duties
+from mrstream.mapreduce.master.job_journal import AnyRecord
+from mrstream.mapreduce.scheduler.commands import AbandonTask, Command, FinishJob, RecordCommit
 from tests.simulation.scheduler_history import History
 
 SEEDS = 150

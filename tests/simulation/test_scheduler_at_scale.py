@@ -11,10 +11,10 @@ import tracemalloc
 from dataclasses import replace
 from functools import cache
 
-from mapreduce.scheduler.commands import JobOutcome
-from mapreduce.scheduler.events import JobSettings
-from mapreduce.scheduler.scheduler import Scheduler
-from mapreduce.simulation import MB, ClusterPlan, Outcome, SimulatedCluster, Workload
+from mrstream.mapreduce.scheduler.commands import JobOutcome
+from mrstream.mapreduce.scheduler.events import JobSettings
+from mrstream.mapreduce.scheduler.scheduler import Scheduler
+from mrstream.mapreduce.simulation import MB, ClusterPlan, Outcome, SimulatedCluster, Workload
 
 SEED = 2
 PAPER = ClusterPlan(hosts=1746)

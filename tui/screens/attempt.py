@@ -10,9 +10,9 @@ from textual.binding import Binding, BindingType
 from textual.timer import Timer
 from textual.widgets import RichLog, Static
 
-from tui.screens.page import Page
-from tui.widgets.ink import ACCENT
-from view import actions, attempts
+from mrstream.tui.screens.page import Page
+from mrstream.tui.widgets.ink import ACCENT
+from mrstream.view import actions, attempts
 
 FOLLOW_S = 0.5
 LINES_KEPT_MAX = 20_000

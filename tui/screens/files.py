@@ -10,16 +10,16 @@ from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
 from textual.widgets import Static
 
-from cluster.errors import UserError
-from tui.screens.confirm import Ask
-from tui.screens.page import Page
-from tui.screens.report import ReportScreen
-from tui.widgets.bar import bar
-from tui.widgets.ink import BAD, DONE
-from tui.widgets.table import RowTable, columns
-from view import actions, files
-from view.cells import Cell, Row
-from view.picture import ChunkPlace, FileEntry
+from mrstream.cluster.errors import UserError
+from mrstream.tui.screens.confirm import Ask
+from mrstream.tui.screens.page import Page
+from mrstream.tui.screens.report import ReportScreen
+from mrstream.tui.widgets.bar import bar
+from mrstream.tui.widgets.ink import BAD, DONE
+from mrstream.tui.widgets.table import RowTable, columns
+from mrstream.view import actions, files
+from mrstream.view.cells import Cell, Row
+from mrstream.view.picture import ChunkPlace, FileEntry
 
 UP = ".."
 

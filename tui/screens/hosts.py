@@ -9,10 +9,10 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.widgets import Static
 
-from tui.screens.page import Page
-from tui.widgets.ink import BAD
-from tui.widgets.table import RowTable, columns
-from view import hosts
+from mrstream.tui.screens.page import Page
+from mrstream.tui.widgets.ink import BAD
+from mrstream.tui.widgets.table import RowTable, columns
+from mrstream.view import hosts
 
 WIDE_COLUMNS = 100
 BAR_CELLS = 5

@@ -10,18 +10,18 @@ from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 from textual.widgets import RichLog, Static, TabbedContent, TabPane
 
-from mapreduce.snapshot import JobBoard, JobRow
-from tui.screens.attempt import AttemptScreen
-from tui.screens.page import Page
-from tui.screens.report import ReportScreen
-from tui.widgets.bar import bar
-from tui.widgets.curves import Curves
-from tui.widgets.ink import joined
-from tui.widgets.table import RowTable, columns
-from tui.widgets.task_grid import TaskGrid
-from view import actions, attempts, jobs
-from view.grid import MAPS, REDUCES, task_states
-from view.words import percent
+from mrstream.mapreduce.snapshot import JobBoard, JobRow
+from mrstream.tui.screens.attempt import AttemptScreen
+from mrstream.tui.screens.page import Page
+from mrstream.tui.screens.report import ReportScreen
+from mrstream.tui.widgets.bar import bar
+from mrstream.tui.widgets.curves import Curves
+from mrstream.tui.widgets.ink import joined
+from mrstream.tui.widgets.table import RowTable, columns
+from mrstream.tui.widgets.task_grid import TaskGrid
+from mrstream.view import actions, attempts, jobs
+from mrstream.view.grid import MAPS, REDUCES, task_states
+from mrstream.view.words import percent
 
 WIDE_COLUMNS = 120
 ATTEMPTS_SHOWN_MAX = 500

@@ -8,13 +8,13 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.widgets import Static
 
-from cluster.errors import UserError
-from tui.screens.confirm import Ask
-from tui.screens.job import JobScreen
-from tui.screens.page import Page
-from tui.widgets.table import Column, RowTable, columns
-from view import actions, jobs
-from view.cells import Cell
+from mrstream.cluster.errors import UserError
+from mrstream.tui.screens.confirm import Ask
+from mrstream.tui.screens.job import JobScreen
+from mrstream.tui.screens.page import Page
+from mrstream.tui.widgets.table import Column, RowTable, columns
+from mrstream.view import actions, jobs
+from mrstream.view.cells import Cell
 
 WIDE_COLUMNS = 120
 BAR_CELLS = 10

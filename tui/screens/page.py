@@ -10,15 +10,15 @@ from textual.binding import Binding, BindingType
 from textual.screen import Screen
 from textual.widgets import Input, Static
 
-from tui.widgets.key_line import KeyLine
-from tui.widgets.summary import Summary
-from tui.widgets.table import RowTable
-from view.cells import Row, passes
-from view.picture import Picture
-from view.summary import NO_ANSWER_YET
+from mrstream.tui.widgets.key_line import KeyLine
+from mrstream.tui.widgets.summary import Summary
+from mrstream.tui.widgets.table import RowTable
+from mrstream.view.cells import Row, passes
+from mrstream.view.picture import Picture
+from mrstream.view.summary import NO_ANSWER_YET
 
 if TYPE_CHECKING:
-    from tui.app import Monitor
+    from mrstream.tui.app import Monitor
 
 
 class Page(Screen[None]):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rich.text import Text
 
-from tui.widgets.ink import DONE, REST
+from mrstream.tui.widgets.ink import DONE, REST
 
 
 def bar(fraction: float, width: int) -> Text:

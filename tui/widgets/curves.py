@@ -9,9 +9,9 @@ from rich.style import Style
 from textual.strip import Strip
 from textual.widget import Widget
 
-from mapreduce.snapshot import RatePoint
-from view.curves import curves, levels, time_ticks
-from view.palette import ON_DARK
+from mrstream.mapreduce.snapshot import RatePoint
+from mrstream.view.curves import curves, levels, time_ticks
+from mrstream.view.palette import ON_DARK
 
 _EIGHTHS = " ▁▂▃▄▅▆▇█"
 

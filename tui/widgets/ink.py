@@ -7,8 +7,8 @@ from functools import cache
 
 from rich.text import Text
 
-from view.cells import Cell
-from view.palette import ON_DARK, Colour
+from mrstream.view.cells import Cell
+from mrstream.view.palette import ON_DARK, Colour
 
 
 @cache

@@ -9,7 +9,7 @@ from textual import events
 from textual.screen import Screen
 from textual.widgets import Static
 
-from tui.widgets.ink import ACCENT
+from mrstream.tui.widgets.ink import ACCENT
 
 GAPS = (2, 1)
 """Cells between two keys: the narrower where that saves a line."""

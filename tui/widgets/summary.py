@@ -5,9 +5,9 @@ from __future__ import annotations
 from rich.text import Text
 from textual.widgets import Static
 
-from tui.widgets.ink import ink
-from view.picture import Picture
-from view.summary import Part, parts, silence
+from mrstream.tui.widgets.ink import ink
+from mrstream.view.picture import Picture
+from mrstream.view.summary import Part, parts, silence
 
 LOST_STYLE = "bold #ffffff on #b04a00"
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from rich.text import Text
 from textual.widgets import DataTable
 
-from tui.widgets.bar import bar
-from tui.widgets.ink import ink
-from view.cells import Cell, Row
-from view.cells import Column as Titled
+from mrstream.tui.widgets.bar import bar
+from mrstream.tui.widgets.ink import ink
+from mrstream.view.cells import Cell, Row
+from mrstream.view.cells import Column as Titled
 
 
 @dataclass(frozen=True, slots=True)

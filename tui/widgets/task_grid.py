@@ -9,10 +9,10 @@ from rich.style import Style
 from textual.strip import Strip
 from textual.widget import Widget
 
-from mapreduce.snapshot import BACKUP, FAILED
-from tui.widgets.ink import ink
-from view.grid import GridCell, block_size, fold, tally
-from view.palette import TASK_MARKS
+from mrstream.mapreduce.snapshot import BACKUP, FAILED
+from mrstream.tui.widgets.ink import ink
+from mrstream.view.grid import GridCell, block_size, fold, tally
+from mrstream.view.palette import TASK_MARKS
 
 STYLES = {
     state: Style.parse(ink(mark.colour, loud=mark.loud)) for state, mark in TASK_MARKS.items()

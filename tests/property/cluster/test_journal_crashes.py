@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from cluster.journal import Journal
+from mrstream.cluster.journal.journal import Journal
 from tests.forgetful_disk import ForgetfulDisk
 
 DIRECTORY = "/j"

@@ -9,14 +9,14 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cluster.config_reader import read_config
-from cluster.errors import BadConfig, ClusterError
-from cluster.frames import FrameDecoder, Kind, encode_frame
-from cluster.handshake import ServerHandshake
-from cluster.identity import Identity
-from cluster.journal_format import decode_record, encode_record, good_records_after
-from cluster.messages import ErrorReply, pack, unpack
-from cluster.units import expand_range
+from mrstream.cluster.config.reader import read_config
+from mrstream.cluster.errors import BadConfig, ClusterError
+from mrstream.cluster.journal.format import decode_record, encode_record, good_records_after
+from mrstream.cluster.units import expand_range
+from mrstream.cluster.wire.frames import FrameDecoder, Kind, encode_frame
+from mrstream.cluster.wire.handshake import ServerHandshake
+from mrstream.cluster.wire.identity import Identity
+from mrstream.cluster.wire.messages import ErrorReply, pack, unpack
 
 MARKER = b"mark"
 

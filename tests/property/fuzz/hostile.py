@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 from msgspec import inspect
 
-from cluster.frames import HEADER
+from mrstream.cluster.wire.frames import HEADER
 
 FLOATS = (0.0, -1.5, 1e308, float("inf"), float("nan"))
 INTS = (0, 1, -1, 127, 2**31, 2**32, 2**63 - 1, 2**64 - 1, -(2**63))

@@ -21,13 +21,15 @@ from typing import Any
 
 from msgspec import inspect
 
-import dfs.protocol
-import mapreduce.protocol
-from cluster import log_copy
-from cluster.addresses import connect_socket
-from cluster.connection import client_handshake
-from cluster.errors import ClusterError
-from cluster.frames import (
+import mrstream.dfs.protocol as dfs_protocol
+import mrstream.mapreduce.protocol as job_protocol
+from mrstream.cluster.config.state import Secret
+from mrstream.cluster.config.tls import tls_of, with_tls_keys
+from mrstream.cluster.errors import ClusterError
+from mrstream.cluster.journal import log_copy
+from mrstream.cluster.wire.addresses import connect_socket
+from mrstream.cluster.wire.connection import client_handshake
+from mrstream.cluster.wire.frames import (
     HEADER,
     HEADER_BYTES,
     UNPROVEN_BYTES_MAX,
@@ -35,10 +37,18 @@ from cluster.frames import (
     Kind,
     encode_frame,
 )
-from cluster.handshake import Hello, Proof, ServerHandshake
-from cluster.identity import new_client_id
-from cluster.messages import ErrorReply, Health, HealthReply, Message, Metrics, Request, Stop
-from cluster.network import (
+from mrstream.cluster.wire.handshake import Hello, Proof, ServerHandshake
+from mrstream.cluster.wire.identity import new_client_id
+from mrstream.cluster.wire.messages import (
+    ErrorReply,
+    Health,
+    HealthReply,
+    Message,
+    Metrics,
+    Request,
+    Stop,
+)
+from mrstream.cluster.wire.network import (
     BulkServer,
     BulkStream,
     Channel,
@@ -48,12 +58,10 @@ from cluster.network import (
     bulk_connect,
     new_event_loop,
 )
-from cluster.state import Secret
-from cluster.tls import tls_of, with_tls_keys
-from dfs.chunk import ChunkHandle, ChunkVersion
-from dfs.chunks.chunk_service import REQUESTS as BULK_REQUESTS
-from mapreduce.dataflow.segment_server import FetchSegments, SegmentHead
-from mapreduce.protocol import PUSHED
+from mrstream.dfs.chunk import ChunkHandle, ChunkVersion
+from mrstream.dfs.chunks.chunk_service import REQUESTS as BULK_REQUESTS
+from mrstream.mapreduce.dataflow.segment_server import FetchSegments, SegmentHead
+from mrstream.mapreduce.protocol import PUSHED
 from tests.property.fuzz.hostile import damaged, damaged_frames, frame, nested, value_of
 
 ANSWER_S_MAX = 60.0
@@ -72,8 +80,8 @@ def _requests(*modules: Any) -> list[type[Request]]:
 
 
 CONTROL: dict[str, list[type[Request]]] = {
-    "dfs.master": [*_requests(dfs.protocol, log_copy), Metrics, Stop],
-    "mapreduce.master": [*_requests(mapreduce.protocol), Metrics, Stop],
+    "dfs.master": [*_requests(dfs_protocol, log_copy), Metrics, Stop],
+    "mapreduce.master": [*_requests(job_protocol), Metrics, Stop],
 }
 BULK: dict[str, Any] = {"dfs.chunkserver": BULK_REQUESTS, "mapreduce.worker": FetchSegments}
 
@@ -295,7 +303,7 @@ def _honest_request(role: str) -> Message:
     kinds = BULK[role]
     if kinds is FetchSegments:
         return FetchSegments(0, ())
-    return dfs.protocol.ChunkLength(ChunkHandle(1), ChunkVersion(1))
+    return dfs_protocol.ChunkLength(ChunkHandle(1), ChunkVersion(1))
 
 
 def _first_words(rng: random.Random) -> bytes:

@@ -13,14 +13,14 @@ from pathlib import Path
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from mapreduce import job
-from mapreduce.attempt import run_map, run_reduce
-from mapreduce.dataflow.files import files_for
-from mapreduce.dataflow.split_plan import Split, plan_splits
-from mapreduce.job import JobSpec
-from mapreduce.task_context import Attempt, AttemptOrder
-from streaming import options
-from streaming.command import command_of
+from mrstream.mapreduce.attempt.attempt import run_map, run_reduce
+from mrstream.mapreduce.attempt.task_context import Attempt, AttemptOrder
+from mrstream.mapreduce.dataflow.files import files_for
+from mrstream.mapreduce.dataflow.split_plan import Split, plan_splits
+from mrstream.mapreduce.job import job
+from mrstream.mapreduce.job.job import JobSpec
+from mrstream.streaming.command import options
+from mrstream.streaming.command.command import command_of
 from tests import oracle
 from tests.local_jobs import Desk
 

@@ -8,13 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from mapreduce.dataflow import block_codec, kernel, merger, segment, twin
-from mapreduce.dataflow.record_form import text_form, text_records
-from mapreduce.dataflow.sort_buffer import SortPlan
-from mapreduce.dataflow.spill import MapOutput, SpillPlan
-from streaming.comparator import ByteOrder, ComparatorSpec, key_field_order
-from streaming.key_value import KeyValueRule
-from streaming.partitioner import HashPartition, PartitionerSpec, key_field_partition
+from mrstream.mapreduce.dataflow import block_codec, kernel, merger, segment, twin
+from mrstream.mapreduce.dataflow.record_form import text_form, text_records
+from mrstream.mapreduce.dataflow.sort_buffer import SortPlan
+from mrstream.mapreduce.dataflow.spill import MapOutput, SpillPlan
+from mrstream.streaming.records.comparator import ByteOrder, ComparatorSpec, key_field_order
+from mrstream.streaming.records.key_value import KeyValueRule
+from mrstream.streaming.records.partitioner import (
+    HashPartition,
+    PartitionerSpec,
+    key_field_partition,
+)
 
 SEEDS = 40
 MAPS = 3

@@ -8,13 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mapreduce.dataflow import kernel, twin
-from mapreduce.dataflow.record_form import (
-    Cut,
-    LineForm,
-    LineInput,
-)
-from streaming.key_value import KeyValueRule, split
+from mrstream.mapreduce.dataflow import kernel, twin
+from mrstream.mapreduce.dataflow.record_form import Cut, LineForm, LineInput
+from mrstream.streaming.records.key_value import KeyValueRule, split
 from tests.kernel_strategies import (
     borders,
     pieces,

@@ -9,16 +9,16 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from mapreduce.dataflow import kernel, twin
-from mapreduce.dataflow.record_form import (
+from mrstream.mapreduce.dataflow import kernel, twin
+from mrstream.mapreduce.dataflow.record_form import (
     FRAMED_FORM,
     FRAMED_RECORDS,
     WireForm,
     text_form,
     text_records,
 )
-from streaming.comparator import ByteOrder, ComparatorSpec
-from streaming.key_value import KeyValueRule
+from mrstream.streaming.records.comparator import ByteOrder, ComparatorSpec
+from mrstream.streaming.records.key_value import KeyValueRule
 from tests.kernel_strategies import (
     forms,
     keys,

@@ -17,7 +17,7 @@ FLAGS = [
 ]
 RUNNER = """
 import importlib.util, sys
-import mapreduce.dataflow
+import mrstream.mapreduce.dataflow
 import pytest
 from hypothesis import settings
 

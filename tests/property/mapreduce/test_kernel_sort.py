@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mapreduce.dataflow import kernel, twin
-from mapreduce.dataflow.record_form import (
+from mrstream.mapreduce.dataflow import kernel, twin
+from mrstream.mapreduce.dataflow.record_form import (
     FRAMED_FORM,
     FRAMED_RECORDS,
     KEY_ONLY_RECORDS,
@@ -23,10 +23,10 @@ from mapreduce.dataflow.record_form import (
     WireForm,
     text_records,
 )
-from mapreduce.dataflow.twin_records import write_record
-from streaming.comparator import ByteOrder, ComparatorSpec, LongOrder
-from streaming.key_value import KeyValueRule
-from streaming.partitioner import (
+from mrstream.mapreduce.dataflow.twin_records import write_record
+from mrstream.streaming.records.comparator import ByteOrder, ComparatorSpec, LongOrder
+from mrstream.streaming.records.key_value import KeyValueRule
+from mrstream.streaming.records.partitioner import (
     HashPartition,
     PartitionerSpec,
     TotalOrderPartition,

@@ -10,11 +10,11 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mapreduce.dataflow.files import files_for
-from mapreduce.dataflow.split_plan import Piece, Split, plan_splits
-from mapreduce.dataflow.split_reader import open_split
-from streaming.jobconf import JobConf
-from streaming.text_lines import LineCounter, RecordBytes, records, to_lines
+from mrstream.mapreduce.dataflow.files import files_for
+from mrstream.mapreduce.dataflow.split_plan import Piece, Split, plan_splits
+from mrstream.mapreduce.dataflow.split_reader import open_split
+from mrstream.streaming.conf.jobconf import JobConf
+from mrstream.streaming.formats.text_lines import LineCounter, RecordBytes, records, to_lines
 
 _bytes = st.lists(st.sampled_from([b"a", b"b", b"\r", b"\n", b"\r\n", b"\0", b"\xff", b";"])).map(
     b"".join

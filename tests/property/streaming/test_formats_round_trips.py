@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streaming import typed_bytes
-from streaming.bzip2_blocks import blocks
-from streaming.codec import codec_by_class
-from streaming.java_number import format_double, format_float
-from streaming.sequence_file import SequenceFileReader, sequence_file_writer
-from streaming.writable import BYTES, LONG, TEXT, read_vlong, write_vlong
+from mrstream.streaming.formats import typed_bytes
+from mrstream.streaming.formats.bzip2_blocks import blocks
+from mrstream.streaming.formats.codec import codec_by_class
+from mrstream.streaming.formats.sequence_file import SequenceFileReader, sequence_file_writer
+from mrstream.streaming.formats.writable import BYTES, LONG, TEXT, read_vlong, write_vlong
+from mrstream.streaming.java.java_number import format_double, format_float
 
 CODECS = [
     "GzipCodec",

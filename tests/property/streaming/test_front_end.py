@@ -8,8 +8,8 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streaming.child import parse_command
-from streaming.comparator import (
+from mrstream.streaming.conf.properties import from_wire, to_wire
+from mrstream.streaming.records.comparator import (
     BadKeySpec,
     KeyFieldOrder,
     compare,
@@ -18,10 +18,10 @@ from streaming.comparator import (
     parse_key_specs,
     range_of,
 )
-from streaming.key_value import join, rule, split
-from streaming.partitioner import key_field_partition, partition
-from streaming.properties import from_wire, to_wire
-from streaming.reporter import Counter, Reporter, Status, Text, Warning
+from mrstream.streaming.records.key_value import join, rule, split
+from mrstream.streaming.records.partitioner import key_field_partition, partition
+from mrstream.streaming.task.child import parse_command
+from mrstream.streaming.task.reporter import Counter, Reporter, Status, Text, Warning
 
 PIECES = st.sampled_from(
     [b"reporter:", b"counter:", b"status:", b"g,n,1", b"g,n,x", b"\n", b"\r", b"\r\n", b"rep", b"x"]

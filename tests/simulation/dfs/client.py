@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from cluster.errors import ClusterError, Unavailable, UserError
-from dfs import protocol as p
-from dfs.chunk import ChunkHandle, Epoch, FileId, ServerId
-from dfs.errors import ChunkFull, ReplicaFailed, WriterFenced
+from mrstream.cluster.errors import ClusterError, Unavailable, UserError
+from mrstream.dfs import protocol as p
+from mrstream.dfs.chunk import ChunkHandle, Epoch, FileId, ServerId
+from mrstream.dfs.errors import ChunkFull, ReplicaFailed, WriterFenced
 from tests.simulation.dfs.master import NAME as MASTER
 from tests.simulation.dfs.master import SimMaster
 from tests.simulation.dfs.server import SimServer

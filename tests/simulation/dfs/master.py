@@ -12,14 +12,14 @@ import random
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-from cluster.errors import ClusterError
-from cluster.journal import Journal
-from cluster.messages import Request
-from cluster.replies import PendingReply, ReplyCache
-from dfs import protocol as p
-from dfs.chunk import ServerId
-from dfs.duties import Duties
-from dfs.metadata.events import (
+from mrstream.cluster.errors import ClusterError
+from mrstream.cluster.journal.journal import Journal
+from mrstream.cluster.wire.messages import Request
+from mrstream.cluster.wire.replies import PendingReply, ReplyCache
+from mrstream.dfs import protocol as p
+from mrstream.dfs.chunk import ServerId
+from mrstream.dfs.duties import Duties
+from mrstream.dfs.metadata.events import (
     Called,
     Command,
     Event,
@@ -33,11 +33,11 @@ from dfs.metadata.events import (
     ServerGone,
     Tick,
 )
-from dfs.metadata.image import pack_image
-from dfs.metadata.metadata import Metadata
-from dfs.metadata.servers import Server
-from dfs.metadata.settings import Settings
-from dfs.oplog import OperationLog, replay
+from mrstream.dfs.metadata.image import pack_image
+from mrstream.dfs.metadata.metadata import Metadata
+from mrstream.dfs.metadata.servers import Server
+from mrstream.dfs.metadata.settings import Settings
+from mrstream.dfs.oplog import OperationLog, replay
 from tests.forgetful_disk import ForgetfulDisk
 from tests.simulation.dfs.world import Clock, World
 
@@ -99,7 +99,7 @@ class SimMaster:
         self.history = kept
 
     def _read_all(self) -> dict[int, bytes]:
-        from cluster.recovery import recover
+        from mrstream.cluster.journal.recovery import recover
 
         marker = self.journal._marker
         found = recover(self.disk, "/journal", "cluster", marker)

@@ -13,12 +13,12 @@ import random
 import sys
 from typing import Any
 
-from dfs import protocol as p
-from dfs.chunk import ChunkHandle, FileId
-from dfs.errors import ChunkCorrupt
-from dfs.metadata.metadata import Metadata
-from dfs.metadata.settings import Settings
-from dfs.oplog import decode_record
+from mrstream.dfs import protocol as p
+from mrstream.dfs.chunk import ChunkHandle, FileId
+from mrstream.dfs.errors import ChunkCorrupt
+from mrstream.dfs.metadata.metadata import Metadata
+from mrstream.dfs.metadata.settings import Settings
+from mrstream.dfs.oplog import decode_record
 from tests.simulation.dfs.client import Book, SimClient, Truth
 from tests.simulation.dfs.master import NAME as MASTER
 from tests.simulation.dfs.master import SimMaster
@@ -234,7 +234,7 @@ class Run:
             good = tables.chunks.good(handle) if handle in tables.chunks else []
             if len(good) < 3 or replica.length == 0 or self.chance.random() < 0.5:
                 continue
-            from dfs.chunks.replica_files import path_of
+            from mrstream.dfs.chunks.replica_files import path_of
 
             path = path_of(handle, "data")
             server.disk.flip_bit(path, self.chance.randrange(replica.length * 8))
@@ -242,7 +242,7 @@ class Run:
 
     def scrub(self) -> None:
         """What the scrubber of each chunkserver does, all at once."""
-        from dfs.chunks import scrub
+        from mrstream.dfs.chunks import scrub
 
         for server in self.servers.values():
             for handle in server.store.handles():

@@ -12,16 +12,16 @@ import contextlib
 import random
 from typing import Any
 
-from cluster.errors import ClusterError, DiskFailed, HostUnreachable
-from dfs import protocol as p
-from dfs.chunk import ChunkHandle, ChunkReport, ChunkVersion, ServerId, pack_reports
-from dfs.chunks.chunk_service import ChunkService
-from dfs.chunks.chunk_store import ChunkStore, Reserve
-from dfs.chunks.commands import CommandRunner, Throttle, describe
-from dfs.chunks.memory_disk import MemoryDisk
-from dfs.chunks.mutation import MutationOrder
-from dfs.chunks.push_buffer import PushBuffer
-from dfs.errors import NotRegistered, StaleReplica
+from mrstream.cluster.errors import ClusterError, DiskFailed, HostUnreachable
+from mrstream.dfs import protocol as p
+from mrstream.dfs.chunk import ChunkHandle, ChunkReport, ChunkVersion, ServerId, pack_reports
+from mrstream.dfs.chunks.chunk_service import ChunkService
+from mrstream.dfs.chunks.chunk_store import ChunkStore, Reserve
+from mrstream.dfs.chunks.commands import CommandRunner, Throttle, describe
+from mrstream.dfs.chunks.memory_disk import MemoryDisk
+from mrstream.dfs.chunks.mutation import MutationOrder
+from mrstream.dfs.chunks.push_buffer import PushBuffer
+from mrstream.dfs.errors import NotRegistered, StaleReplica
 from tests.simulation.dfs.master import NAME as MASTER
 from tests.simulation.dfs.master import SimMaster
 from tests.simulation.dfs.world import Clock, World

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from cluster.addresses import split_address
-from cluster.errors import HostUnreachable, NotTrusted, Overloaded, Speechless, UserError
-from cluster.frames import Kind
-from cluster.messages import Message
-from cluster.network import BulkServer, BulkStream, Identity, bulk_connect
+from mrstream.cluster.errors import HostUnreachable, NotTrusted, Overloaded, Speechless, UserError
+from mrstream.cluster.wire.addresses import split_address
+from mrstream.cluster.wire.frames import Kind
+from mrstream.cluster.wire.messages import Message
+from mrstream.cluster.wire.network import BulkServer, BulkStream, Identity, bulk_connect
 
 SECRET = b"k" * 32
 SERVER = Identity("c1", SECRET, "dfs.chunkserver", "h2")

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from cluster import config as cluster_config
-from cluster import state
-from cluster.config import CHUNKSERVER, DFS_MASTER, WORKER
-from cluster.config_reader import read_config
-from cluster.config_writer import write_config
-from cluster.errors import BadConfig, UserError
-from cluster.units import expand_range, parse_size, parse_time
+from mrstream.cluster.config import config as cluster_config
+from mrstream.cluster.config import state
+from mrstream.cluster.config.config import CHUNKSERVER, DFS_MASTER, WORKER
+from mrstream.cluster.config.reader import read_config
+from mrstream.cluster.config.writer import write_config
+from mrstream.cluster.errors import BadConfig, UserError
+from mrstream.cluster.units import expand_range, parse_size, parse_time
 
 FULL = """\
 name: demo
@@ -245,7 +245,10 @@ def test_asking_for_the_current_cluster_does_not_load_yaml() -> None:
     import subprocess
     import sys
 
-    code = "import sys, cluster.state; sys.exit('yaml' in sys.modules or 'asyncio' in sys.modules)"
+    code = (
+        "import sys, mrstream.cluster.config.state as s\n"
+        "sys.exit('yaml' in sys.modules or 'asyncio' in sys.modules)"
+    )
     root = Path(__file__).parents[3]
     assert subprocess.run([sys.executable, "-c", code], cwd=root, check=False).returncode == 0
 

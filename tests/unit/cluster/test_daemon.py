@@ -16,12 +16,12 @@ from pathlib import Path
 
 import pytest
 
-from cluster.config import Cluster
-from cluster.config_reader import read_config
-from cluster.errors import DaemonFault, HostUnreachable, Unavailable
-from cluster.messages import Health, HealthReply, Metrics, Stop
-from cluster.network import Connection
-from cluster.state import Secret, write_private
+from mrstream.cluster.config.config import Cluster
+from mrstream.cluster.config.reader import read_config
+from mrstream.cluster.config.state import Secret, write_private
+from mrstream.cluster.errors import DaemonFault, HostUnreachable, Unavailable
+from mrstream.cluster.wire.messages import Health, HealthReply, Metrics, Stop
+from mrstream.cluster.wire.network import Connection
 from tests.unit.cluster.toy_role import Break
 
 ROOT = Path(__file__).parents[3]

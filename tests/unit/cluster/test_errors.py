@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 
-from cluster.errors import (
+from mrstream.cluster.errors import (
     ClusterError,
     HostUnreachable,
     NotTrusted,
@@ -13,7 +13,7 @@ from cluster.errors import (
     from_wire,
     name_chain,
 )
-from cluster.messages import ErrorReply, pack, unpack
+from mrstream.cluster.wire.messages import ErrorReply, pack, unpack
 
 
 class NoSuchThing(UserError, FileNotFoundError):

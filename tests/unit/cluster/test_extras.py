@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from cluster import extras
-from cluster.extras import MissingExtra
+from mrstream.cluster.config import extras
+from mrstream.cluster.config.extras import MissingExtra
 
 
 @pytest.fixture

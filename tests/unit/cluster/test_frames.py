@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from cluster.errors import NotTrusted, Speechless, WrongCluster
-from cluster.frames import HEADER, HEADER_BYTES, FrameDecoder, Kind, encode_frame
-from cluster.handshake import ClientHandshake, ServerHandshake
-from cluster.identity import Identity
+from mrstream.cluster.errors import NotTrusted, Speechless, WrongCluster
+from mrstream.cluster.wire.frames import HEADER, HEADER_BYTES, FrameDecoder, Kind, encode_frame
+from mrstream.cluster.wire.handshake import ClientHandshake, ServerHandshake
+from mrstream.cluster.wire.identity import Identity
 
 SECRET = b"k" * 32
 MASTER = Identity("c1", SECRET, "dfs.master", "h1")

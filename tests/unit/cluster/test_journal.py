@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from cluster.checkpoint import checkpoint_path, list_checkpoints
-from cluster.disk import OsDisk
-from cluster.errors import DiskFailed, JournalCorrupt, NewerFormat, WrongCluster
-from cluster.journal import Journal
-from cluster.journal_format import FILE_HEADER, RECORD_HEADER
-from cluster.network import new_event_loop
-from cluster.recovery import list_logs, log_path
+from mrstream.cluster.errors import DiskFailed, JournalCorrupt, NewerFormat, WrongCluster
+from mrstream.cluster.journal.checkpoint import checkpoint_path, list_checkpoints
+from mrstream.cluster.journal.disk import OsDisk
+from mrstream.cluster.journal.format import FILE_HEADER, RECORD_HEADER
+from mrstream.cluster.journal.journal import Journal
+from mrstream.cluster.journal.recovery import list_logs, log_path
+from mrstream.cluster.wire.network import new_event_loop
 from tests.forgetful_disk import ForgetfulDisk
 
 DIRECTORY = "/j"
@@ -162,7 +162,7 @@ def test_another_clusters_directory_is_refused_before_it_is_touched() -> None:
 
 def test_a_newer_format_is_refused_before_it_is_touched(monkeypatch: pytest.MonkeyPatch) -> None:
     disk = ForgetfulDisk()
-    monkeypatch.setattr("cluster.journal_format.FORMAT_VERSION", 9)
+    monkeypatch.setattr("mrstream.cluster.journal.format.FORMAT_VERSION", 9)
     with_records(disk, 2)
     monkeypatch.undo()
 
@@ -192,7 +192,7 @@ def test_a_failed_sync_ends_the_journal_and_acknowledges_nothing_more() -> None:
 
 def test_a_full_disk_is_waited_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """Fault gate 7: nothing is acknowledged while there is no space; then all of it is."""
-    monkeypatch.setattr("cluster.journal.NO_SPACE_RETRY_S", 0.01)
+    monkeypatch.setattr("mrstream.cluster.journal.journal.NO_SPACE_RETRY_S", 0.01)
     disk = ForgetfulDisk()
     journal = opened(disk)
     journal.start()
@@ -349,7 +349,7 @@ ACKNOWLEDGED_BEFORE_KILL = 50
 def test_kill_9_loses_nothing_that_was_durable(tmp_path: Path) -> None:
     """Fault gate 3 in small: a real process, killed while it commits."""
     program = (
-        "import sys; from cluster.journal import Journal\n"
+        "import sys; from mrstream.cluster.journal.journal import Journal\n"
         "j = Journal(sys.argv[1], 'c1'); j.recover(); j.start()\n"
         "while True:\n"
         "    s = j.append(b'r%d' % (j.sequence + 1)); j.wait_durable(s)\n"

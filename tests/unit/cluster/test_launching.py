@@ -15,15 +15,20 @@ from pathlib import Path
 
 import pytest
 
-from cluster import extras, state
-from cluster.agent import checks
-from cluster.arguments import _tell_follow_from_file
-from cluster.cli import main
-from cluster.config import HostConfig
-from cluster.errors import HostUnreachable
-from cluster.session import AgentSession, HostRefused, LocalTransport, bootstrap_command
-from cluster.ssh import connect, resolve
-from cluster.wheel import requirements_of, running_wheel
+from mrstream.cluster.agent import checks
+from mrstream.cluster.cli import main
+from mrstream.cluster.config import extras, state
+from mrstream.cluster.config.config import HostConfig
+from mrstream.cluster.errors import HostUnreachable
+from mrstream.cluster.hosts.arguments import _tell_follow_from_file
+from mrstream.cluster.hosts.session import (
+    AgentSession,
+    HostRefused,
+    LocalTransport,
+    bootstrap_command,
+)
+from mrstream.cluster.hosts.ssh import connect, resolve
+from mrstream.cluster.hosts.wheel import requirements_of, running_wheel
 
 SLEEPER = "import sys, time; time.sleep(1000)"
 
@@ -181,7 +186,7 @@ def test_a_python_that_is_not_there_is_named() -> None:
 
 @pytest.mark.parametrize("shell", ["sh", "bash"])
 def test_the_bootstrap_passes_unharmed_through_a_login_shell(shell: str, tmp_path: Path) -> None:
-    from cluster.session import agent_source
+    from mrstream.cluster.hosts.session import agent_source
 
     source = agent_source()
     hello = json.dumps({"do": "hello", "directory": str(tmp_path), "host": "h", "lock": False})
@@ -251,7 +256,7 @@ def test_the_wheel_of_the_running_version_is_the_same_each_time_and_whole() -> N
     with zipfile.ZipFile(BytesIO(first.content)) as archive:
         names = archive.namelist()
         assert archive.testzip() is None
-    assert "cluster/agent/serving.py" in names and "dfs/master.py" in names
+    assert "mrstream/cluster/agent/serving.py" in names and "mrstream/dfs/master.py" in names
     assert any(name.endswith(".dist-info/RECORD") for name in names)
     assert not any("__pycache__" in name for name in names)
 

@@ -10,13 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from cluster import log_check
-from cluster.config import CHUNKSERVER, Cluster, ClusterConfig, HostConfig
-from cluster.daemon import Daemon
-from cluster.errors import JournalCorrupt
-from cluster.journal import Journal
-from cluster.log_check import LogBehind, WayBack, look_and_compare
-from cluster.log_copy import (
+from mrstream.cluster.config.config import CHUNKSERVER, Cluster, ClusterConfig, HostConfig
+from mrstream.cluster.config.state import NEW_MARK, Secret
+from mrstream.cluster.copies import log_check
+from mrstream.cluster.copies.log_check import LogBehind, WayBack, look_and_compare
+from mrstream.cluster.copies.log_sink import LogSink
+from mrstream.cluster.daemon import Daemon
+from mrstream.cluster.errors import JournalCorrupt
+from mrstream.cluster.journal.journal import Journal
+from mrstream.cluster.journal.log_copy import (
     AppendLog,
     BeginCopy,
     CopyGoesFurther,
@@ -25,11 +27,9 @@ from cluster.log_copy import (
     NotTheMaster,
     newest_copy,
 )
-from cluster.log_sink import LogSink
-from cluster.messages import Metrics
-from cluster.network import Connection, Identity, Server, new_event_loop
-from cluster.recovery import Recovery
-from cluster.state import NEW_MARK, Secret
+from mrstream.cluster.journal.recovery import Recovery
+from mrstream.cluster.wire.messages import Metrics
+from mrstream.cluster.wire.network import Connection, Identity, Server, new_event_loop
 from tests.unit.cluster.test_daemon import own_address
 
 SECRET = b"k" * 32

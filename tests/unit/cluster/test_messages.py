@@ -11,16 +11,14 @@ import msgspec
 import pytest
 from msgspec import inspect
 
-import cluster
-import dfs
-import mapreduce
-from cluster.errors import ClusterError, NotTrusted
-from cluster.handshake import Hello
-from cluster.messages import DEPTH_MAX, ErrorReply, Message, Request, pack, unpack
-from mapreduce.attempt_process import WorkOrder
-from mapreduce.attempt_report import Message as Report
-from mapreduce.job import JobSpec
-from mapreduce.shuffle import ShuffleNews
+from mrstream import cluster, dfs, mapreduce
+from mrstream.cluster.errors import ClusterError, NotTrusted
+from mrstream.cluster.wire.handshake import Hello
+from mrstream.cluster.wire.messages import DEPTH_MAX, ErrorReply, Message, Request, pack, unpack
+from mrstream.mapreduce.attempt.attempt_report import Message as Report
+from mrstream.mapreduce.job.job import JobSpec
+from mrstream.mapreduce.worker.attempt_process import WorkOrder
+from mrstream.mapreduce.worker.shuffle import ShuffleNews
 
 HELLO = Hello(1, "c", "client", "h", "", 7, b"n" * 16)
 NESTED = b"\x91" * 900 + b"\xc0"

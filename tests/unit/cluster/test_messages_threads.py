@@ -11,8 +11,8 @@ from pathlib import Path
 _RACE = """
 import sys, threading
 sys.setswitchinterval(1e-6)
-import dfs.protocol as protocol
-from cluster.messages import pack, unpack
+import mrstream.dfs.protocol as protocol
+from mrstream.cluster.wire.messages import pack, unpack
 status = protocol.FileStatus("/a", False, 1, 1, 1, 1.0, 1.0, "o", "g", 1, 1, 1)
 values = [protocol.OpenFile(status, 1), protocol.Located(status, ()), status]
 values += [protocol.Page((status,))]

@@ -13,8 +13,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from cluster.addresses import split_address
-from cluster.errors import (
+from mrstream.cluster.errors import (
     CallTimedOut,
     ClusterError,
     DaemonFault,
@@ -25,9 +24,17 @@ from cluster.errors import (
     UserError,
     WrongCluster,
 )
-from cluster.frames import Kind, encode_frame
-from cluster.messages import Message, Request
-from cluster.network import Channel, Connection, Identity, Peer, Server, new_event_loop
+from mrstream.cluster.wire.addresses import split_address
+from mrstream.cluster.wire.frames import Kind, encode_frame
+from mrstream.cluster.wire.messages import Message, Request
+from mrstream.cluster.wire.network import (
+    Channel,
+    Connection,
+    Identity,
+    Peer,
+    Server,
+    new_event_loop,
+)
 
 SECRET = b"k" * 32
 MASTER = Identity("c1", SECRET, "dfs.master", "h1")
@@ -388,7 +395,7 @@ def test_a_stranger_gets_one_clear_refusal_and_the_server_lives(desk: Desk) -> N
 def test_a_connection_that_never_speaks_is_ended(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("cluster.server.HANDSHAKE_S_MAX", 0.1)
+    monkeypatch.setattr("mrstream.cluster.wire.server.HANDSHAKE_S_MAX", 0.1)
     with socket.create_connection(split_address(desk.server.address), 60) as sock:
         sock.settimeout(60)
 
@@ -399,7 +406,7 @@ def test_a_connection_that_never_speaks_is_ended(
 def test_too_many_unproven_connections_are_turned_away(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("cluster.server.UNPROVEN_MAX", 3)
+    monkeypatch.setattr("mrstream.cluster.wire.server.UNPROVEN_MAX", 3)
     held = [socket.create_connection(split_address(desk.server.address), 60) for _ in range(3)]
 
     with socket.create_connection(split_address(desk.server.address), 60) as sock:

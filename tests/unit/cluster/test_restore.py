@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from cluster.errors import UserError
-from cluster.journal import Journal
-from cluster.restore import FoundLog, _choose
+from mrstream.cluster.errors import UserError
+from mrstream.cluster.hosts.restore import FoundLog, _choose
+from mrstream.cluster.journal.journal import Journal
 
 
 def found(directory: Path, host: str, *records: bytes, is_own: bool = False) -> FoundLog:

@@ -10,10 +10,12 @@ from typing import Any, ClassVar
 
 import pytest
 
-from cluster.addresses import split_address
-from cluster.errors import HostUnreachable, Unavailable
-from cluster.messages import Message, Request
-from cluster.network import (
+from mrstream.cluster.config.state import Secret
+from mrstream.cluster.config.tls import tls_of, with_tls_keys
+from mrstream.cluster.errors import HostUnreachable, Unavailable
+from mrstream.cluster.wire.addresses import split_address
+from mrstream.cluster.wire.messages import Message, Request
+from mrstream.cluster.wire.network import (
     BulkServer,
     BulkStream,
     Channel,
@@ -24,8 +26,6 @@ from cluster.network import (
     bulk_connect,
     new_event_loop,
 )
-from cluster.state import Secret
-from cluster.tls import tls_of, with_tls_keys
 
 SECRET = with_tls_keys(Secret.new())
 OTHER = with_tls_keys(Secret.new())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cluster.units import binary_size, decimal_size, duration, with_commas
+from mrstream.cluster.units import binary_size, decimal_size, duration, with_commas
 
 
 @pytest.mark.parametrize(

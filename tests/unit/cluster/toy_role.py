@@ -9,9 +9,9 @@ import threading
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from cluster import daemon
-from cluster.messages import Request
-from cluster.network import Handler, Peer
+from mrstream.cluster import daemon
+from mrstream.cluster.wire.messages import Request
+from mrstream.cluster.wire.network import Handler, Peer
 
 
 class Break(Request, frozen=True):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from cluster.network import Identity
-from dfs.bulk_pool import BulkPool
-from dfs.chunk import ServerId
-from dfs.protocol import ServerAddress
+from mrstream.cluster.wire.network import Identity
+from mrstream.dfs.chunk import ServerId
+from mrstream.dfs.protocol import ServerAddress
+from mrstream.dfs.transfer.bulk_pool import BulkPool
 
 IDENTITY = Identity("c1", b"k" * 32)
 

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from cluster.errors import DiskFailed, NewerFormat, Overloaded, WrongCluster
-from dfs.chunk import BLOCK_BYTES
-from dfs.chunks.chunk_store import ChunkStore, Reserve
-from dfs.chunks.disk import RealDisk, RealFile
-from dfs.chunks.memory_disk import MemoryDisk
-from dfs.chunks.replica import path_of
-from dfs.errors import ChunkCorrupt, DiskFull, NoSuchChunk, StaleReplica
+from mrstream.cluster.errors import DiskFailed, NewerFormat, Overloaded, WrongCluster
+from mrstream.dfs.chunk import BLOCK_BYTES
+from mrstream.dfs.chunks.chunk_store import ChunkStore, Reserve
+from mrstream.dfs.chunks.disk import RealDisk, RealFile
+from mrstream.dfs.chunks.memory_disk import MemoryDisk
+from mrstream.dfs.chunks.replica import path_of
+from mrstream.dfs.errors import ChunkCorrupt, DiskFull, NoSuchChunk, StaleReplica
 
 
 def store_of(*disks: MemoryDisk | RealDisk, reserve: Reserve | None = None) -> ChunkStore:

@@ -1,11 +1,11 @@
-"""`dfs.hedge`: of several replicas that were asked, the first to send is read."""
+"""`dfs.client.hedge`: of several replicas that were asked, the first to send is read."""
 
 from __future__ import annotations
 
 import socket
 from collections.abc import Iterator
 
-from dfs.hedge import quickest
+from mrstream.dfs.client.hedge import quickest
 
 
 class Replica:

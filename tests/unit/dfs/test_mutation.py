@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from dfs.chunks.mutation import MutationOrder
-from dfs.errors import LeaseExpired, NotPrimary, StaleReplica
-from dfs.protocol import HeldLease
+from mrstream.dfs.chunks.mutation import MutationOrder
+from mrstream.dfs.errors import LeaseExpired, NotPrimary, StaleReplica
+from mrstream.dfs.protocol import HeldLease
 
 CHUNK = 7
 

@@ -8,17 +8,17 @@ from typing import Any, get_args
 import msgspec
 import pytest
 
-from cluster.errors import DiskFailed, JournalCorrupt, NewerFormat
-from cluster.journal import Journal
-from dfs import protocol as p
-from dfs.duties import Duties
-from dfs.errors import NoSuchFile
-from dfs.metadata import operations as op
-from dfs.metadata.events import Called, Command, LeadershipBegan, Refuse, Reply
-from dfs.metadata.image import load_image, pack_image
-from dfs.metadata.metadata import Metadata
-from dfs.metadata.settings import Settings
-from dfs.oplog import OperationLog, decode_record, encode_record, replay
+from mrstream.cluster.errors import DiskFailed, JournalCorrupt, NewerFormat
+from mrstream.cluster.journal.journal import Journal
+from mrstream.dfs import protocol as p
+from mrstream.dfs.duties import Duties
+from mrstream.dfs.errors import NoSuchFile
+from mrstream.dfs.metadata import operations as op
+from mrstream.dfs.metadata.events import Called, Command, LeadershipBegan, Refuse, Reply
+from mrstream.dfs.metadata.image import load_image, pack_image
+from mrstream.dfs.metadata.metadata import Metadata
+from mrstream.dfs.metadata.settings import Settings
+from mrstream.dfs.oplog import OperationLog, decode_record, encode_record, replay
 from tests.forgetful_disk import ForgetfulDisk
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from cluster.errors import Overloaded
-from dfs.chunks.push_buffer import PushBuffer
-from dfs.errors import BadRequest, DataNotPushed
+from mrstream.cluster.errors import Overloaded
+from mrstream.dfs.chunks.push_buffer import PushBuffer
+from mrstream.dfs.errors import BadRequest, DataNotPushed
 
 
 def push(buffer: PushBuffer, data_id: bytes, size: int) -> None:

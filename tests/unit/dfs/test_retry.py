@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from cluster.errors import Unavailable
-from dfs.retry import RetryPolicy
+from mrstream.cluster.errors import Unavailable
+from mrstream.dfs.client.retry import RetryPolicy
 
 
 def test_it_tries_until_the_time_is_over_and_then_raises_the_last_error() -> None:

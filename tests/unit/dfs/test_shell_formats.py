@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from dfs.errors import BadRequest
-from dfs.shell.arguments import BadUsage, Grammar
-from dfs.shell.formats import changed_mode, hadoop_size, permissions, table
+from mrstream.dfs.errors import BadRequest
+from mrstream.dfs.shell.arguments import BadUsage, Grammar
+from mrstream.dfs.shell.formats import changed_mode, hadoop_size, permissions, table
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""`mapreduce.attempt_pool`: attempts in processes of a real zygote, one after another in each."""
+"""Attempts in processes of a real zygote, one after another in each."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from collections.abc import Awaitable, Callable, Iterator
 
 import pytest
 
-from mapreduce.attempt_pool import AttemptPool, RunningAttempt
-from mapreduce.attempt_report import Done, Failed, Message, Noted, Ready, send
-from mapreduce.zygote import Ended, Zygote
+from mrstream.mapreduce.attempt.attempt_report import Done, Failed, Message, Noted, Ready, send
+from mrstream.mapreduce.attempt.zygote import Ended, Zygote
+from mrstream.mapreduce.worker.attempt_pool import AttemptPool, RunningAttempt
 
 NONSENSE = {
     b"garble": struct.pack("<I", 2000) + b"\x91" * 2000,

@@ -1,4 +1,4 @@
-"""mapreduce.attempt_report: what an attempt tells comes out of a pipe as it went in."""
+"""mapreduce.attempt.attempt_report: what an attempt tells comes out of a pipe as it went in."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mapreduce.attempt_report import (
+from mrstream.mapreduce.attempt.attempt_report import (
     Decoder,
     Done,
     Failed,
@@ -18,7 +18,7 @@ from mapreduce.attempt_report import (
     Said,
     send,
 )
-from mapreduce.program.flow import InputRange
+from mrstream.mapreduce.program.flow import InputRange
 
 MESSAGES: list[Message] = [
     Progress(0.5, 10, 20, "map", "busy", {"g": {"n": 1}}),

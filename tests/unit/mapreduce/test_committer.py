@@ -1,4 +1,4 @@
-"""mapreduce/dataflow/committer.py and streaming/output_format.py: records become visible files."""
+"""Committer and output formats: records become visible files."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from mapreduce.dataflow.committer import BadCommitter, Committer, OutputExists, create_in
-from mapreduce.dataflow.files import RoutedFiles, files_for
-from mapreduce.typed_bytes_files import PathExists, dumptb, loadtb
-from streaming.jobconf import JobConf
-from streaming.output_format import WrongClass, input_file_name, open_output
-from streaming.sequence_file import SequenceFileReader
-from streaming.typed_bytes import encode
-from streaming.writable import BYTES, LONG, NULL, TEXT, TYPED_BYTES, WritableType
+from mrstream.mapreduce.dataflow.committer import BadCommitter, Committer, OutputExists, create_in
+from mrstream.mapreduce.dataflow.files import RoutedFiles, files_for
+from mrstream.mapreduce.typed_bytes_files import PathExists, dumptb, loadtb
+from mrstream.streaming.conf.jobconf import JobConf
+from mrstream.streaming.formats.output_format import WrongClass, input_file_name, open_output
+from mrstream.streaming.formats.sequence_file import SequenceFileReader
+from mrstream.streaming.formats.typed_bytes import encode
+from mrstream.streaming.formats.writable import BYTES, LONG, NULL, TEXT, TYPED_BYTES, WritableType
 
 ATTEMPT = "attempt_1_0001_m_000000_0"
 VERSION = "mapreduce.fileoutputcommitter.algorithm.version"

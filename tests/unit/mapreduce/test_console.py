@@ -7,8 +7,8 @@ import re
 
 import pytest
 
-from mapreduce.console import Console
-from mapreduce.progress import JobProgress
+from mrstream.mapreduce.console import Console
+from mrstream.mapreduce.progress import JobProgress
 
 
 def progress(maps: float, reduces: float, elapsed_s: float = 10.0) -> JobProgress:

@@ -1,12 +1,12 @@
-"""mapreduce.counters: totals, limits and the block that ends a job (spec 8.1)."""
+"""mapreduce.job.counters: totals, limits and the block that ends a job (spec 8.1)."""
 
 from __future__ import annotations
 
 import pytest
 
-from mapreduce import counters as c
-from mapreduce.counters import Counters
-from mapreduce.errors import TooManyCounters
+from mrstream.mapreduce.job import counters as c
+from mrstream.mapreduce.job.counters import Counters
+from mrstream.mapreduce.job.errors import TooManyCounters
 
 
 def test_groups_are_printed_in_hadoops_order() -> None:

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import pytest
 
-from cluster.errors import DiskFailed
-from cluster.journal import Journal
-from mapreduce.attempt_report import Done
-from mapreduce.duties import Duties
-from mapreduce.job_journal import (
+from mrstream.cluster.errors import DiskFailed
+from mrstream.cluster.journal.journal import Journal
+from mrstream.mapreduce.attempt.attempt_report import Done
+from mrstream.mapreduce.master.duties import Duties
+from mrstream.mapreduce.master.job_journal import (
     LIFE_ATTEMPTS,
     JobAccepted,
     JobClosed,
@@ -19,7 +19,7 @@ from mapreduce.job_journal import (
     PriorityChanged,
     TaskCommitted,
 )
-from mapreduce.scheduler.commands import (
+from mrstream.mapreduce.scheduler.commands import (
     AbandonTask,
     Command,
     FinishJob,
@@ -29,7 +29,7 @@ from mapreduce.scheduler.commands import (
     RecordCommit,
     StartAttempt,
 )
-from mapreduce.scheduler.events import (
+from mrstream.mapreduce.scheduler.events import (
     AttemptFailed,
     AttemptSucceeded,
     CommitRequested,
@@ -42,8 +42,8 @@ from mapreduce.scheduler.events import (
     Tick,
     WorkerRegistered,
 )
-from mapreduce.scheduler.ids import AttemptId, HostName, JobId, WorkerId
-from mapreduce.scheduler.scheduler import Scheduler
+from mrstream.mapreduce.scheduler.ids import AttemptId, HostName, JobId, WorkerId
+from mrstream.mapreduce.scheduler.scheduler import Scheduler
 from tests.forgetful_disk import ForgetfulDisk
 from tests.unit.mapreduce.scheduler.bench import JOB, map_attempt, reduce_attempt
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from mapreduce import history
-from mapreduce.errors import NoSuchAttempt
-from mapreduce.scheduler.ids import JobId
+from mrstream.mapreduce import history
+from mrstream.mapreduce.job.errors import NoSuchAttempt
+from mrstream.mapreduce.scheduler.ids import JobId
 
 ATTEMPT = "attempt_local5_0001_m_000000_0"
 DAY_S = 86400.0

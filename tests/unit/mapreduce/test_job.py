@@ -1,17 +1,17 @@
-"""mapreduce/job.py: a job as data, and what it needs where it runs."""
+"""mapreduce/job/job.py: a job as data, and what it needs where it runs."""
 
 from __future__ import annotations
 
 import msgspec
 import pytest
 
-from cluster import extras
-from cluster.config import ClusterConfig
-from cluster.extras import MissingExtra
-from mapreduce import job
-from mapreduce.job import JobSpec
-from mapreduce.scheduler.ids import JobId
-from streaming.command import Program
+from mrstream.cluster.config import extras
+from mrstream.cluster.config.config import ClusterConfig
+from mrstream.cluster.config.extras import MissingExtra
+from mrstream.mapreduce.job import job
+from mrstream.mapreduce.job.job import JobSpec
+from mrstream.mapreduce.scheduler.ids import JobId
+from mrstream.streaming.command.command import Program
 
 SPEC = JobSpec(JobId("job_1_0001"), {}, Program(), None, None, 0, (), None)
 NEEDS_SAW = msgspec.structs.replace(SPEC, extras=("saw",))

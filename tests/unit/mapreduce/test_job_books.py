@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from mapreduce.attempt_report import Done
-from mapreduce.job_books import RECENT_JOBS_MAX, JobBooks
-from mapreduce.job_journal import (
+from mrstream.mapreduce.attempt.attempt_report import Done
+from mrstream.mapreduce.master.job_books import RECENT_JOBS_MAX, JobBooks
+from mrstream.mapreduce.master.job_journal import (
     JobAccepted,
     JobDecided,
     Journaled,
     TaskAbandoned,
     TaskCommitted,
 )
-from mapreduce.scheduler.commands import LoseWorker, RecordCommit, StartAttempt
-from mapreduce.scheduler.events import AttemptSucceeded, Tick
-from mapreduce.scheduler.ids import AttemptId, JobId, TaskId, TaskKind, WorkerId
+from mrstream.mapreduce.scheduler.commands import LoseWorker, RecordCommit, StartAttempt
+from mrstream.mapreduce.scheduler.events import AttemptSucceeded, Tick
+from mrstream.mapreduce.scheduler.ids import AttemptId, JobId, TaskId, TaskKind, WorkerId
 from tests.unit.mapreduce.test_job_ledger import JOB, attempt, ledger_of
 
 FIRST = attempt(TaskKind.MAP, 0)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from cluster.errors import JournalCorrupt
-from mapreduce import job_journal
-from mapreduce.attempt_report import Done
-from mapreduce.job_journal import (
+from mrstream.cluster.errors import JournalCorrupt
+from mrstream.mapreduce.attempt.attempt_report import Done
+from mrstream.mapreduce.master import job_journal
+from mrstream.mapreduce.master.job_journal import (
     AnyRecord,
     JobAccepted,
     JobClosed,

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from mapreduce import counters as c
-from mapreduce import job
-from mapreduce.attempt_report import Done, Failure
-from mapreduce.dataflow.split_plan import Piece, Split
-from mapreduce.errors import LaunchFailed
-from mapreduce.job import JobSpec
-from mapreduce.job_ledger import SAID_KEPT_CHARS_MAX, JobLedger
-from mapreduce.protocol import AttemptNews
-from mapreduce.scheduler.ids import AttemptId, JobId, TaskId, TaskKind
-from mapreduce.scheduler.phases import JobTotals
-from mapreduce.snapshot import JobRow
-from streaming.command import Program
-from streaming.jobconf import JobConf
+from mrstream.mapreduce.attempt.attempt_report import Done, Failure
+from mrstream.mapreduce.dataflow.split_plan import Piece, Split
+from mrstream.mapreduce.job import counters as c
+from mrstream.mapreduce.job import job
+from mrstream.mapreduce.job.errors import LaunchFailed
+from mrstream.mapreduce.job.job import JobSpec
+from mrstream.mapreduce.master.job_ledger import SAID_KEPT_CHARS_MAX, JobLedger
+from mrstream.mapreduce.protocol import AttemptNews
+from mrstream.mapreduce.scheduler.ids import AttemptId, JobId, TaskId, TaskKind
+from mrstream.mapreduce.scheduler.phases import JobTotals
+from mrstream.mapreduce.snapshot import JobRow
+from mrstream.streaming.command.command import Program
+from mrstream.streaming.conf.jobconf import JobConf
 
 JOB = JobId("job_1700000000000_0001")
 

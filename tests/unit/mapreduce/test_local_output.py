@@ -1,11 +1,11 @@
-"""mapreduce.local_output: results on standard output come in the order of their partitions."""
+"""mapreduce.local.output: results on standard output come in the order of their partitions."""
 
 from __future__ import annotations
 
 import io
 from pathlib import Path
 
-from mapreduce.local_output import StandardOutput
+from mrstream.mapreduce.local.output import StandardOutput
 
 
 def write_part(output: StandardOutput, name: str, data: bytes) -> None:

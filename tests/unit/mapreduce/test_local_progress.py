@@ -1,14 +1,14 @@
-"""mapreduce.local_progress: sums of a job, counted once (MapReduce §4.9)."""
+"""mapreduce.local.progress: sums of a job, counted once (MapReduce §4.9)."""
 
 from __future__ import annotations
 
 import pytest
 
-from mapreduce import counters as c
-from mapreduce.attempt_report import Done, Failure, Progress
-from mapreduce.counters import Counters
-from mapreduce.local_progress import Tally
-from mapreduce.scheduler.ids import AttemptId, JobId, TaskId, TaskKind
+from mrstream.mapreduce.attempt.attempt_report import Done, Failure, Progress
+from mrstream.mapreduce.job import counters as c
+from mrstream.mapreduce.job.counters import Counters
+from mrstream.mapreduce.local.progress import Tally
+from mrstream.mapreduce.scheduler.ids import AttemptId, JobId, TaskId, TaskKind
 
 
 def attempt(kind: TaskKind, index: int, number: int = 0) -> AttemptId:

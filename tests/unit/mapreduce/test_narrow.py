@@ -1,4 +1,4 @@
-"""mapreduce.narrow: the smallest range of records that fails, and inputs without it."""
+"""mapreduce.attempt.narrow: the smallest range of records that fails, and inputs without it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mapreduce.narrow import RecordIndex, narrow, without
+from mrstream.mapreduce.attempt.narrow import RecordIndex, narrow, without
 
 
 @given(st.integers(1, 500), st.data())

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from mapreduce.notices import Notices
-from mapreduce.scheduler.events import (
+from mrstream.mapreduce.notices import Notices
+from mrstream.mapreduce.scheduler.events import (
     AttemptFailed,
     AttemptKilled,
     FailAttemptRequested,
     WorkerLost,
 )
-from mapreduce.scheduler.ids import WorkerId
-from mapreduce.simulation import ClusterPlan, SimulatedCluster, Workload
-from mapreduce.snapshot import COMMITTED, JobRow, JobSeen
+from mrstream.mapreduce.scheduler.ids import WorkerId
+from mrstream.mapreduce.simulation import ClusterPlan, SimulatedCluster, Workload
+from mrstream.mapreduce.snapshot import COMMITTED, JobRow, JobSeen
 
 
 def watched_cluster(**plan: float) -> tuple[SimulatedCluster, Notices]:

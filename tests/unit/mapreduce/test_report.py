@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from mapreduce.attempt_report import Failure
-from mapreduce.program.flow import InputRange
-from mapreduce.report import JobFacts, TaskTime, closing_text, exit_code_means, failure_text
+from mrstream.mapreduce.attempt.attempt_report import Failure
+from mrstream.mapreduce.program.flow import InputRange
+from mrstream.mapreduce.report import (
+    JobFacts,
+    TaskTime,
+    closing_text,
+    exit_code_means,
+    failure_text,
+)
 
 FAILURE = Failure(
     "PipeMapRed.waitOutputThreads(): subprocess failed with code 139",

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from mapreduce.attempt_report import Done, PartitionSize
-from mapreduce.segment_store import SegmentStore
+from mrstream.mapreduce.attempt.attempt_report import Done, PartitionSize
+from mrstream.mapreduce.worker.segment_store import SegmentStore
 
 ATTEMPT = "attempt_1700000000000_0001_m_000003_0"
 OTHER = "attempt_1700000000000_0002_m_000000_0"

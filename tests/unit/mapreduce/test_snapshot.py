@@ -6,7 +6,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mapreduce.snapshot import (
+from mrstream.mapreduce.snapshot import (
     AttemptRow,
     Board,
     Changes,

@@ -10,18 +10,18 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from mapreduce.dataflow.files import RoutedFiles, files_for, join, scheme_of
-from mapreduce.dataflow.input_paths import (
+from mrstream.mapreduce.dataflow.files import RoutedFiles, files_for, join, scheme_of
+from mrstream.mapreduce.dataflow.input_paths import (
     InvalidInput,
     expand_braces,
     glob,
     list_input_files,
     split_at_commas,
 )
-from mapreduce.dataflow.split_plan import Split, TooManyMaps, plan_splits
-from mapreduce.dataflow.split_reader import open_split
-from streaming.jobconf import JobConf
-from streaming.writable import LONG, TEXT
+from mrstream.mapreduce.dataflow.split_plan import Split, TooManyMaps, plan_splits
+from mrstream.mapreduce.dataflow.split_reader import open_split
+from mrstream.streaming.conf.jobconf import JobConf
+from mrstream.streaming.formats.writable import LONG, TEXT
 
 
 @pytest.fixture

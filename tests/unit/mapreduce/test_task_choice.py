@@ -1,10 +1,10 @@
-"""mapreduce.task_choice: `-tasks m0,m3-5`."""
+"""mapreduce.job.task_choice: `-tasks m0,m3-5`."""
 
 from __future__ import annotations
 
 import pytest
 
-from mapreduce.task_choice import BadTaskChoice, chosen_maps
+from mrstream.mapreduce.job.task_choice import BadTaskChoice, chosen_maps
 
 
 @pytest.mark.parametrize(

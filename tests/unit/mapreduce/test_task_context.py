@@ -1,4 +1,4 @@
-"""mapreduce/task_context.py: what an attempt has around it."""
+"""mapreduce/attempt/task_context.py: what an attempt has around it."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from mapreduce.job import JobSpec
-from mapreduce.scheduler.ids import JobId
-from mapreduce.task_context import Attempt, AttemptOrder
-from streaming.command import Program
+from mrstream.mapreduce.attempt.task_context import Attempt, AttemptOrder
+from mrstream.mapreduce.job.job import JobSpec
+from mrstream.mapreduce.scheduler.ids import JobId
+from mrstream.streaming.command.command import Program
 
 
 @pytest.mark.parametrize(

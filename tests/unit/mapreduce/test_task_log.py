@@ -1,4 +1,4 @@
-"""mapreduce.task_log: counters, status and bounded logs out of a program's stderr (spec 7.5)."""
+"""task_log: counters, status and bounded logs out of a program's stderr (spec 7.5)."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from mapreduce import task_log
-from mapreduce.attempt_report import Message, Noted, Said
-from mapreduce.errors import TooManyCounters
-from mapreduce.task_log import TaskLog
+from mrstream.mapreduce.attempt import task_log
+from mrstream.mapreduce.attempt.attempt_report import Message, Noted, Said
+from mrstream.mapreduce.attempt.task_log import TaskLog
+from mrstream.mapreduce.job.errors import TooManyCounters
 
 
 def log_at(path: Path, told: list[Message], **options: int) -> TaskLog:

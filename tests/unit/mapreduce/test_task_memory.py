@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 
-from mapreduce.task_memory import MemoryLimit, tree_memory
+from mrstream.mapreduce.attempt.task_memory import MemoryLimit, tree_memory
 
 HOLD = (
     "x = bytearray(80 << 20)\nfor i in range(0, len(x), 4096): x[i] = 1\nprint(flush=True)\ninput()"

@@ -1,4 +1,4 @@
-"""mapreduce.zygote: attempts are forked, reported and, whatever happens, ended."""
+"""mapreduce.attempt.zygote: attempts are forked, reported and, whatever happens, ended."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from mapreduce.zygote import Zygote
+from mrstream.mapreduce.attempt.zygote import Zygote
 
 
 def attempt(order: bytes, report: int, lifeline: int) -> int:
@@ -161,7 +161,7 @@ def test_nothing_outlives_a_parent_that_is_killed(tmp_path: Path) -> None:
 import os, sys
 sys.path.insert(0, {str(Path(__file__).parent)!r})
 from test_zygote import attempt, read_report
-from mapreduce.zygote import Zygote
+from mrstream.mapreduce.attempt.zygote import Zygote
 zygote = Zygote(attempt)
 zygote.remove_at_end({str(room)!r})
 for order in (b"hang", b"hang apart"):

@@ -1,4 +1,4 @@
-"""streaming/builtin.py, aggregate.py, field_selection.py, java_regex.py: Java classes, no Java."""
+"""streaming/builtin/ and java/java_regex.py: Java classes, no Java."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ import struct
 
 import pytest
 
-from streaming.aggregate import BadAggregate, aggregate
-from streaming.builtin import (
+from mrstream.streaming.builtin.aggregate import BadAggregate, aggregate
+from mrstream.streaming.builtin.builtin import (
     TypeMismatch,
     UnknownBuiltin,
     builtin_mapper,
     builtin_reducer,
     check_map_output,
 )
-from streaming.field_selection import FieldSelection
-from streaming.java_regex import BadRegex, compile_java
-from streaming.jobconf import JobConf
-from streaming.writable import LONG, TEXT
+from mrstream.streaming.builtin.field_selection import FieldSelection
+from mrstream.streaming.conf.jobconf import JobConf
+from mrstream.streaming.formats.writable import LONG, TEXT
+from mrstream.streaming.java.java_regex import BadRegex, compile_java
 
 LIB = "org.apache.hadoop.mapred.lib."
 ONE = struct.pack(">q", 1)

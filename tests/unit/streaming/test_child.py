@@ -1,4 +1,4 @@
-"""streaming/child.py: words, program and environment of a command."""
+"""streaming/task/child.py: words, program and environment of a command."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from streaming.child import (
+from mrstream.streaming.conf.jobconf import JobConf
+from mrstream.streaming.task.child import (
     EmptyCommand,
     ProgramNotFound,
     find_program,
@@ -17,8 +18,7 @@ from streaming.child import (
     resolve_words,
     task_environment,
 )
-from streaming.jobconf import JobConf
-from streaming.shipping import Shipped
+from mrstream.streaming.task.shipping import Shipped
 
 PATH = os.environ["PATH"]
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from cluster import extras
-from streaming.cli import _lies_here, main
+from mrstream.cluster.config import extras
+from mrstream.streaming.cli import _lies_here, main
 
 
 @pytest.fixture(autouse=True)
@@ -121,7 +121,7 @@ def test_a_subcommand_gets_the_words_behind_it(monkeypatch: pytest.MonkeyPatch) 
             cls.words = words
             return 7
 
-    monkeypatch.setitem(sys.modules, "tui.cli", Heard)
+    monkeypatch.setitem(sys.modules, "mrstream.tui.cli", Heard)
 
     assert main(["top", "--demo"]) == 7
     assert Heard.words == ["--demo"]
@@ -133,7 +133,7 @@ def test_ctrl_c_is_130(monkeypatch: pytest.MonkeyPatch) -> None:
         def main(words: list[str]) -> int:
             raise KeyboardInterrupt
 
-    monkeypatch.setitem(sys.modules, "dfs.cli", Interrupted)
+    monkeypatch.setitem(sys.modules, "mrstream.dfs.cli", Interrupted)
 
     assert main(["dfs", "-ls"]) == 130
 

@@ -1,4 +1,4 @@
-"""streaming/command.py and shipment.py: a checked job out of options."""
+"""streaming/command/command.py and shipment.py: a checked job out of options."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from pathlib import Path
 
 import pytest
 
-from streaming import classes
-from streaming.child import parse_command
-from streaming.command import (
+from mrstream.streaming import classes
+from mrstream.streaming.command.command import (
     RunsNoJava,
     StreamingCommand,
     command_of,
     opening_lines,
     url_encoded,
 )
-from streaming.configuration_file import BadConfigurationFile
-from streaming.options import BadCommandLine, parse
-from streaming.shipment import NoSuchShippedFile
-from streaming.shipping import link_shipped
+from mrstream.streaming.command.options import BadCommandLine, parse
+from mrstream.streaming.command.shipment import NoSuchShippedFile
+from mrstream.streaming.conf.configuration_file import BadConfigurationFile
+from mrstream.streaming.task.child import parse_command
+from mrstream.streaming.task.shipping import link_shipped
 
 JOB = ("-input", "in", "-output", "out")
 

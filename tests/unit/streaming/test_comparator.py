@@ -1,4 +1,4 @@
-"""streaming/key_value.py, comparator.py and partitioner.py: rules as plain data."""
+"""streaming/records/key_value.py, comparator.py and partitioner.py: rules as plain data."""
 
 from __future__ import annotations
 
@@ -6,9 +6,15 @@ import functools
 
 import pytest
 
-from streaming.comparator import BadKeySpec, KeySpec, compare, key_field_order, parse_key_specs
-from streaming.key_value import KeyValueRule, rule, split
-from streaming.partitioner import (
+from mrstream.streaming.records.comparator import (
+    BadKeySpec,
+    KeySpec,
+    compare,
+    key_field_order,
+    parse_key_specs,
+)
+from mrstream.streaming.records.key_value import KeyValueRule, rule, split
+from mrstream.streaming.records.partitioner import (
     BinaryPartition,
     HashPartition,
     LongHashPartition,

@@ -1,4 +1,4 @@
-"""streaming/configuration_file.py: what stands in a `-conf` file (spec 1.2)."""
+"""streaming/conf/configuration_file.py: what stands in a `-conf` file (spec 1.2)."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from streaming.command import command_of
-from streaming.configuration_file import BadConfigurationFile, read_configuration
-from streaming.options import parse
+from mrstream.streaming.command.command import command_of
+from mrstream.streaming.command.options import parse
+from mrstream.streaming.conf.configuration_file import BadConfigurationFile, read_configuration
 
 
 def write(path: Path, *elements: str) -> str:

@@ -1,4 +1,4 @@
-"""streaming/java_number.py: numbers as Java prints and reads them."""
+"""streaming/java/java_number.py: numbers as Java prints and reads them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import struct
 
 import pytest
 
-from streaming.java_number import (
+from mrstream.streaming.java.java_number import (
     format_double,
     format_float,
     parse_double,

@@ -1,21 +1,21 @@
-"""streaming/properties.py, setting.py and jobconf.py: a job's settings."""
+"""streaming/conf/properties.py, setting.py and jobconf.py: a job's settings."""
 
 from __future__ import annotations
 
 import msgspec
 import pytest
 
-from streaming import classes
-from streaming.comparator import ByteOrder, KeyFieldOrder, LongOrder
-from streaming.jobconf import JobConf, settings
-from streaming.partitioner import (
+from mrstream.streaming import classes
+from mrstream.streaming.conf.jobconf import JobConf, settings
+from mrstream.streaming.conf.properties import BadProperty, default_properties, deprecated_names
+from mrstream.streaming.records.comparator import ByteOrder, KeyFieldOrder, LongOrder
+from mrstream.streaming.records.partitioner import (
     HashPartition,
     KeyFieldPartition,
     LongHashPartition,
     StringHashPartition,
     TotalOrderPartition,
 )
-from streaming.properties import BadProperty, default_properties, deprecated_names
 
 TEXT_KEYS = {"mapreduce.map.output.key.class": classes.TEXT}
 

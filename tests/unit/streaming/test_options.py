@@ -1,10 +1,10 @@
-"""streaming/options.py: words into options and values."""
+"""streaming/command/options.py: words into options and values."""
 
 from __future__ import annotations
 
 import pytest
 
-from streaming.options import (
+from mrstream.streaming.command.options import (
     BadCommandLine,
     BadOptionWord,
     NoArguments,

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from streaming.command import StreamingCommand, command_of
-from streaming.comparator import compare
-from streaming.key_value import split
-from streaming.options import parse
-from streaming.partitioner import partition
+from mrstream.streaming.command.command import StreamingCommand, command_of
+from mrstream.streaming.command.options import parse
+from mrstream.streaming.records.comparator import compare
+from mrstream.streaming.records.key_value import split
+from mrstream.streaming.records.partitioner import partition
 
 CASES = Path(__file__).parents[2] / "conformance" / "cases"
 NAMES = sorted(

@@ -1,4 +1,4 @@
-"""streaming/reporter.py: reporter lines out of stderr."""
+"""streaming/task/reporter.py: reporter lines out of stderr."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from streaming.reporter import (
+from mrstream.streaming.task.reporter import (
     REPORTER_LINE_BYTES_MAX,
     Counter,
     Event,

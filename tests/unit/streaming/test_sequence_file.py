@@ -1,4 +1,4 @@
-"""streaming/sequence_file.py, codec.py and xml_records.py: what lies in files."""
+"""streaming/formats/sequence_file.py, codec.py and xml_records.py: what lies in files."""
 
 from __future__ import annotations
 
@@ -8,17 +8,21 @@ import zlib
 
 import pytest
 
-from streaming.codec import (
+from mrstream.streaming.formats.codec import (
     GZIP_CODEC,
     CodecCorrupt,
     UnknownCodec,
     codec_by_class,
     codec_by_suffix,
 )
-from streaming.input_format import MissingReaderProperty, XmlMarks
-from streaming.sequence_file import SequenceFileCorrupt, SequenceFileReader, sequence_file_writer
-from streaming.writable import BYTES, LONG, TEXT
-from streaming.xml_records import XmlRecords
+from mrstream.streaming.formats.input_format import MissingReaderProperty, XmlMarks
+from mrstream.streaming.formats.sequence_file import (
+    SequenceFileCorrupt,
+    SequenceFileReader,
+    sequence_file_writer,
+)
+from mrstream.streaming.formats.writable import BYTES, LONG, TEXT
+from mrstream.streaming.formats.xml_records import XmlRecords
 
 RECORDS = [(b"a", b"1"), (b"b", b""), ("é".encode(), b"x" * 300)]
 

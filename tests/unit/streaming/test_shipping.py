@@ -1,4 +1,4 @@
-"""streaming/shipping.py: links and archives in a task's working directory."""
+"""streaming/task/shipping.py: links and archives in a task's working directory."""
 
 from __future__ import annotations
 
@@ -10,7 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from streaming.shipping import BadArchive, BadLinkName, NotShippable, Shipped, link_shipped, unpack
+from mrstream.streaming.task.shipping import (
+    BadArchive,
+    BadLinkName,
+    NotShippable,
+    Shipped,
+    link_shipped,
+    unpack,
+)
 
 
 @pytest.fixture

@@ -1,10 +1,10 @@
-"""streaming/submission.py: what options, a submission and a task write as properties."""
+"""streaming/conf/submission.py: what options, a submission and a task write as properties."""
 
 from __future__ import annotations
 
-from streaming.child import task_environment
-from streaming.jobconf import JobConf
-from streaming.submission import job_properties, task_properties
+from mrstream.streaming.conf.jobconf import JobConf
+from mrstream.streaming.conf.submission import job_properties, task_properties
+from mrstream.streaming.task.child import task_environment
 
 
 def submitted(given: dict[str, str], *inputs: str) -> dict[str, str]:

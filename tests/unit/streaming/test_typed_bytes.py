@@ -1,4 +1,4 @@
-"""streaming/typed_bytes.py, writable.py, record_io.py: keys and values in binary and in print."""
+"""typed_bytes, writable, record_io: keys and values in binary and in print."""
 
 from __future__ import annotations
 
@@ -6,10 +6,20 @@ import struct
 
 import pytest
 
-from streaming.key_value import KeyValueRule
-from streaming.record_io import BadRawBytes, record_cutter, record_types, record_writer
-from streaming.typed_bytes import BadTypedBytes, Opaque, TypedBytesCutter, encode, to_text
-from streaming.writable import (
+from mrstream.streaming.formats.record_io import (
+    BadRawBytes,
+    record_cutter,
+    record_types,
+    record_writer,
+)
+from mrstream.streaming.formats.typed_bytes import (
+    BadTypedBytes,
+    Opaque,
+    TypedBytesCutter,
+    encode,
+    to_text,
+)
+from mrstream.streaming.formats.writable import (
     BYTES,
     LONG,
     NULL,
@@ -19,6 +29,7 @@ from streaming.writable import (
     WritableCorrupt,
     writable_type,
 )
+from mrstream.streaming.records.key_value import KeyValueRule
 
 IO = "org.apache.hadoop.io."
 

@@ -12,20 +12,20 @@ import pytest
 from textual.pilot import Pilot
 from textual.widgets import Input, RichLog, Static, TabbedContent
 
-from mapreduce.snapshot import JobRow, TaskRow
+from mrstream.mapreduce.snapshot import JobRow, TaskRow
+from mrstream.tui.app import Monitor
+from mrstream.tui.screens.attempt import AttemptScreen
+from mrstream.tui.screens.confirm import Ask, Confirm, Help
+from mrstream.tui.screens.files import FilesScreen
+from mrstream.tui.screens.hosts import HostsScreen
+from mrstream.tui.screens.job import JobScreen
+from mrstream.tui.screens.jobs import JobsScreen
+from mrstream.tui.screens.report import ReportScreen
+from mrstream.tui.widgets.key_line import KeyLine
+from mrstream.tui.widgets.summary import Summary
+from mrstream.tui.widgets.table import RowTable
 from tests import tui_states
 from tests.tui_states import JOB, Recorded
-from tui.app import Monitor
-from tui.screens.attempt import AttemptScreen
-from tui.screens.confirm import Ask, Confirm, Help
-from tui.screens.files import FilesScreen
-from tui.screens.hosts import HostsScreen
-from tui.screens.job import JobScreen
-from tui.screens.jobs import JobsScreen
-from tui.screens.report import ReportScreen
-from tui.widgets.key_line import KeyLine
-from tui.widgets.summary import Summary
-from tui.widgets.table import RowTable
 
 SIZES = [(80, 24), (160, 48)]
 STATES: dict[str, Callable[[], Recorded]] = {

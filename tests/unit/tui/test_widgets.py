@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from mapreduce.snapshot import BACKUP, COMMITTED, FAILED, IDLE, RUNNING
+from mrstream.mapreduce.snapshot import BACKUP, COMMITTED, FAILED, IDLE, RUNNING
+from mrstream.tui.widgets.bar import bar
+from mrstream.tui.widgets.curves import plot
+from mrstream.tui.widgets.key_line import Key, laid_out
+from mrstream.tui.widgets.summary import summary
+from mrstream.tui.widgets.task_grid import cell_sign
+from mrstream.view.grid import block_cell
+from mrstream.view.picture import Picture
 from tests import tui_states
-from tui.widgets.bar import bar
-from tui.widgets.curves import plot
-from tui.widgets.key_line import Key, laid_out
-from tui.widgets.summary import summary
-from tui.widgets.task_grid import cell_sign
-from view.grid import block_cell
-from view.picture import Picture
 
 
 def test_a_bar_is_as_wide_as_asked_whatever_the_fraction() -> None:

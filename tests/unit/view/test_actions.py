@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from cluster.errors import UserError
+from mrstream.cluster.errors import UserError
+from mrstream.view import actions
 from tests.tui_states import Recorded
-from view import actions
 
 
 def test_every_action_asks_by_name_and_says_how_it_ended() -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from mapreduce.snapshot import AttemptRow, JobBoard, JobRow
-from view.attempts import COLUMNS, about, attempt_cells, listed, repeat_command
+from mrstream.mapreduce.snapshot import AttemptRow, JobBoard, JobRow
+from mrstream.view.attempts import COLUMNS, about, attempt_cells, listed, repeat_command
 
 ATTEMPT = AttemptRow(
     "attempt_17_0007_m_000003_0", "m000003", "h4", "running", "rack", 100.0, 0.0, 0.5, "map",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from view.cells import passes
+from mrstream.view.cells import passes
 
 
 def test_a_row_passes_if_any_of_its_words_holds_what_is_wanted_in_any_case() -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from mapreduce.snapshot import RatePoint
-from view.curves import curves, levels, resample, time_ticks
+from mrstream.mapreduce.snapshot import RatePoint
+from mrstream.view.curves import curves, levels, resample, time_ticks
 
 POINTS = [RatePoint(100.0 + i, 1e6 * i, 2e6, 0.0) for i in range(61)]
 

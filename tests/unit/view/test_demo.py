@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from cluster.errors import UserError
-from mapreduce.simulation import ClusterPlan, SimulatedCluster, Workload
-from mapreduce.snapshot import JobSeen
-from view.demo import DemoSource
-from view.picture import Picture
-from view.source import Source
+from mrstream.cluster.errors import UserError
+from mrstream.mapreduce.simulation import ClusterPlan, SimulatedCluster, Workload
+from mrstream.mapreduce.snapshot import JobSeen
+from mrstream.view.demo import DemoSource
+from mrstream.view.picture import Picture
+from mrstream.view.source import Source
 
 
 def small() -> DemoSource:

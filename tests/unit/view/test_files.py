@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from view.files import COLUMNS, chunk_map, entry_cells, listed, parent, shares
-from view.picture import ChunkPlace, FileEntry
+from mrstream.view.files import COLUMNS, chunk_map, entry_cells, listed, parent, shares
+from mrstream.view.picture import ChunkPlace, FileEntry
 
 
 def entry(path: str, *, directory: bool = False) -> FileEntry:

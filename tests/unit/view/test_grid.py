@@ -2,8 +2,26 @@
 
 from __future__ import annotations
 
-from mapreduce.snapshot import BACKUP, COMMITTED, FAILED, IDLE, RUNNING, JobBoard, JobRow, TaskRow
-from view.grid import MAPS, REDUCES, GridCell, block_cell, block_size, fold, tally, task_states
+from mrstream.mapreduce.snapshot import (
+    BACKUP,
+    COMMITTED,
+    FAILED,
+    IDLE,
+    RUNNING,
+    JobBoard,
+    JobRow,
+    TaskRow,
+)
+from mrstream.view.grid import (
+    MAPS,
+    REDUCES,
+    GridCell,
+    block_cell,
+    block_size,
+    fold,
+    tally,
+    task_states,
+)
 
 
 def test_a_block_of_tasks_shows_what_needs_a_look_first() -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from mapreduce.snapshot import Changes, ClusterSnapshot, DiskRow, HostRow
-from view.hosts import COLUMNS, Fact, Host, facts, host_cells, host_named, listed, trouble
-from view.picture import Picture, Storage, StorageRow
+from mrstream.mapreduce.snapshot import Changes, ClusterSnapshot, DiskRow, HostRow
+from mrstream.view.hosts import COLUMNS, Fact, Host, facts, host_cells, host_named, listed, trouble
+from mrstream.view.picture import Picture, Storage, StorageRow
 
 GIB = 1 << 30
 WORKER = HostRow(

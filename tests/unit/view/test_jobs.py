@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from mapreduce.snapshot import EventRow, JobBoard, JobRow
-from tests.tui_states import NOW_S, busy, failing
-from view.jobs import (
+from mrstream.mapreduce.snapshot import EventRow, JobBoard, JobRow
+from mrstream.view.jobs import (
     COLUMNS,
     COUNTER_COLUMNS,
     counter_rows,
@@ -16,7 +15,8 @@ from view.jobs import (
     phases,
     title,
 )
-from view.palette import Colour
+from mrstream.view.palette import Colour
+from tests.tui_states import NOW_S, busy, failing
 
 
 def job(**more: object) -> JobRow:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from view.palette import ON_DARK, TASK_MARKS, Colour, attempt_mark, host_mark, job_mark
+from mrstream.view.palette import ON_DARK, TASK_MARKS, Colour, attempt_mark, host_mark, job_mark
 
 
 def test_every_state_of_a_task_has_its_own_sign_and_colour() -> None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from mapreduce.snapshot import Changes, ClusterSnapshot, HostRow, JobSeen
+from mrstream.mapreduce.snapshot import Changes, ClusterSnapshot, HostRow, JobSeen
+from mrstream.view.picture import ChunkCounts, FileEntry, Picture
 from tests import tui_states
 from tests.tui_states import JOB
-from view.picture import ChunkCounts, FileEntry, Picture
 
 
 def test_news_that_holds_nothing_new_changes_nothing() -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from mrstream.view.picture import ChunkCounts, Picture
+from mrstream.view.summary import parts, silence
 from tests import tui_states
 from tests.tui_states import NOW_S, Recorded
-from view.picture import ChunkCounts, Picture
-from view.summary import parts, silence
 
 
 def seen(source: Recorded) -> Picture:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from view.words import count, mode, natural, percent, size, span
+from mrstream.view.words import count, mode, natural, percent, size, span
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from dfs.chunk import ChunkHandle, ChunkVersion
-from dfs.metadata.chunk_table import ChunkTable
-from dfs.metadata.handle_set import HandleSet
+from mrstream.dfs.chunk import ChunkHandle, ChunkVersion
+from mrstream.dfs.metadata.chunk_table import ChunkTable
+from mrstream.dfs.metadata.handle_set import HandleSet
 
 H = ChunkHandle(5000)
 V1, V2, V3 = ChunkVersion(1), ChunkVersion(2), ChunkVersion(3)

@@ -6,11 +6,11 @@ import random
 
 import pytest
 
-from dfs import protocol as p
-from dfs.metadata import operations as op
-from dfs.metadata.events import Founded, LeadershipBegan, Log, Tick
-from dfs.metadata.metadata import Metadata
-from dfs.metadata.settings import Settings
+from mrstream.dfs import protocol as p
+from mrstream.dfs.metadata import operations as op
+from mrstream.dfs.metadata.events import Founded, LeadershipBegan, Log, Tick
+from mrstream.dfs.metadata.metadata import Metadata
+from mrstream.dfs.metadata.settings import Settings
 from tests.dfs_model import Model
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import random
 import time
 
-from dfs import protocol as p
-from dfs.chunk import ChunkHandle, ChunkVersion, Epoch
-from dfs.metadata import operations as op
-from dfs.metadata.listing import SLICE_NODES
-from dfs.metadata.metadata import Metadata
-from dfs.metadata.repair import LOOKED_AT_PER_TICK
-from dfs.metadata.settings import Settings
+from mrstream.dfs import protocol as p
+from mrstream.dfs.chunk import ChunkHandle, ChunkVersion, Epoch
+from mrstream.dfs.metadata import operations as op
+from mrstream.dfs.metadata.listing import SLICE_NODES
+from mrstream.dfs.metadata.metadata import Metadata
+from mrstream.dfs.metadata.repair import LOOKED_AT_PER_TICK
+from mrstream.dfs.metadata.settings import Settings
 
 ENTRIES = 200_000
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from dfs import protocol as p
-from dfs.errors import (
+from mrstream.dfs import protocol as p
+from mrstream.dfs.errors import (
     BadPath,
     BadRequest,
     DirectoryNotEmpty,

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import pytest
 
-from dfs import protocol as p
-from dfs.chunk import ChunkHandle, ChunkReport, ChunkVersion, ServerId, pack_reports
-from dfs.metadata.events import Called, Halt, LogInDoubt, LossAccepted
-from dfs.metadata.grants import HANDLES_RESERVED_AT_ONCE
-from dfs.metadata.operations import HandlesReserved
-from dfs.oplog import encode_record
+from mrstream.dfs import protocol as p
+from mrstream.dfs.chunk import ChunkHandle, ChunkReport, ChunkVersion, ServerId, pack_reports
+from mrstream.dfs.metadata.events import Called, Halt, LogInDoubt, LossAccepted
+from mrstream.dfs.metadata.grants import HANDLES_RESERVED_AT_ONCE
+from mrstream.dfs.metadata.operations import HandlesReserved
+from mrstream.dfs.oplog import encode_record
 from tests.dfs_model import Model
 
 

@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from cluster.identity import Identity
-from cluster.network import BulkServer
-from mapreduce.dataflow import merger
-from mapreduce.dataflow.fetched_runs import MergeRule
-from mapreduce.dataflow.fetcher import Fetcher, SegmentPlace
-from mapreduce.dataflow.record_form import FRAMED_RECORDS, TEXT_RECORDS, text_form
-from mapreduce.dataflow.segment_server import SegmentServer
-from mapreduce.dataflow.sort_buffer import SortPlan
-from mapreduce.dataflow.spill import MapOutput, SpillPlan
-from streaming.comparator import BYTE_ORDER
+from mrstream.cluster.wire.identity import Identity
+from mrstream.cluster.wire.network import BulkServer
+from mrstream.mapreduce.dataflow import merger
+from mrstream.mapreduce.dataflow.fetched_runs import MergeRule
+from mrstream.mapreduce.dataflow.fetcher import Fetcher, SegmentPlace
+from mrstream.mapreduce.dataflow.record_form import FRAMED_RECORDS, TEXT_RECORDS, text_form
+from mrstream.mapreduce.dataflow.segment_server import SegmentServer
+from mrstream.mapreduce.dataflow.sort_buffer import SortPlan
+from mrstream.mapreduce.dataflow.spill import MapOutput, SpillPlan
+from mrstream.streaming.records.comparator import BYTE_ORDER
 
 SECRET = b"s" * 32
 SERVER = Identity("c1", SECRET, "mapreduce.worker", "h2")

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from mapreduce.dataflow import kernel, merger
-from mapreduce.dataflow.record_form import FRAMED_FORM, KEY_ONLY_FORM, RAW_FORM, text_form
-from mapreduce.dataflow.segment import SegmentCorrupt
-from streaming.comparator import BYTE_ORDER
+from mrstream.mapreduce.dataflow import kernel, merger
+from mrstream.mapreduce.dataflow.record_form import FRAMED_FORM, KEY_ONLY_FORM, RAW_FORM, text_form
+from mrstream.mapreduce.dataflow.segment import SegmentCorrupt
+from mrstream.streaming.records.comparator import BYTE_ORDER
 
 
 def runs_of(lists: list[list[tuple[bytes, bytes]]]) -> list[merger.Run]:

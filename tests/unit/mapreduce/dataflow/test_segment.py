@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from cluster.errors import NewerFormat
-from mapreduce.dataflow import block_codec, kernel, segment
-from mapreduce.dataflow.segment import Block, SegmentCorrupt
+from mrstream.cluster.errors import NewerFormat
+from mrstream.mapreduce.dataflow import block_codec, kernel, segment
+from mrstream.mapreduce.dataflow.segment import Block, SegmentCorrupt
 
 CODECS = ["none", "zlib", "lz4", "zstd", "snappy", "bzip2"]
 

@@ -11,17 +11,17 @@ from pathlib import Path
 
 import pytest
 
-from mapreduce.dataflow import block_codec, kernel, segment
-from mapreduce.dataflow.record_form import (
+from mrstream.mapreduce.dataflow import block_codec, kernel, segment
+from mrstream.mapreduce.dataflow.record_form import (
     RAW_RECORDS,
     TEXT_RECORDS,
     RecordShape,
     WireForm,
     text_form,
 )
-from mapreduce.dataflow.sort_buffer import MalformedOutput, SortPlan
-from mapreduce.dataflow.spill import MapOutput, MapOutputCounts, SpillPlan
-from streaming.partitioner import HashPartition, partition
+from mrstream.mapreduce.dataflow.sort_buffer import MalformedOutput, SortPlan
+from mrstream.mapreduce.dataflow.spill import MapOutput, MapOutputCounts, SpillPlan
+from mrstream.streaming.records.partitioner import HashPartition, partition
 
 LINES = [b"%d\t%d" % (random.Random(i).randrange(500), i) for i in range(5000)]
 
@@ -215,11 +215,11 @@ def test_broken_binary_output_fails_the_task_with_its_reason(tmp_path: Path) -> 
 
 MEMORY = """
 import sys
-from mapreduce.dataflow import merger, segment
-from mapreduce.dataflow.record_form import text_form
-from mapreduce.dataflow.sort_buffer import SortPlan
-from mapreduce.dataflow.spill import MapOutput, SpillPlan
-from streaming.comparator import BYTE_ORDER
+from mrstream.mapreduce.dataflow import merger, segment
+from mrstream.mapreduce.dataflow.record_form import text_form
+from mrstream.mapreduce.dataflow.sort_buffer import SortPlan
+from mrstream.mapreduce.dataflow.spill import MapOutput, SpillPlan
+from mrstream.streaming.records.comparator import BYTE_ORDER
 
 def peak_mib():
     with open("/proc/self/status") as status:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mapreduce.dataflow.mapper import Trail
-from mapreduce.program.flow import Flow, InputRange
+from mrstream.mapreduce.dataflow.mapper import Trail
+from mrstream.mapreduce.program.flow import Flow, InputRange
 
 
 class Script:

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from mapreduce.program.command import Command, Workplace
-from mapreduce.program.ending import ExitRule, judge
-from mapreduce.program.errors import CommandFailed
-from mapreduce.program.flow import UNREAD_BYTES_MAX, Flow
-from mapreduce.program.watch import AttemptWatch
-from streaming.command import Program
-from streaming.jobconf import JobConf
-from streaming.shipping import Shipped
+from mrstream.mapreduce.program.command import Command, Workplace
+from mrstream.mapreduce.program.ending import ExitRule, judge
+from mrstream.mapreduce.program.errors import CommandFailed
+from mrstream.mapreduce.program.flow import UNREAD_BYTES_MAX, Flow
+from mrstream.mapreduce.program.watch import AttemptWatch
+from mrstream.streaming.command.command import Program
+from mrstream.streaming.conf.jobconf import JobConf
+from mrstream.streaming.task.shipping import Shipped
 
 
 class Ear:

@@ -9,9 +9,9 @@ from collections.abc import Iterable
 
 import pytest
 
-from mapreduce.program.errors import CommandFailed
-from mapreduce.program.flow import UNREAD_BYTES_MAX
-from mapreduce.program.pump import Blob, RunningCommand
+from mrstream.mapreduce.program.errors import CommandFailed
+from mrstream.mapreduce.program.flow import UNREAD_BYTES_MAX
+from mrstream.mapreduce.program.pump import Blob, RunningCommand
 
 
 class Ear:

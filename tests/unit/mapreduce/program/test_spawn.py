@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from mapreduce.program.errors import CommandFailed
-from mapreduce.program.spawn import spawn
+from mrstream.mapreduce.program.errors import CommandFailed
+from mrstream.mapreduce.program.spawn import spawn
 
 
 def said_by(words: list[str], directory: str = "/") -> str:

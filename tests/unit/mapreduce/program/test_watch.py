@@ -8,10 +8,10 @@ from typing import NoReturn
 
 import pytest
 
-from mapreduce.program.errors import TaskTimedOut
-from mapreduce.program.pump import RunningCommand
-from mapreduce.program.watch import AttemptWatch
-from mapreduce.skipping import Silence
+from mrstream.mapreduce.attempt.skipping import Silence
+from mrstream.mapreduce.program.errors import TaskTimedOut
+from mrstream.mapreduce.program.pump import RunningCommand
+from mrstream.mapreduce.program.watch import AttemptWatch
 
 
 def nobody_to_blame(error: TaskTimedOut) -> NoReturn:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeVar
 
-from mapreduce.scheduler.commands import Command, KillAttempt, StartAttempt
-from mapreduce.scheduler.events import (
+from mrstream.mapreduce.scheduler.commands import Command, KillAttempt, StartAttempt
+from mrstream.mapreduce.scheduler.events import (
     AttemptKilled,
     AttemptSucceeded,
     Event,
@@ -16,7 +16,7 @@ from mapreduce.scheduler.events import (
     Tick,
     WorkerRegistered,
 )
-from mapreduce.scheduler.ids import (
+from mrstream.mapreduce.scheduler.ids import (
     AttemptId,
     HostName,
     JobId,
@@ -25,8 +25,8 @@ from mapreduce.scheduler.ids import (
     TaskKind,
     WorkerId,
 )
-from mapreduce.scheduler.scheduler import Scheduler
-from mapreduce.scheduler.state import SchedulerLimits
+from mrstream.mapreduce.scheduler.limits import SchedulerLimits
+from mrstream.mapreduce.scheduler.scheduler import Scheduler
 
 T = TypeVar("T")
 JOB = JobId("job_1_0001")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from mapreduce.scheduler.commands import KillAttempt, Locality, StartAttempt
-from mapreduce.scheduler.events import (
+from mrstream.mapreduce.scheduler.commands import KillAttempt, Locality, StartAttempt
+from mrstream.mapreduce.scheduler.events import (
     AttemptKilled,
     JobPrioritySet,
     JobSettings,
@@ -12,7 +12,7 @@ from mapreduce.scheduler.events import (
     WorkerRegistered,
     WorkerResumed,
 )
-from mapreduce.scheduler.ids import HostName, JobId, RackName, TaskKind, WorkerId
+from mrstream.mapreduce.scheduler.ids import HostName, JobId, RackName, TaskKind, WorkerId
 from tests.unit.mapreduce.scheduler.bench import (
     QUICK,
     Bench,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mapreduce.scheduler.commands import (
+from mrstream.mapreduce.scheduler.commands import (
     AbandonTask,
     FinishJob,
     JobOutcome,
@@ -12,7 +12,7 @@ from mapreduce.scheduler.commands import (
     ReleaseWorker,
     WithdrawSegment,
 )
-from mapreduce.scheduler.events import (
+from mrstream.mapreduce.scheduler.events import (
     AttemptFailed,
     AttemptKilled,
     AttemptProgress,
@@ -26,7 +26,7 @@ from mapreduce.scheduler.events import (
     WorkerDraining,
     WorkerLost,
 )
-from mapreduce.scheduler.ids import JobId, TaskKind, WorkerId
+from mrstream.mapreduce.scheduler.ids import JobId, TaskKind, WorkerId
 from tests.unit.mapreduce.scheduler.bench import (
     JOB,
     Bench,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from mapreduce.scheduler import events
-from mapreduce.scheduler.commands import (
+from mrstream.mapreduce.scheduler import events
+from mrstream.mapreduce.scheduler.commands import (
     FinishJob,
     GrantCommit,
     KillAttempt,
@@ -13,7 +13,7 @@ from mapreduce.scheduler.commands import (
     RecordCommit,
     WithdrawSegment,
 )
-from mapreduce.scheduler.events import (
+from mrstream.mapreduce.scheduler.events import (
     AttemptSucceeded,
     CommitRequested,
     CommittedTask,
@@ -23,14 +23,14 @@ from mapreduce.scheduler.events import (
     WorkerLost,
     WorkerRegistered,
 )
-from mapreduce.scheduler.ids import (
+from mrstream.mapreduce.scheduler.ids import (
     AttemptId,
     HostName,
     WorkerId,
     parse_attempt_id,
     parse_task_id,
 )
-from mapreduce.scheduler.scheduler import Scheduler
+from mrstream.mapreduce.scheduler.scheduler import Scheduler
 from tests.unit.mapreduce.scheduler.bench import (
     JOB,
     QUICK,

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from mapreduce.scheduler.commands import LoseWorker, StartAttempt
-from mapreduce.scheduler.events import Tick, WorkerHeard
-from mapreduce.scheduler.ids import WorkerId
-from mapreduce.scheduler.state import SchedulerLimits
+from mrstream.mapreduce.scheduler.commands import LoseWorker, StartAttempt
+from mrstream.mapreduce.scheduler.events import Tick, WorkerHeard
+from mrstream.mapreduce.scheduler.ids import WorkerId
+from mrstream.mapreduce.scheduler.limits import SchedulerLimits
 from tests.unit.mapreduce.scheduler.bench import Bench, map_attempt, of_type, starts
 
 LIMITS = SchedulerLimits(silence_s_max=10.0)

@@ -1,0 +1,1 @@
+"""cluster.yaml, which cluster is current, its secret and keys, its optional libraries."""

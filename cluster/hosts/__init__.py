@@ -1,0 +1,1 @@
+"""Hosts over SSH: logins, software, and the verbs of `mrstream cluster`."""

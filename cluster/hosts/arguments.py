@@ -1,0 +1,254 @@
+"""The words of `mrstream cluster`: commands, options, and what `--help` says of them."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from typing import Final
+
+from mrstream.cluster.config.config import ROLES
+
+_EXIT: Final = "exit status: 0 done; 1 not done, and why is said; 2 wrong words; 130 interrupted"
+_FILE: Final = "the cluster file, or the name of a known cluster (default: %s)"
+_FILE_HERE: Final = "cluster.yaml here, else the current cluster"
+_FILE_CURRENT: Final = "the current cluster, else cluster.yaml here"
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser; what it gives has the command's name in `command`."""
+    made = argparse.ArgumentParser(
+        prog="mrstream cluster",
+        description="Start, stop and look after a cluster of hosts.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog=f"""\
+first steps:
+  mrstream cluster up            with a cluster.yaml such as
+                                   name: lab
+                                   hosts: {{node[01-05]: {{}}}}
+  mrstream cluster status
+  mrstream cluster down
+
+`mrstream cluster COMMAND --help` tells more. The guide: docs/guide/cluster.md
+{_EXIT}""",
+    )
+    commands = made.add_subparsers(required=True, metavar="COMMAND", dest="command")
+    for add in (_up, _down, _status, _logs, _doctor, _add, _remove, _join, _restore):
+        add(commands)
+    return made
+
+
+def parse(argv: list[str]) -> argparse.Namespace:
+    """Read the words of a command line; wrong ones end the process with status 2, as argparse
+    does."""
+    return parser().parse_args(_tell_follow_from_file(argv))
+
+
+def _tell_follow_from_file(argv: list[str]) -> list[str]:
+    """For `logs`, -f alone means follow, as with tail; -f FILE.yaml names the cluster, as
+    everywhere else."""
+    if argv[:1] != ["logs"]:
+        return argv
+    words: list[str] = []
+    for word, following in zip(argv, [*argv[1:], ""], strict=True):
+        names_file = following.endswith((".yaml", ".yml")) or os.path.isfile(following)
+        words.append("--follow" if word == "-f" and not names_file else word)
+    return words
+
+
+# --- the commands
+
+_Commands = argparse._SubParsersAction  # argparse has no public name for it
+
+
+def _command(
+    commands: _Commands[argparse.ArgumentParser],
+    name: str,
+    summary: str,
+    more: str = "",
+    default_file: str = _FILE_CURRENT,
+) -> argparse.ArgumentParser:
+    made = commands.add_parser(
+        name,
+        help=summary,
+        description=f"{summary[0].upper()}{summary[1:]}.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog=f"{more}\n{_EXIT}".lstrip(),
+    )
+    made.add_argument("-f", "--file", help=_FILE % default_file)
+    return made
+
+
+def _up(commands: _Commands[argparse.ArgumentParser]) -> None:
+    _command(
+        commands,
+        "up",
+        "start what is not running on every host, and make the cluster current",
+        """\
+A host that fails is named with its reason, and the cluster comes up without it
+(status 0) unless it is the master's (status 1, and nothing is left running).
+Running it again starts what is missing and leaves the rest alone.
+
+examples:
+  mrstream cluster up
+  mrstream cluster up -f lab.yaml
+""",
+        default_file=_FILE_HERE,
+    )
+
+
+def _down(commands: _Commands[argparse.ArgumentParser]) -> None:
+    made = _command(
+        commands,
+        "down",
+        "stop everything, and prove that no process is left",
+        """\
+The data stays, and `mrstream cluster up` brings everything back.
+
+examples:
+  mrstream cluster down
+  mrstream cluster down --purge        asks for the cluster's name first
+""",
+    )
+    made.add_argument("--purge", action="store_true", help="also remove all data, after asking")
+    made.add_argument("--yes", action="store_true", help="do not ask")
+
+
+def _status(commands: _Commands[argparse.ArgumentParser]) -> None:
+    made = _command(
+        commands,
+        "status",
+        "show every role on every host",
+        """\
+up: it answers; starting: it answers but is not ready; down: its host answers,
+but nobody listens; dead: no answer at all. Status 0 whatever the state is: ask
+`mrstream cluster doctor` whether all is well.
+
+examples:
+  mrstream cluster status
+  mrstream cluster status --json | jq .chunks.under_replicated
+""",
+    )
+    made.add_argument("--json", action="store_true", help="for programs; keys as in the guide")
+
+
+def _logs(commands: _Commands[argparse.ArgumentParser]) -> None:
+    made = _command(
+        commands,
+        "logs",
+        "show the logs of a host",
+        f"""\
+ROLE is one of {", ".join(ROLES)}.
+
+examples:
+  mrstream cluster logs node02
+  mrstream cluster logs node02 dfs.chunkserver -f
+  mrstream cluster logs node01 dfs.master --rpc -n 1000
+""",
+    )
+    made.add_argument("host", metavar="HOST")
+    made.add_argument(
+        "role", nargs="?", choices=ROLES, metavar="ROLE", help="only its log (default: all)"
+    )
+    made.add_argument(
+        "-n", "--lines", type=_line_count, default=100, help="the last so many lines (100)"
+    )
+    made.add_argument("--rpc", action="store_true", help="the log of requests instead")
+    made.add_argument("--follow", action="store_true", help="(-f) go on showing what is added")
+
+
+def _doctor(commands: _Commands[argparse.ArgumentParser]) -> None:
+    _command(
+        commands,
+        "doctor",
+        "say what is wrong, and what to do about it",
+        "Changes nothing. Status 0: all is well; 1: something is wrong.\n",
+    )
+
+
+def _add(commands: _Commands[argparse.ArgumentParser]) -> None:
+    made = _command(
+        commands,
+        "add",
+        "bring up a host that was added to the cluster file",
+        """\
+It gets new chunks and tasks at once, and old chunks slowly.
+
+example:
+  mrstream cluster add node06          after writing node06 into cluster.yaml
+""",
+        default_file=_FILE_HERE,
+    )
+    made.add_argument("host", metavar="HOST")
+
+
+def _remove(commands: _Commands[argparse.ArgumentParser]) -> None:
+    made = _command(
+        commands,
+        "remove",
+        "copy everything off a host, then take it out of the cluster",
+        """\
+At no moment has a chunk fewer good replicas than before. Take the host out of
+your cluster file as well.
+
+examples:
+  mrstream cluster remove node02
+  mrstream cluster remove node02 --lost     its disks are gone, or the machine
+""",
+    )
+    made.add_argument("host", metavar="HOST")
+    made.add_argument(
+        "--lost",
+        action="store_true",
+        help="it will not come back: do not log in, restore what it held from other replicas",
+    )
+
+
+def _join(commands: _Commands[argparse.ArgumentParser]) -> None:
+    made = _command(
+        commands,
+        "join",
+        "fetch cluster file and secret over SSH, and make the cluster current",
+        """\
+Whoever may log in to a host of the cluster as the user of its daemons may use
+the cluster.
+
+examples:
+  mrstream cluster join alice@node01
+  mrstream cluster join -f cluster.yaml
+""",
+        default_file="none: give a host instead",
+    )
+    made.add_argument("target", nargs="?", metavar="[USER@]HOST", help="a host of the cluster")
+    made.add_argument("--name", help="the cluster's name, if the host has several")
+    made.add_argument("--dir", default="~/.mrstream", help="the cluster's dir there (%(default)s)")
+
+
+def _restore(commands: _Commands[argparse.ArgumentParser]) -> None:
+    made = _command(
+        commands,
+        "restore",
+        "bring the masters up from the copy of their log that goes furthest, here or elsewhere",
+        """\
+For when the master's host is gone for good (HOST is another one), or its log is
+gone, cut or old (HOST is its own). Of all logs that any host has, the one that
+goes furthest is used; the one that it replaces is kept aside. Jobs that were
+running have to be submitted again.
+
+examples:
+  mrstream cluster restore --master node03
+  mrstream cluster restore --master node01 --from node02
+""",
+    )
+    made.add_argument("--master", required=True, metavar="HOST", help="where the masters will run")
+    made.add_argument(
+        "--from",
+        dest="source",
+        metavar="HOST",
+        help="whose log counts, whatever others have beyond it; their logs are kept aside",
+    )
+
+
+def _line_count(text: str) -> int:
+    if not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of lines, 1 or more")
+    return int(text)

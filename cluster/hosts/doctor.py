@@ -1,0 +1,102 @@
+"""`mrstream cluster doctor`: what is wrong with a cluster and what to do; it changes nothing."""
+
+from __future__ import annotations
+
+import time
+
+from mrstream.cluster.config import state
+from mrstream.cluster.config.config import Cluster
+from mrstream.cluster.hosts.health import DEAD, DOWN, RoleState
+from mrstream.cluster.hosts.launcher import HostLink, Hosts
+from mrstream.cluster.hosts.status import roles_now
+from mrstream.cluster.hosts.up import CLOCK_SKEW_S_MAX, FREE_BYTES_LOW
+from mrstream.cluster.units import binary_size
+from mrstream.cluster.version import version
+
+
+def examine(cluster: Cluster, chunks: dict[str, int | None]) -> list[str]:
+    """Return a line for each thing that is wrong, each with what to do; none if all is well."""
+    roles = roles_now(cluster)
+    findings: list[str] = []
+    with Hosts(cluster.config) as hosts:
+        hosts.open(lock=False)
+        looks = hosts.each(lambda link: _look(link, roles[link.name]))
+        for name, error in hosts.failed.items():
+            findings.append(f"{name}: {error}")
+    for host in cluster.config.hosts:
+        findings += looks.get(host.name, [])
+    findings += _versions(roles) + _chunks(chunks)
+    if state.current_name() != cluster.config.name:
+        findings.append(
+            f"{cluster.config.name} is not the current cluster: `mrstream cluster up` or "
+            "`-cluster FILE` makes commands use it"
+        )
+    return findings
+
+
+def _look(link: HostLink, roles: dict[str, RoleState]) -> list[str]:
+    findings: list[str] = []
+    running = link.facts["running"]
+    for role, found in roles.items():
+        if found.state == DOWN and role not in running:
+            said = link.call("alive", role=role)["said"].strip().splitlines()
+            last = f"; its last words: {said[-1]}" if said else ""
+            findings.append(
+                f"{link.name}: {role} does not run: `mrstream cluster up` starts it{last}"
+            )
+        elif found.state in (DOWN, DEAD) and role in running:
+            findings.append(
+                f"{link.name}: {role} runs (pid {running[role]['pid']}) but does not answer from "
+                f"here ({found.reason}): a firewall, or it hangs: see `mrstream cluster logs "
+                f"{link.name} {role}`"
+            )
+        elif found.health is not None and not found.health.ready:
+            findings.append(f"{link.name}: {role} is not ready: {found.health.detail}")
+    skew_s = link.facts["wall_s"] - time.time()
+    if abs(skew_s) > CLOCK_SKEW_S_MAX:
+        findings.append(f"{link.name}: its clock is {skew_s:+.0f} s off: run a time service there")
+    disks = [link.directory, *link.host.disks]
+    free = link.call("check", address=link.host.address, ports=[], disks=disks)["free"]
+    for path, count_bytes in free.items():
+        if count_bytes < FREE_BYTES_LOW:
+            findings.append(f"{link.name}: {path} has only {binary_size(count_bytes)} free")
+    strays = _strays(link)
+    if strays:
+        findings.append(f"{link.name}: process {strays[0]} was left behind by a daemon that ended")
+    return findings
+
+
+def _strays(link: HostLink) -> list[int]:
+    """Processes of roles whose daemon does not run."""
+    left = link.call("processes")["left"]
+    return [pid for pid, _ in left] if left and not link.facts["running"] else []
+
+
+def _versions(roles: dict[str, dict[str, RoleState]]) -> list[str]:
+    found: dict[str, list[str]] = {}
+    for host, states in roles.items():
+        for role, known in states.items():
+            if known.health is not None:
+                found.setdefault(known.health.version, []).append(f"{role} on {host}")
+    others = {seen: names for seen, names in found.items() if seen != version()}
+    return [
+        f"version {seen} runs as {', '.join(names[:3])}, while this is {version()}: `mrstream "
+        "cluster up` brings all hosts to this version"
+        for seen, names in others.items()
+    ]
+
+
+def _chunks(chunks: dict[str, int | None]) -> list[str]:
+    findings: list[str] = []
+    if chunks.get("missing"):
+        findings.append(
+            f"{chunks['missing']} chunks have no good replica: see `mrstream dfs -fsck /`"
+        )
+    if chunks.get("corrupt"):
+        findings.append(f"{chunks['corrupt']} replicas are corrupt and are being replaced")
+    if chunks.get("under_replicated"):
+        findings.append(
+            f"{chunks['under_replicated']} chunks have fewer replicas than wanted: repair is under "
+            "way if there are enough hosts for it"
+        )
+    return findings

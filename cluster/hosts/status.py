@@ -1,0 +1,91 @@
+"""`mrstream cluster status`: what every role on every host says of itself, asked all at once."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import time
+from typing import Any
+
+from mrstream.cluster.config.config import Cluster
+from mrstream.cluster.hosts.health import UP, RoleState, ask
+
+ASK_AT_ONCE_MAX = 64
+
+
+def roles_now(cluster: Cluster) -> dict[str, dict[str, RoleState]]:
+    """Return host → role → state, hosts in the order of cluster.yaml."""
+    pairs = [
+        (host.name, role)
+        for host in cluster.config.hosts
+        for role in cluster.config.roles_of(host.name)
+    ]
+    with concurrent.futures.ThreadPoolExecutor(min(len(pairs), ASK_AT_ONCE_MAX)) as pool:
+        states = list(pool.map(lambda pair: ask(cluster, *pair), pairs))
+    found: dict[str, dict[str, RoleState]] = {host.name: {} for host in cluster.config.hosts}
+    for (host, role), state in zip(pairs, states, strict=True):
+        found[host][role] = state
+    return found
+
+
+def status_document(
+    cluster: Cluster, roles: dict[str, dict[str, RoleState]], chunks: dict[str, int | None]
+) -> dict[str, Any]:
+    """Return what `status --json` prints; the keys are documented in docs/guide/cluster.md."""
+    config = cluster.config
+    return {
+        "name": config.name,
+        "id": cluster.secret.cluster_id,
+        "master": config.master,
+        "hosts": {
+            host.name: {
+                "address": host.address,
+                "via": host.via,
+                "rack": host.rack,
+                "roles": {role: _role(state) for role, state in roles[host.name].items()},
+            }
+            for host in config.hosts
+        },
+        "chunks": chunks,
+    }
+
+
+def _role(found: RoleState) -> dict[str, Any]:
+    health = found.health
+    return {
+        "state": found.state,
+        "pid": health.pid if health else None,
+        "since": health.since_s if health else None,
+        "ready": health.ready if health else False,
+        "version": health.version if health else None,
+        "detail": health.detail if health else found.reason,
+    }
+
+
+def status_lines(document: dict[str, Any]) -> list[str]:
+    """Return the same for people: a line a role."""
+    rows = [("HOST", "ROLE", "STATE", "PID", "SINCE", "")]
+    for name, host in document["hosts"].items():
+        for role, state in host["roles"].items():
+            since = time.strftime("%m-%d %H:%M", time.localtime(state["since"] or 0))
+            rows.append(
+                (
+                    f"{name} ({host['address']})",
+                    role,
+                    state["state"] if state["state"] != UP or state["ready"] else "starting",
+                    str(state["pid"] or "-"),
+                    since if state["since"] else "-",
+                    state["detail"] or "",
+                )
+            )
+    widths = [max(len(row[column]) for row in rows) for column in range(5)]
+    lines = [
+        "  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[5]])
+        for row in rows
+    ]
+    known = {key: value for key, value in document["chunks"].items() if value is not None}
+    chunks = ", ".join(f"{value} {key.replace('_', '-')}" for key, value in known.items())
+    return [
+        f"cluster {document['name']}, master {document['master']}",
+        *[line.rstrip() for line in lines],
+        f"chunks: {chunks or 'unknown (the dfs master does not answer)'}",
+    ]

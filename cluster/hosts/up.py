@@ -1,0 +1,350 @@
+"""`mrstream cluster up`: from a list of hosts to a running cluster, or to the reason why not.
+
+In order: log in and look at every host, see that they reach each other, put software and state
+there, start what does not run, wait until it is healthy, and only then keep it. Whatever ends this
+early (a failure, Ctrl-C, a lost connection) leaves the hosts as they were. A host that fails is
+named; the cluster comes up without it unless it is the master's.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from dataclasses import replace
+from typing import Final
+
+from mrstream.cluster.agent.processes import module_of
+from mrstream.cluster.config import extras, state
+from mrstream.cluster.config.config import DFS_MASTER, ROLES, Cluster, ClusterConfig, load
+from mrstream.cluster.config.writer import write_config
+from mrstream.cluster.errors import ClusterError, HostUnreachable, UserError
+from mrstream.cluster.hosts.health import UP, ask
+from mrstream.cluster.hosts.launcher import HostLink, Hosts, Say, with_resolved_addresses
+from mrstream.cluster.hosts.session import HostRefused
+from mrstream.cluster.hosts.wheel import Wheel, running_wheel, wheelhouse
+from mrstream.cluster.units import binary_size
+from mrstream.cluster.version import version
+
+PROBE_OFFSET: Final = 9
+"""The port, from the base on, with which hosts try whether they reach each other."""
+FREE_BYTES_MIN: Final = 64 * 1024 * 1024
+FREE_BYTES_LOW: Final = 1024 * 1024 * 1024
+CLOCK_SKEW_S_MAX: Final = 5.0
+REACH_S_MAX: Final = 3.0
+HEALTHY_S_MAX: Final = 60.0
+INSTALL_S_MAX: Final = 900.0
+_ASK_EVERY_S: Final = (0.02, 0.02, 0.05, 0.05, 0.1)
+
+
+class UpFailed(UserError):
+    """The cluster could not be brought up; what had been started is stopped again."""
+
+
+class Up:
+    """One run of `cluster up`."""
+
+    def __init__(self, config: ClusterConfig, say: Say, only: list[str] | None = None) -> None:
+        self.config = with_resolved_addresses(config)
+        self._say = say
+        self._only = only
+        self._pythons: dict[str, str] = {}
+        self._one_builder = threading.Lock()
+
+    def run(self) -> dict[str, ClusterError]:
+        """Bring it up; return the hosts that it is up without, and why."""
+        self._forget_no_host()
+        kept = self._kept_secret()
+        self.cluster = Cluster(self.config, self._secret(kept))
+        with Hosts(self.config, self._only) as hosts:
+            hosts.open(lock=True)
+            self._master_lives(hosts)
+            hosts.each(self._look)
+            self._master_lives(hosts)
+            self._see_each_other(hosts)
+            self._master_lives(hosts)
+            if self.cluster.secret != kept:
+                path = state.identity_file(self.config.name)
+                state.write_private(path, self.cluster.secret.to_text())
+            hosts.each(self._furnish)
+            self._master_lives(hosts)
+            hosts.each(self._start)
+            self._master_lives(hosts)
+            hosts.each(lambda link: self._await_healthy(link, hosts))
+            self._master_lives(hosts)
+            hosts.each(lambda link: link.call("keep"))
+            self._master_lives(hosts)
+            failed = dict(hosts.failed)
+        self._remember()
+        return failed
+
+    # --- steps
+
+    def _forget_no_host(self) -> None:
+        """A host that the cluster has and the file lacks would run on unseen, with its data."""
+        name = self.config.name
+        kept = state.cluster_file(name)
+        if not os.path.exists(kept):
+            return
+        named = {host.name: host for host in self.config.hosts}
+        has = load(kept).hosts
+        lacking = [host.name for host in has if host.name not in named]
+        if lacking:
+            raise UserError(
+                f"{self.config.path} lacks {', '.join(lacking)}, which cluster {name} has: "
+                f"`mrstream cluster remove {lacking[0]}` copies what is there elsewhere first "
+                "(--lost: the host is gone for good); if this is another cluster, name it otherwise"
+            )
+        for host in has:
+            if named[host.name].dir != host.dir:
+                raise UserError(
+                    f"{self.config.path} puts {host.name} into {named[host.name].dir}, but cluster "
+                    f"{name} has it in {host.dir}: write that again, or `mrstream cluster remove "
+                    f"{host.name}` and add it anew; if this is another cluster, name it otherwise"
+                )
+
+    def _kept_secret(self) -> state.Secret | None:
+        path = state.identity_file(self.config.name)
+        return state.read_identity(path) if os.path.exists(path) else None
+
+    def _secret(self, kept: state.Secret | None) -> state.Secret:
+        """The cluster's identity is made once, by the first `up`; it is written down when the hosts
+        were found good, just before they get it."""
+        secret = kept or state.Secret.new()
+        if not self.config.tls:
+            return secret
+        from mrstream.cluster.config.tls import with_tls_keys
+
+        return with_tls_keys(secret)
+
+    def _wheel(self, link: HostLink) -> Wheel | None:
+        """The wheel for a host; None where nothing is installed."""
+        if link.is_local or self.config.install == "none":
+            return None
+        with self._one_builder:
+            return running_wheel(link.facts["machine"])
+
+    def _master_lives(self, hosts: Hosts) -> None:
+        """Stop here if the cluster cannot come up at all."""
+        for name, error in hosts.failed.items():
+            if name == self.config.master:
+                raise UpFailed(f"{name} (the master): {error}")
+        if not hosts.good:
+            names = "; ".join(f"{name}: {error}" for name, error in hosts.failed.items())
+            raise UpFailed(f"no host could be used: {names}")
+
+    def _look(self, link: HostLink) -> None:
+        """Check a host before anything is changed on it."""
+        facts, host = link.facts, link.host
+        text = link.call("read", path=f"{link.directory}/identity.json")["text"]
+        if text is not None:
+            there = state.Secret.from_text(text, f"{link.directory}/identity.json")
+            if there.cluster_id != self.cluster.secret.cluster_id:
+                raise HostRefused(
+                    f"{link.directory} belongs to another cluster named {self.config.name}: choose "
+                    "another name or dir, or `mrstream cluster join` that cluster"
+                )
+        old = link.call("read", path=f"{link.directory}/cluster.yaml")["text"]
+        if facts["running"] and old not in (None, write_config(self.config)):
+            self._say(host.name, "cluster.yaml has changed: what runs uses it after a restart")
+        roles = [r for r in self.config.roles_of(host.name) if r not in facts["running"]]
+        disks = [link.directory, *host.disks]
+        found = link.call("check", address=host.address, ports=link.ports(roles), disks=disks)
+        for port, reason in found["busy"].items():
+            raise HostRefused(_busy(host.address, port, reason))
+        for path, free in found["free"].items():
+            if free < FREE_BYTES_MIN:
+                raise HostRefused(
+                    f"{path} has {binary_size(free)} free; at least {binary_size(FREE_BYTES_MIN)} "
+                    "are needed"
+                )
+        low = [f for f in found["free"].values() if f < FREE_BYTES_LOW]
+        skew_s = abs(facts["wall_s"] - time.time())
+        self._say(
+            host.name,
+            f"{facts['user']}@{facts['hostname']}, Python {facts['version']}, {facts['cores']} "
+            f"cores, {binary_size(min(found['free'].values()))} free"
+            + (" (LOW)" if low else "")
+            + ("" if roles else ", runs already")
+            + (f", CLOCK is {skew_s:.0f} s off" if skew_s > CLOCK_SKEW_S_MAX else ""),
+        )
+
+    def _see_each_other(self, hosts: Hosts) -> None:
+        """See that every host reaches the master, and the master every host, where given."""
+        links = [link for link in hosts.good if not _all_running(link, self.config)]
+        if len(hosts.good) < 2 or not links or all(link.is_local for link in hosts.good):
+            return
+        port = self.config.base_port + PROBE_OFFSET
+        hosts.each(lambda link: link.call("listen", address=link.host.address, port=port))
+        targets = {link.name: [link.host.address, port] for link in hosts.good}
+        found = hosts.each(
+            lambda link: link.call(
+                "reach",
+                targets={name: at for name, at in targets.items() if name != link.name},
+                limit_s=REACH_S_MAX,
+            )
+        )
+        hosts.each(lambda link: link.call("unlisten"))
+        for name, answer in found.items():
+            for other, reason in answer["failed"].items():
+                text = f"{name} cannot reach {other} at {targets[other][0]} ({reason})"
+                if self.config.master in (name, other):
+                    culprit = other if name == self.config.master else name
+                    text += ": is the address right, and does a firewall let the ports through?"
+                    hosts.fail(culprit, HostUnreachable(text))
+                else:
+                    self._say(name, f"WARNING: {text}")
+
+    def _furnish(self, link: HostLink) -> None:
+        """Put software, cluster file and identity there."""
+        self._pythons[link.name] = self._install(link)
+        python = self._pythons[link.name]
+        wanted = self.config.extras_of(link.name)
+        names = [*map(module_of, ROLES), *extras.modules_of(wanted)]
+        found = link.call("modules", python=python, names=names)
+        lacking = [role for role in ROLES if module_of(role) not in found["found"]]
+        if lacking:
+            raise HostRefused(f"the mrstream of {python} ({found['version']}) has no {lacking[0]}")
+        gaps = extras.lacking(wanted, found["found"])
+        if gaps:
+            raise HostRefused(extras.lacking_there(gaps, python))
+        if found["version"] != version():
+            words = f"the mrstream of {python} is {found['version']}, this one is {version()}"
+            self._say(link.name, f"WARNING: {words}: install one version everywhere")
+        files = {
+            "cluster.yaml": write_config(self.config),
+            "identity.json": self.cluster.secret.to_text(),
+        }
+        # Never up before, so that nothing is anywhere: the master need not ask every host for its
+        # log, and comes up though some are down. Once it was up, a missing log is a loss.
+        if link.name == self.config.master and not os.path.exists(
+            state.cluster_file(self.config.name)
+        ):
+            files[f"{DFS_MASTER}/{state.NEW_MARK}"] = ""
+        for name, text in files.items():
+            path = f"{link.directory}/{name}"
+            link.call("put", path=path, mode=0o600, payload=text.encode())
+
+    def _install(self, link: HostLink) -> str:
+        if link.is_local:
+            return sys.executable
+        if self.config.install == "none":
+            python: str = link.host.python or self.config.python or link.facts["python"]
+            return python
+        wheel = self._wheel(link)
+        assert wheel is not None
+        wanted = self.config.extras_of(link.name)
+        base = f"{link.host.dir}/versions/{wheel.digest}"
+        # Another set of extras is another environment: what runs is never changed under it.
+        venv = "-".join([f"{base}/venv", *wanted])
+        own = f"{base}/{wheel.name}"
+        marker = f"{venv}/installed"
+        if marker not in link.call("have", paths=[marker])["paths"]:
+            self._send_wheels(link, wheel, base)
+            more = f" with {', '.join(wanted)}" if wanted else ""
+            self._say(link.name, f"installing {wheel.name} ({wheel.digest}){more}")
+        answer = link.call(
+            "install",
+            venv=venv,
+            wheels=[own],
+            requirement=f"{own}[{','.join(wanted)}]" if wanted else own,
+            no_index=self.config.install == "wheelhouse",
+            timeout_s=INSTALL_S_MAX,
+        )
+        installed: str = answer["python"]
+        return installed
+
+    def _send_wheels(self, link: HostLink, wheel: Wheel, base: str) -> None:
+        """Put our wheel there, and for a host without a network all that it needs."""
+        paths: dict[str, str] = {}
+        if self.config.install == "wheelhouse":
+            wanted = self.config.extras_of(link.name)
+            with self._one_builder:
+                paths = wheelhouse(link.facts["version"], link.facts["machine"], wanted)
+        names = [wheel.name, *paths]
+        there = set(link.call("have", paths=[f"{base}/{name}" for name in names])["paths"])
+        for name in names:
+            if f"{base}/{name}" in there:
+                continue
+            content = wheel.content
+            if name in paths:  # read one by one: with extras they are hundreds of megabytes
+                with open(paths[name], "rb") as file:
+                    content = file.read()
+            link.call(
+                "put",
+                path=f"{base}/{name}",
+                mode=0o644,
+                payload=content,
+                timeout_s=INSTALL_S_MAX,
+            )
+
+    def _start(self, link: HostLink) -> None:
+        """Start what does not run; restart what runs another build of the software, or with other
+        extras: it has another environment, and reads only at its start which ones there are."""
+        wheel = self._wheel(link)
+        wanted = list(self.config.extras_of(link.name))
+        build = wheel.digest if wheel is not None else ""
+        environment = {"MRSTREAM_BUILD": build}
+        path = os.environ.get("PYTHONPATH")
+        if link.is_local and path:
+            environment["PYTHONPATH"] = path
+        for role in self.config.roles_of(link.name):
+            running = link.facts["running"].get(role)
+            other = ""
+            if running is not None:
+                if build and running.get("build") not in ("", build):
+                    other = "ran another build"
+                elif running.get("extras", []) != wanted:
+                    other = "ran with other extras"
+            if other:
+                link.call("stop", roles=[role], grace_s=10.0)
+                self._say(link.name, f"{role} {other}; it is started anew")
+            link.call("start", role=role, python=self._pythons[link.name], environment=environment)
+
+    def _await_healthy(self, link: HostLink, hosts: Hosts) -> None:
+        for role in self.config.roles_of(link.name):
+            self._await_role(link, role, hosts)
+
+    def _await_role(self, link: HostLink, role: str, hosts: Hosts) -> None:
+        deadline_s = time.monotonic() + HEALTHY_S_MAX
+        turn = 0
+        while True:
+            found = ask(self.cluster, link.name, role)
+            if found.state == UP and found.health is not None and found.health.ready:
+                if role not in link.facts["running"]:
+                    self._say(link.name, f"{role} is up (pid {found.health.pid})")
+                return
+            alive = link.call("alive", role=role)
+            if not alive["alive"]:
+                raise HostRefused(f"{role} ended right after its start: {alive['said'] or '?'}")
+            if self.config.master in hosts.failed:
+                raise HostRefused(f"{role} waits for the master, which did not come up")
+            if time.monotonic() > deadline_s:
+                words = found.health.detail if found.health is not None else found.reason
+                raise HostRefused(
+                    f"{role} runs but is not healthy after {HEALTHY_S_MAX:.0f} s: {words}"
+                )
+            time.sleep(_ASK_EVERY_S[min(turn, len(_ASK_EVERY_S) - 1)])
+            turn += 1
+
+    def _remember(self) -> None:
+        """Keep the cluster file, and make this the current cluster."""
+        state.write_private(state.cluster_file(self.config.name), write_config(self.config))
+        state.make_current(self.config.name)
+        self.config = replace(self.config, path=state.cluster_file(self.config.name))
+
+
+def _all_running(link: HostLink, config: ClusterConfig) -> bool:
+    return all(role in link.facts["running"] for role in config.roles_of(link.name))
+
+
+def _busy(address: str, port: str, reason: str) -> str:
+    if "assign" in reason:
+        return (
+            f"{address} is not an address of this host: give the one that other hosts reach it by"
+        )
+    return (
+        f"port {port} at {address} is taken ({reason}): another program or cluster uses it; choose "
+        "another ports.base"
+    )

@@ -1,0 +1,1 @@
+"""The durable log of both masters, and the copy of one that another host keeps."""

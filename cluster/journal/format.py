@@ -1,0 +1,134 @@
+"""The bytes of journal and checkpoint files; the grammar is docs/formats/journal.md. Sans-IO.
+
+`durable` in each record is the last sequence that was known to be on disk when the record was
+written. It tells a torn write from corruption: a bad record that a later record calls durable was
+acknowledged and has been lost; one that no later record vouches for never was.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from crc32c import crc32c
+
+from mrstream.cluster.errors import JournalCorrupt, NewerFormat, WrongCluster
+
+FORMAT_VERSION: Final = 1
+LOG_MAGIC: Final = b"MRSLOG\r\n"
+CHECKPOINT_MAGIC: Final = b"MRSCKP\r\n"
+ID_BYTES_MAX: Final = 64
+RECORD_BYTES_MAX: Final = 64 * 1024 * 1024
+BLOCK_BYTES: Final = 1024 * 1024
+
+FILE_HEADER: Final = struct.Struct("<8sI64sQ4sI")
+"""Magic, format version, cluster id, sequence, marker, CRC32C of all before it."""
+RECORD_HEADER: Final = struct.Struct("<4sIQQI")
+"""Marker, payload length, sequence, durable, CRC32C of length, sequence, durable and payload."""
+_CHECKED_FIELDS: Final = struct.Struct("<IQQ")
+BLOCK_HEADER: Final = struct.Struct("<II")
+"""Payload length, CRC32C of it; length 0 ends the file."""
+END_TRAILER: Final = struct.Struct("<QI")
+"""After the last block: bytes in all blocks, CRC32C over all of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileHeader:
+    """What stands at the start of a journal or checkpoint file."""
+
+    cluster_id: str
+    sequence: int
+    marker: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One journal record as it was read."""
+
+    sequence: int
+    durable: int
+    payload: bytes
+    end_bytes: int
+    """Where the record ends in its file."""
+
+
+def encode_file_header(magic: bytes, cluster_id: str, sequence: int, marker: bytes) -> bytes:
+    """Return the header of a file."""
+    name = cluster_id.encode()
+    assert len(name) <= ID_BYTES_MAX and len(marker) == 4
+    checked = FILE_HEADER.pack(magic, FORMAT_VERSION, name, sequence, marker, 0)[:-4]
+    return checked + struct.pack("<I", crc32c(checked))
+
+
+def decode_file_header(data: bytes, magic: bytes, cluster_id: str, path: str) -> FileHeader | None:
+    """Return the header; None when its bytes are not whole (a file whose creation was cut short).
+
+    Raises `NewerFormat` or `WrongCluster` for data that is whole but not ours to touch.
+    """
+    if len(data) < FILE_HEADER.size:
+        return None
+    found, version, name, sequence, marker, crc = FILE_HEADER.unpack_from(data)
+    if crc32c(data[: FILE_HEADER.size - 4]) != crc or found != magic:
+        return None
+    if version > FORMAT_VERSION:
+        raise NewerFormat(
+            f"{path} has format {version}; this version reads up to {FORMAT_VERSION} and leaves "
+            "it alone: run the version that wrote it, or a newer one"
+        )
+    owner = name.rstrip(b"\0").decode()
+    if owner != cluster_id:
+        raise WrongCluster(
+            f"{path} belongs to cluster {owner}, not to {cluster_id}: another cluster used this "
+            "directory; give this one a directory of its own"
+        )
+    return FileHeader(owner, sequence, marker)
+
+
+def encode_record(marker: bytes, sequence: int, durable: int, payload: bytes) -> bytes:
+    """Return one record."""
+    length = len(payload)
+    assert 0 < length <= RECORD_BYTES_MAX, f"a record of {length} bytes"
+    crc = crc32c(payload, crc32c(_CHECKED_FIELDS.pack(length, sequence, durable)))
+    return RECORD_HEADER.pack(marker, length, sequence, durable, crc) + payload
+
+
+def decode_record(data: bytes, at: int, marker: bytes) -> Record | None:
+    """Return the record that begins there, or None if no whole and sound one does."""
+    if len(data) - at < RECORD_HEADER.size:
+        return None
+    found, length, sequence, durable, crc = RECORD_HEADER.unpack_from(data, at)
+    start = at + RECORD_HEADER.size
+    if found != marker or not 0 < length <= RECORD_BYTES_MAX or len(data) - start < length:
+        return None
+    payload = data[start : start + length]
+    if crc32c(payload, crc32c(_CHECKED_FIELDS.pack(length, sequence, durable))) != crc:
+        return None
+    return Record(sequence, durable, payload, start + length)
+
+
+def good_records_after(data: bytes, at: int, marker: bytes) -> Iterator[Record]:
+    """Yield every sound record that begins after `at`, wherever it stands."""
+    at = data.find(marker, at + 1)
+    while at >= 0:
+        record = decode_record(data, at, marker)
+        if record is not None:
+            yield record
+            at = record.end_bytes - 1
+        at = data.find(marker, at + 1)
+
+
+def encode_block(payload: bytes) -> bytes:
+    """Return one block of a checkpoint."""
+    return BLOCK_HEADER.pack(len(payload), crc32c(payload)) + payload
+
+
+def encode_end(total_bytes: int, total_crc: int) -> bytes:
+    """Return what ends a checkpoint, without which it does not count."""
+    return BLOCK_HEADER.pack(0, 0) + END_TRAILER.pack(total_bytes, total_crc)
+
+
+def corrupt(path: str, at: int, what: str) -> JournalCorrupt:
+    """Return the error for damage at a place of a file."""
+    return JournalCorrupt(f"{path}: at byte {at:,} {what}", path=path, offset=at)

@@ -1,0 +1,213 @@
+"""Bytes in bulk: blocking sockets, and a thread a connection, so that a slow disk stalls nobody."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import socket
+import threading
+from collections.abc import Callable
+from typing import Final
+
+from mrstream.cluster.errors import ClusterError, HostUnreachable, Overloaded, Speechless
+from mrstream.cluster.wire.addresses import (
+    CONNECT_S_MAX,
+    address_of,
+    connect_socket,
+    listen_socket,
+    tune,
+    unix_path,
+)
+from mrstream.cluster.wire.bulk_stream import BulkStream
+from mrstream.cluster.wire.connection import client_handshake
+from mrstream.cluster.wire.frames import HEADER_BYTES, UNPROVEN_BYTES_MAX, parse_header
+from mrstream.cluster.wire.handshake import HANDSHAKE_S_MAX, ServerHandshake, refusal
+from mrstream.cluster.wire.identity import Identity, new_client_id
+
+__all__ = ["BulkServer", "BulkStream", "bulk_connect"]
+
+log = logging.getLogger(__name__)
+
+BULK_CONNECTIONS_MAX: Final = 512
+BULK_IDLE_S_MAX: Final = 60.0
+
+
+def bulk_connect(
+    address: str,
+    identity: Identity,
+    *,
+    role: str = "",
+    connect_s_max: float = CONNECT_S_MAX,
+    timeout_s: float = BULK_IDLE_S_MAX,
+) -> BulkStream:
+    """Connect to a bulk server of that role; `timeout_s` limits each send and each receive."""
+    sock, peer, decoder = client_handshake(
+        connect_socket(address, connect_s_max), address, identity, role, new_client_id()
+    )
+    if decoder.held_bytes:
+        sock.close()
+        raise Speechless(f"{address}: a bulk server speaks only when it is asked, this one did not")
+    return BulkStream(sock, address, peer, timeout_s)
+
+
+class BulkServer:
+    """Accepts bulk connections; `serve(stream)` runs in a thread of its own for each.
+
+    `serve` loops over `stream.receive` until `EOFError`, which ends it quietly, as does any
+    `Unavailable`; a `ClusterError` that it raises is sent to the other side, and the connection
+    ends. Anything else is a bug: `on_bug` hears of it.
+    """
+
+    def __init__(
+        self,
+        serve: Callable[[BulkStream], None],
+        identity: Identity,
+        *,
+        connections_max: int = BULK_CONNECTIONS_MAX,
+        timeout_s: float = BULK_IDLE_S_MAX,
+        on_bug: Callable[[BaseException, str], None] | None = None,
+    ) -> None:
+        self.address = ""
+        self._serve = serve
+        self._identity = identity
+        self._connections_max = connections_max
+        self._timeout_s = timeout_s
+        self._on_bug = on_bug
+        self._lock = threading.Lock()
+        self._open: dict[threading.Thread, socket.socket] = {}
+        self._listener: socket.socket | None = None
+        self._acceptor: threading.Thread | None = None
+
+    def start(self, address: str) -> str:
+        """Listen there (port 0: any free one) and return the address in use."""
+        self._listener = listen_socket(address)
+        self.address = address_of(self._listener)
+        self._acceptor = threading.Thread(
+            target=self._accept, args=(self._listener,), name=f"accept-{self.address}", daemon=True
+        )
+        self._acceptor.start()
+        return self.address
+
+    def close(self) -> None:
+        """Stop listening, end every connection, and wait until their threads have ended."""
+        if self._listener is None:
+            return
+        listener, self._listener = self._listener, None
+        # Wakes accept(); a system that refuses it on a listening socket needs close() alone.
+        with contextlib.suppress(OSError):
+            listener.shutdown(socket.SHUT_RDWR)
+        listener.close()
+        with self._lock:
+            still_open = list(self._open.items())
+        for _, sock in still_open:
+            with contextlib.suppress(OSError):  # its thread has just ended it
+                sock.shutdown(socket.SHUT_RDWR)
+        for thread, _ in still_open:
+            if thread is not threading.current_thread():
+                thread.join(5.0)
+        path = unix_path(self.address)
+        if path is not None and os.path.exists(path):
+            os.unlink(path)
+
+    @property
+    def connections(self) -> int:
+        """How many connections are open."""
+        with self._lock:
+            return len(self._open)
+
+    def _accept(self, listener: socket.socket) -> None:
+        while self._listener is listener:
+            try:
+                sock, _ = listener.accept()
+            except OSError as error:
+                if self._listener is not listener:
+                    return
+                # Out of descriptors, or the client was gone before we took it: others may follow.
+                log.warning("accept failed at %s: %s", self.address, error)
+                threading.Event().wait(0.05)
+                continue
+            with self._lock:
+                full = len(self._open) >= self._connections_max
+                if not full:
+                    thread = threading.Thread(target=self._run, args=(sock,), daemon=True)
+                    self._open[thread] = sock
+            if full:
+                self._turn_away(sock)
+            else:
+                thread.start()
+
+    def _turn_away(self, sock: socket.socket) -> None:
+        most = self._connections_max
+        try:
+            sock.settimeout(1.0)
+            sock.sendall(refusal(Overloaded(f"{most} bulk connections are open, the most allowed")))
+        except OSError:
+            pass  # it hears of it by the close
+        sock.close()
+
+    def _run(self, sock: socket.socket) -> None:
+        try:
+            stream = self._prove(sock)
+            if stream is not None:
+                with stream:
+                    self._serve_one(stream)
+        except Exception as bug:
+            if self._on_bug is None:
+                raise
+            self._on_bug(bug, f"bulk connection of {self.address}")
+        finally:
+            # What is closed is what `_prove` goes on with: TLS takes the descriptor of the socket
+            # that it wraps, whose own close does nothing then.
+            with self._lock:
+                self._open.pop(threading.current_thread()).close()
+
+    def _serve_one(self, stream: BulkStream) -> None:
+        try:
+            self._serve(stream)
+        except EOFError:
+            return
+        except ClusterError as error:
+            log.warning("ended bulk peer=%s reason=%s", stream.address, error)
+            with contextlib.suppress(HostUnreachable):  # it hears of it by the close
+                stream.send_error(error)
+
+    def _prove(self, sock: socket.socket) -> BulkStream | None:
+        address = _peer_name(sock)
+        try:
+            tune(sock)
+            sock.settimeout(HANDSHAKE_S_MAX)
+            tls = self._identity.tls
+            if tls is not None and sock.family != socket.AF_UNIX:
+                sock = tls.server.wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
+                with self._lock:
+                    self._open[threading.current_thread()] = sock
+                sock.do_handshake()
+            handshake = ServerHandshake(self._identity)
+            stream = BulkStream(sock, address, handshake.peer, HANDSHAKE_S_MAX)
+            while not handshake.done:
+                header = stream._exactly(HEADER_BYTES)
+                length, kind, number = parse_header(header, UNPROVEN_BYTES_MAX)
+                stream.send_bytes(handshake.feed((kind, number, bytes(stream._exactly(length)))))
+        except (ClusterError, OSError) as error:
+            log.warning("refused bulk peer=%s reason=%s", address, error)
+            if isinstance(error, ClusterError) and not isinstance(error, HostUnreachable):
+                self._say(sock, error)
+            return None
+        stream.peer = handshake.peer
+        stream.settimeout(self._timeout_s)
+        return stream
+
+    def _say(self, sock: socket.socket, error: ClusterError) -> None:
+        with contextlib.suppress(OSError):  # a stranger that does not listen either
+            sock.sendall(refusal(error))
+
+
+def _peer_name(sock: socket.socket) -> str:
+    if sock.family == socket.AF_UNIX:
+        return "unix"
+    try:
+        name = sock.getpeername()
+    except OSError:
+        return "gone"
+    return f"{name[0]}:{name[1]}"

@@ -1,0 +1,1 @@
+"""The client library: names, readers and writers, retries, fsspec."""

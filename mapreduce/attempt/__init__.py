@@ -1,0 +1,1 @@
+"""An attempt at a task: one process that drives the stages, and what it tells."""

@@ -1,0 +1,1 @@
+"""The submitter, and what it asks about jobs of a cluster."""

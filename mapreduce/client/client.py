@@ -1,0 +1,244 @@
+"""Runs a job on a cluster, as its user sees it: the same lines and exit status as local mode.
+
+Takes a `JobSpec` and the cluster's file; ships the job's own files, plans its splits, submits, and
+waits. Rides over a restart of the master. Ctrl-C kills the job. Without an output directory results
+go to standard output in partition order. Never decides anything about tasks.
+"""
+
+from __future__ import annotations
+
+import secrets
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Callable
+from typing import Any, BinaryIO, Final
+
+import msgspec
+
+from mrstream.cluster.config import state
+from mrstream.cluster.config.config import MAPREDUCE_MASTER, Cluster, ClusterConfig
+from mrstream.cluster.errors import ClusterError, Unavailable
+from mrstream.cluster.wire.messages import Request
+from mrstream.cluster.wire.network import Connection
+from mrstream.mapreduce.client import staging
+from mrstream.mapreduce.console import LIVE_EVERY_S, Console
+from mrstream.mapreduce.dataflow import dfs_files
+from mrstream.mapreduce.dataflow.committer import Committer
+from mrstream.mapreduce.dataflow.files import Files, files_for
+from mrstream.mapreduce.dataflow.split_plan import plan_splits
+from mrstream.mapreduce.dfs_layout import RESULTS
+from mrstream.mapreduce.interrupts import interruptible
+from mrstream.mapreduce.job import job
+from mrstream.mapreduce.job.counters import Counters
+from mrstream.mapreduce.job.job import JobSpec
+from mrstream.mapreduce.job.task_choice import chosen_maps
+from mrstream.mapreduce.protocol import JobEnd, JobNews, KillJob, SubmitJob, WaitForNews
+from mrstream.streaming.conf.jobconf import JobConf
+
+FAILED: Final = 1
+INTERRUPTED: Final = 130
+TERMINATED: Final = 143
+CALL_S_MAX: Final = 30.0
+RETRY_S: Final = 0.2
+MASTER_AWAY_S_MAX: Final = 600.0
+"""A master that is away for longer is given up; the job itself goes on when it comes back."""
+_COPY_BYTES: Final = 1 << 20
+_NO_LIMIT: Final = 1 << 30
+
+
+def run(
+    spec: JobSpec,
+    config: ClusterConfig,
+    *,
+    background: bool = False,
+    console: Console | None = None,
+) -> int:
+    """Run a job to its end, or only start it; gives the exit status."""
+    job.require_extras(spec, config)
+    cluster = Cluster(config, state.read_identity(state.identity_file(config.name)))
+    dfs_files.serve(cluster)
+    with JobClient(cluster) as client:
+        return ClusterJob(spec, client, console or Console()).run(background=background)
+
+
+class JobClient:
+    """Questions to the job master, asked again while it restarts."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self._connection = Connection(
+            cluster.config.master_address(MAPREDUCE_MASTER),
+            cluster.identity(),
+            role=MAPREDUCE_MASTER,
+        )
+
+    def __enter__(self) -> JobClient:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._connection.close()
+
+    def call(self, request: Request, timeout_s: float = CALL_S_MAX) -> Any:
+        """Ask once."""
+        return self._connection.call(request, timeout_s)
+
+    def call_patiently(
+        self,
+        request: Request,
+        timeout_s: float = CALL_S_MAX,
+        on_wait: Callable[[], None] | None = None,
+    ) -> Any:
+        """Ask until there is an answer; `on_wait` hears of the first failure."""
+        number = self._connection.next_number()
+        until_s = time.monotonic() + MASTER_AWAY_S_MAX
+        has_failed = False
+        while True:
+            try:
+                return self._connection.call(request, timeout_s, number)
+            except Unavailable:
+                if time.monotonic() > until_s:
+                    raise
+                if not has_failed and on_wait is not None:
+                    on_wait()
+                has_failed = True
+                time.sleep(RETRY_S)
+
+
+class ClusterJob:
+    """One job, from its plan to its report."""
+
+    def __init__(self, spec: JobSpec, client: JobClient, console: Console) -> None:
+        """Check the output and plan the input; nothing is made yet."""
+        self._began_s = time.monotonic()
+        self._client = client
+        self._console = console
+        self._conf: JobConf = spec.conf()
+        self._filesystem = f"dfs://{client.cluster.config.name}/"
+        self._files: Files = files_for(self._filesystem, spec.working_directory)
+        self._submission = secrets.token_hex(12)
+        self._prints = spec.output is None
+        self._output_as_given = spec.output
+        output = spec.output or f"{RESULTS}/{self._submission}"
+        self._output = self._files.qualify(output)
+        if not self._prints:
+            Committer(self._conf, self._output, self._files).check_output()
+        plan = plan_splits(self._conf, spec.inputs, self._files)
+        self._file_count = plan.file_count
+        chosen = chosen_maps(spec.tasks, len(plan.splits))
+        self._spec = msgspec.structs.replace(
+            job.submitted(spec, self._files, file_count=plan.file_count, maps=len(chosen)),
+            output=self._output,
+            inputs=tuple(self._files.qualify(path) for path in spec.inputs),
+            splits=tuple(plan.splits[index] for index in chosen),
+        )
+
+    def run(self, *, background: bool) -> int:
+        """Submit and wait; gives the exit status."""
+        console = self._console
+        job_id = ""
+        try:
+            with interruptible():
+                job_id = self._submit()
+                if background:
+                    console.info("Job is running in background.")
+                    console.info(f"Output directory: {self._output_as_given or self._output}")
+                    return 0
+                return self._report(job_id, self._wait(job_id))
+        except KeyboardInterrupt as stop:
+            console.end_progress()
+            self._kill(job_id)
+            return TERMINATED if signal.SIGTERM in stop.args else INTERRUPTED
+
+    def _submit(self) -> str:
+        spec, console = self._spec, self._console
+        if spec.shipped:
+            shipped = staging.stage(spec.shipped, dfs_files.new_client())
+            spec = msgspec.structs.replace(spec, shipped=shipped)
+        spec = msgspec.structs.replace(spec, prepared_s=time.monotonic() - self._began_s)
+        console.info(f"Total input files to process : {self._file_count}")
+        console.info(f"number of splits:{len(spec.splits)}")
+        job_id: str = self._client.call_patiently(
+            SubmitJob(self._submission, job.encode(spec), self._file_count, self._prints),
+            on_wait=self._say_waiting,
+        )
+        console.info(f"Submitting tokens for job: {job_id}")
+        console.info(f"Running job: {job_id}")
+        console.info(f"Job {job_id} running in uber mode : false")
+        return job_id
+
+    def _say_waiting(self) -> None:
+        self._console.warn("the job master does not answer; waiting for it")
+
+    def _wait(self, job_id: str) -> JobEnd:
+        console = self._console
+        wait_s = LIVE_EVERY_S if console.is_live else self._conf.poll_interval_s
+        seen = 0
+        while True:
+            news: JobNews = self._client.call_patiently(
+                WaitForNews(job_id, seen, wait_s), CALL_S_MAX + wait_s, self._say_waiting
+            )
+            seen = news.seen
+            for line in news.lines:
+                self._show(line.level, line.text)
+            console.progress(news.progress, force=news.end is not None)
+            if news.end is not None:
+                console.end_progress()
+                return news.end
+
+    def _show(self, level: str, text: str) -> None:
+        match level:
+            case "INFO":
+                self._console.info(text)
+            case "WARN":
+                self._console.warn(text)
+            case _:
+                self._console.plain(text.removesuffix("\n"))
+
+    def _report(self, job_id: str, end: JobEnd) -> int:
+        console = self._console
+        if end.outcome != "succeeded":
+            how = end.outcome.upper()
+            console.info(f"Job {job_id} failed with state {how} due to: {end.reason}")
+            console.error("Job not successful!")
+            return FAILED
+        if self._prints:
+            self._print_results()
+        console.info(f"Job {job_id} completed successfully")
+        console.info(Counters(end.counters, user_counters_max=_NO_LIMIT).dump())
+        console.info(end.closing)
+        if not self._prints:
+            console.info(f"Output directory: {self._output_as_given}")
+        return 0
+
+    def _print_results(self) -> None:
+        """Copy the parts to standard output, in the order of their names, and delete them."""
+        try:
+            self._print_tree(self._output, sys.stdout.buffer)
+            sys.stdout.buffer.flush()
+        finally:
+            self._files.delete(self._output)
+
+    def _print_tree(self, directory: str, stream: BinaryIO) -> None:
+        for entry in self._files.list(directory):
+            if entry.name.startswith("_"):
+                continue
+            if entry.is_directory:
+                self._print_tree(entry.url, stream)
+            else:
+                with self._files.open(entry.url) as part:
+                    shutil.copyfileobj(part, stream, _COPY_BYTES)
+
+    def _kill(self, job_id: str) -> None:
+        """Stop the job, as whoever pressed Ctrl-C wants it; another Ctrl-C leaves at once."""
+        if not job_id:
+            return
+        try:
+            self._client.call(KillJob(job_id, "interrupted by its user"))
+        except ClusterError as error:
+            self._console.warn(
+                f"{job_id} may still run: {error}; `mrstream job -kill {job_id}` ends it"
+            )
+            return
+        self._console.plain(f"Interrupted: {job_id} is killed.")

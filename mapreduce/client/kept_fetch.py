@@ -1,0 +1,59 @@
+"""Brings a failed attempt of a cluster here, so that it can be repeated under its user's eyes.
+
+Takes an attempt id; asks the job master for the job and for what the attempt's worker kept, and
+writes both where history looks for attempts of this machine. Never runs anything.
+"""
+
+from __future__ import annotations
+
+import os
+
+from mrstream.cluster.config.config import Cluster
+from mrstream.cluster.errors import UserError
+from mrstream.mapreduce import history
+from mrstream.mapreduce.attempt.attempt_report import (
+    KEPT_FAILURE,
+    KEPT_INPUT,
+    KEPT_ORDER,
+    KEPT_SEGMENT,
+)
+from mrstream.mapreduce.client.client import JobClient
+from mrstream.mapreduce.dataflow import dfs_files
+from mrstream.mapreduce.history import JobRecord
+from mrstream.mapreduce.job import job
+from mrstream.mapreduce.protocol import LogPiece, ReadKept, SpecOfJob
+from mrstream.mapreduce.scheduler.ids import JobId, parse_attempt_id
+
+# The order last: with it in place the attempt counts as here.
+_FILES = (KEPT_FAILURE, KEPT_INPUT, KEPT_SEGMENT, KEPT_ORDER)
+
+
+def fetch(attempt_id: str, cluster: Cluster) -> None:
+    """Have an attempt of this cluster in the history of this machine; once is enough."""
+    dfs_files.serve(cluster)
+    job_id: JobId = parse_attempt_id(attempt_id).task_id.job_id
+    record = JobRecord(job_id, os.path.join(history.home(), "jobs", job_id))
+    directory = record.kept_directory(attempt_id)
+    if os.path.exists(os.path.join(directory, KEPT_ORDER)):
+        return
+    os.makedirs(directory, mode=0o700, exist_ok=True)
+    with JobClient(cluster) as client:
+        record.write_spec(job.decode(client.call(SpecOfJob(job_id))))
+        for name in _FILES:
+            _fetch_file(client, attempt_id, name, os.path.join(directory, name))
+
+
+def _fetch_file(client: JobClient, attempt_id: str, name: str, path: str) -> None:
+    """Copy one kept file, if there is one of that name."""
+    offset = 0
+    with open(path, "wb") as file:
+        while True:
+            piece: LogPiece = client.call(ReadKept(attempt_id, name, offset))
+            if not piece.data:
+                break
+            file.write(piece.data)
+            offset += len(piece.data)
+    if offset == 0:
+        if name == KEPT_ORDER:
+            raise UserError(f"nothing is kept of {attempt_id}: it did not fail, or too long ago")
+        os.unlink(path)

@@ -1,0 +1,430 @@
+"""One job on this machine: a thin shell around the scheduler's brain, a zygote and local disks.
+
+Plans the job, starts the attempts that the brain asks for, as many at once as there are cores,
+hears what they tell, commits what may be committed, and reports. Never touches a record.
+"""
+
+from __future__ import annotations
+
+import os
+import selectors
+import signal
+import time
+from typing import assert_never
+
+import msgspec
+
+from mrstream.mapreduce.attempt.attempt_report import (
+    Decoder,
+    Done,
+    Failed,
+    Failure,
+    Message,
+    Noted,
+    Progress,
+    Said,
+)
+from mrstream.mapreduce.attempt.task_context import AttemptOrder
+from mrstream.mapreduce.attempt.zygote import Ended, Zygote
+from mrstream.mapreduce.console import LIVE_EVERY_S, Console
+from mrstream.mapreduce.dataflow.files import Files, files_for
+from mrstream.mapreduce.dataflow.split_plan import Split, plan_splits
+from mrstream.mapreduce.history import JobRecord
+from mrstream.mapreduce.job.counters import Counters
+from mrstream.mapreduce.job.errors import JobFailed, LaunchFailed
+from mrstream.mapreduce.job.job import JobSpec, submitted
+from mrstream.mapreduce.job.task_choice import chosen_maps
+from mrstream.mapreduce.local.output import DirectoryOutput, Output, StandardOutput
+from mrstream.mapreduce.local.progress import Tally
+from mrstream.mapreduce.local.talk import LocalTalk
+from mrstream.mapreduce.scheduler.commands import (
+    AbandonTask,
+    Command,
+    FinishJob,
+    GrantCommit,
+    JobOutcome,
+    KillAttempt,
+    LoseWorker,
+    PublishSegment,
+    QuarantineWorker,
+    RecordCommit,
+    ReleaseWorker,
+    StartAttempt,
+    WithdrawSegment,
+)
+from mrstream.mapreduce.scheduler.events import (
+    AttemptFailed,
+    AttemptKilled,
+    AttemptProgress,
+    AttemptSucceeded,
+    CommitRequested,
+    Event,
+    JobSettings,
+    JobSubmitted,
+    MapTaskSpec,
+    WorkerRegistered,
+)
+from mrstream.mapreduce.scheduler.ids import AttemptId, HostName, TaskId, TaskKind, WorkerId
+from mrstream.mapreduce.scheduler.scheduler import Scheduler
+from mrstream.streaming.conf.jobconf import JobConf
+
+FILESYSTEM = "file:///"
+_HERE = WorkerId("localhost")
+_READ_BYTES = 1 << 16
+
+
+class _Running:
+    """An attempt that has a process."""
+
+    def __init__(self, attempt_id: AttemptId, token: int, report: int) -> None:
+        self.attempt_id = attempt_id
+        self.token = token
+        self.report = report
+        self.decoder = Decoder()
+        self.outcome: Done | Failed | None = None
+
+
+class LocalJob:
+    """One job on this machine, from its plan to its report."""
+
+    def __init__(
+        self,
+        spec: JobSpec,
+        record: JobRecord,
+        console: Console,
+        zygote: Zygote,
+        *,
+        is_quiet: bool = False,
+    ) -> None:
+        """Check the output and plan the input; nothing is made yet but the job's own directory."""
+        self._record = record
+        self._console = console
+        self._conf: JobConf = spec.conf()
+        self._files: Files = files_for(FILESYSTEM, spec.working_directory)
+        self._output = _output_of(spec, self._conf, self._files, record)
+        plan = plan_splits(self._conf, spec.inputs, self._files)
+        self._splits: list[Split] = [
+            plan.splits[index] for index in chosen_maps(spec.tasks, len(plan.splits))
+        ]
+        self._file_count = plan.file_count
+        self._spec = submitted(
+            spec, self._files, file_count=plan.file_count, maps=len(self._splits)
+        )
+        self._talk = LocalTalk(console, self._spec, record, is_quiet=is_quiet)
+        self._scheduler = Scheduler()
+        self._settings = _settings(spec, self._conf)
+        self._running: dict[int, _Running] = {}
+        self._segments: dict[int, str] = {}
+        self._has_output = False
+        self._finish: FinishJob | None = None
+        self._doom: FinishJob | None = None
+        """How the job ends when all that still runs has had its chance to commit."""
+        self._tally = Tally(
+            len(self._splits),
+            spec.reduces,
+            time.monotonic(),
+            Counters(user_counters_max=self._conf.counters_max),
+        )
+        self._selector = selectors.DefaultSelector()
+        self._zygote = zygote
+
+    def run(self) -> int:
+        """Run to the end and give the exit status."""
+        is_interrupted = True
+        self._talk.announce(self._file_count, len(self._splits))
+        try:
+            if self._output.temporary:
+                self._zygote.remove_at_end(self._output.temporary)
+            self._selector.register(self._zygote, selectors.EVENT_READ)
+            self._begin_output()
+            self._loop()
+            is_interrupted = False
+        finally:
+            # From here on another Ctrl-C must not stop the clearing up.
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+            self._close(is_interrupted)
+        assert self._finish is not None
+        return self._talk.end(self._finish, self._tally)
+
+    def _begin_output(self) -> None:
+        try:
+            self._output.begin()
+        except OSError as error:
+            raise LaunchFailed(f"Mkdirs failed to create {self._spec.output}: {error}") from error
+        self._has_output = True
+
+    # ---- the loop: one event, decide, act ------------------------------------------------------
+
+    def _loop(self) -> None:
+        cores = len(os.sched_getaffinity(0))
+        maps = self._conf.local_maps_max or cores
+        reduces = self._conf.local_reduces_max or cores
+        here = HostName("localhost")
+        self._handle(WorkerRegistered(_HERE, here, max(maps, reduces), maps, reduces))
+        self._handle(
+            JobSubmitted(
+                self._spec.job_id,
+                tuple(MapTaskSpec(split.length) for split in self._splits),
+                self._spec.reduces,
+                self._settings,
+            )
+        )
+        wait_s = LIVE_EVERY_S if self._console.is_live else self._conf.poll_interval_s
+        show_at_s = 0.0
+        while self._finish is None or self._running:
+            now_s = time.monotonic()
+            if now_s >= show_at_s:
+                show_at_s = now_s + wait_s
+                self._talk.progress(self._tally.progress(now_s))
+            for key, _ in self._selector.select(wait_s):
+                if key.fileobj is self._zygote:
+                    self._attempt_ended(self._next_ended())
+                elif (running := self._running.get(key.data)) is not None:
+                    # Its end may have been told in this very round, and then all was read.
+                    self._read_report(running)
+
+    def _next_ended(self) -> Ended:
+        try:
+            return self._zygote.ended()
+        except EOFError:
+            raise JobFailed(
+                "the process that starts attempts is gone: killed by someone, or by the kernel "
+                "because memory ran out (`dmesg` tells); the job is stopped"
+            ) from None
+
+    def _handle(self, event: Event) -> None:
+        """Let the brain decide, then do what it says."""
+        for command in self._scheduler.handle(event, time.monotonic()):
+            self._obey(command)
+
+    def _obey(self, command: Command) -> None:
+        match command:
+            case StartAttempt(attempt_id=attempt_id):
+                self._start(attempt_id)
+            case KillAttempt(attempt_id=attempt_id):
+                self._kill(attempt_id)
+            case GrantCommit(attempt_id=attempt_id):
+                self._commit_granted(attempt_id)
+            case RecordCommit(attempt_id=attempt_id):
+                self._tally.committed(attempt_id, self._done_of(attempt_id), time.monotonic())
+            case AbandonTask(task_id=task_id, reason=reason):
+                self._abandon(task_id, reason)
+            case FinishJob():
+                self._finish = self._doom or command
+            case PublishSegment() | WithdrawSegment():
+                pass  # reduces find segments where they lie
+            case LoseWorker() | QuarantineWorker() | ReleaseWorker():
+                pass  # this machine is the only worker
+            case _:
+                assert_never(command)
+
+    def _abandon(self, task_id: TaskId, reason: str) -> None:
+        kind = task_id.kind
+        self._tally.abandoned(kind)
+        if self._has_final_output(task_id):
+            self._output.skip_task(task_id.task_index)
+        if self._tally.abandoned_tasks(kind) > self._failures_allowed(kind) and not self._doom:
+            culprit = next(x for x, _ in reversed(self._tally.failures) if x.task_id == task_id)
+            self._doom = FinishJob(task_id.job_id, JobOutcome.FAILED, reason, culprit)
+
+    def _failures_allowed(self, kind: TaskKind) -> int:
+        if kind is TaskKind.MAP:
+            return len(self._splits) * self._conf.map_failures_percent // 100
+        return self._spec.reduces * self._conf.reduce_failures_percent // 100
+
+    # ---- attempts ------------------------------------------------------------------------------
+
+    def _start(self, attempt_id: AttemptId) -> None:
+        order = self._order(attempt_id)
+        paper = msgspec.msgpack.encode((self._spec, order))
+        token, report = self._zygote.start(paper, order.attempt_id)
+        self._running[token] = _Running(attempt_id, token, report)
+        self._selector.register(report, selectors.EVENT_READ, token)
+        self._tally.started(attempt_id, time.monotonic())
+
+    def _order(self, attempt_id: AttemptId) -> AttemptOrder:
+        task = attempt_id.task_id
+        is_map = task.kind is TaskKind.MAP
+        name = self._name(attempt_id)
+        scratch = self._record.scratch
+        settings = self._settings
+        attempts_max = settings.map_attempts_max if is_map else settings.reduce_attempts_max
+        is_last = attempt_id.number + 1 >= attempts_max
+        final = self._has_final_output(task)
+        return AttemptOrder(
+            attempt_id=name,
+            maps=len(self._splits),
+            directory=os.path.join(scratch, name),
+            cache=os.path.join(scratch, "cache"),
+            log_directory=self._record.log_directory(name),
+            filesystem=FILESYSTEM,
+            split=self._splits[task.task_index] if is_map else None,
+            segments=() if is_map else tuple(path for _, path in sorted(self._segments.items())),
+            segment_path="" if final else os.path.join(scratch, f"{name}.segment"),
+            output_directory=self._output.attempt_directory(name) if final else "",
+            keep_directory=self._record.kept_directory(name) if is_last else "",
+        )
+
+    def _kill(self, attempt_id: AttemptId) -> None:
+        for running in self._running.values():
+            if running.attempt_id == attempt_id:
+                self._zygote.kill(running.token)
+
+    def _read_report(self, running: _Running) -> None:
+        data = os.read(running.report, _READ_BYTES)
+        if not data:
+            self._selector.unregister(running.report)
+            os.close(running.report)
+            running.report = -1
+            return
+        for message in running.decoder.feed(data):
+            self._hear(running, message)
+
+    def _hear(self, running: _Running, message: Message) -> None:
+        attempt_id = running.attempt_id
+        match message:
+            case Progress():
+                self._tally.heard(attempt_id, message)
+                self._handle(AttemptProgress(attempt_id, message.fraction))
+            case Said(text=text):
+                self._console.said(text)
+            case Noted(level=level, text=text):
+                (self._console.warn if level == "WARN" else self._console.info)(text)
+            case Done():
+                running.outcome = message
+                self._attempt_done(attempt_id)
+            case Failed(failure=failure):
+                running.outcome = message
+                self._attempt_failed(attempt_id, failure)
+
+    def _attempt_done(self, attempt_id: AttemptId) -> None:
+        if self._has_final_output(attempt_id.task_id):
+            self._handle(CommitRequested(attempt_id))
+        else:
+            path = os.path.join(self._record.scratch, f"{self._name(attempt_id)}.segment")
+            self._segments[attempt_id.task_id.task_index] = path
+            self._handle(AttemptSucceeded(attempt_id))
+
+    def _attempt_failed(self, attempt_id: AttemptId, failure: Failure) -> None:
+        is_first = not self._tally.failures
+        self._tally.failed(attempt_id, failure)
+        if self._has_final_output(attempt_id.task_id):
+            self._output.abort_task(self._name(attempt_id))
+        self._talk.failure(self._name(attempt_id), failure, in_full=is_first)
+        self._handle(AttemptFailed(attempt_id, failure.message))
+
+    def _attempt_ended(self, ended: Ended) -> None:
+        running = self._running[ended.token]
+        while running.report >= 0:
+            self._read_report(running)
+        if running.outcome is None:
+            if ended.status == -signal.SIGKILL and self._finish is not None:
+                self._tally.killed(running.attempt_id)
+                self._handle(AttemptKilled(running.attempt_id, "killed"))
+            else:
+                failure = Failure(_died(ended), log_directory=self._record.directory)
+                self._attempt_failed(running.attempt_id, failure)
+        del self._running[ended.token]
+
+    def _commit(self, attempt_id: AttemptId) -> None:
+        self._output.commit_task(self._name(attempt_id), attempt_id.task_id.task_index)
+
+    def _commit_granted(self, attempt_id: AttemptId) -> None:
+        try:
+            self._commit(attempt_id)
+        except BrokenPipeError:
+            raise  # who read our standard output is gone: nobody wants the rest
+        except OSError as error:
+            reason = f"the output cannot be committed: {error}"
+            directory = self._record.log_directory(self._name(attempt_id))
+            self._attempt_failed(attempt_id, Failure(reason, log_directory=directory))
+        else:
+            self._handle(AttemptSucceeded(attempt_id))
+
+    def _done_of(self, attempt_id: AttemptId) -> Done:
+        for running in self._running.values():
+            if running.attempt_id == attempt_id and isinstance(running.outcome, Done):
+                return running.outcome
+        raise AssertionError(f"{attempt_id} commits but has not said that it is done")
+
+    def _has_final_output(self, task: TaskId) -> bool:
+        return task.kind is TaskKind.REDUCE or not self._spec.reduces
+
+    def _number(self, task: TaskId) -> int:
+        """Give a task's number in the whole job, of which `-tasks` may run a part."""
+        if task.kind is TaskKind.REDUCE:
+            return task.task_index
+        return self._splits[task.task_index].index
+
+    def _name(self, attempt_id: AttemptId) -> str:
+        task = attempt_id.task_id
+        return str(AttemptId(TaskId(task.job_id, task.kind, self._number(task)), attempt_id.number))
+
+    # ---- the end -------------------------------------------------------------------------------
+
+    def _close(self, is_interrupted: bool) -> None:
+        """End every process, then make the output final or clear it up."""
+        succeeded = self._finish is not None and self._finish.outcome is JobOutcome.SUCCEEDED
+        if self._output.temporary:
+            self._zygote.keep(self._output.temporary)  # what is committed is yet to be moved
+        self._zygote.close()
+        for running in self._running.values():
+            if running.report >= 0:
+                os.close(running.report)
+        self._selector.close()
+        try:
+            if succeeded:
+                self._output.commit_job()
+            elif self._has_output:
+                self._output.abort_job(is_interrupted=is_interrupted)
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            raise JobFailed(f"the output directory cannot be completed: {error}") from error
+        finally:
+            self._record.drop_scratch()
+
+
+def _output_of(spec: JobSpec, conf: JobConf, files: Files, record: JobRecord) -> Output:
+    if spec.output is None:
+        return StandardOutput(os.path.join(record.scratch, "output"))
+    output = DirectoryOutput(conf, files, spec.output)
+    output.refuse_existing()
+    return output
+
+
+def _settings(spec: JobSpec, conf: JobConf) -> JobSettings:
+    """One attempt a task unless more are asked for, as Hadoop's local mode; no backup tasks.
+
+    A job that lets bad records be skipped gets the attempts that it takes to find them. A failed
+    task does not keep the others from leaving their parts in the output directory (spec 8.4, 11);
+    where nothing would be left of them anyway, the job ends at once.
+    """
+    leaves_parts = spec.output is not None and conf.committer_version != 1
+    to_skip = conf.skip_start_attempts + 1
+    maps = to_skip if conf.map_skip_records_max > 0 else 1
+    reduces = to_skip if conf.reduce_skip_groups_max > 0 else 1
+    return JobSettings(
+        map_attempts_max=conf.map_attempts_max or maps,
+        reduce_attempts_max=conf.reduce_attempts_max or reduces,
+        map_failures_percent_max=100
+        if leaves_parts and not spec.reduces
+        else conf.map_failures_percent,
+        reduce_failures_percent_max=100 if leaves_parts else conf.reduce_failures_percent,
+        slowstart=1.0,
+        backup_maps=False,
+        backup_reduces=False,
+        task_timeout_s=0.0,  # an attempt watches its own programs
+        locality_wait_s=0.0,
+        running_maps_max=conf.running_maps_max,
+        running_reduces_max=conf.running_reduces_max,
+    )
+
+
+def _died(ended: Ended) -> str:
+    if ended.status < 0:
+        name = signal.Signals(-ended.status).name
+        return f"the attempt's own process was ended by {name} before it could say why" + (
+            " (out of memory? `dmesg` tells)" if ended.status == -signal.SIGKILL else ""
+        )
+    return f"the attempt's own process ended with status {ended.status} before it could say why"

@@ -1,0 +1,65 @@
+"""Runs a job on this machine. Takes a `JobSpec`; gives an exit status.
+
+One process decides and talks to people, one (the zygote) forks, and every attempt is a process.
+Whatever happens, Ctrl-C and kill -9 included, no process and no temporary file stays behind.
+
+The zygote is forked first, before a thread, a loop or most of our own modules exist: then it loads
+what attempts need while this process loads what decides and plans, side by side.
+"""
+
+from __future__ import annotations
+
+import contextlib
+
+import msgspec
+
+from mrstream.mapreduce import history
+from mrstream.mapreduce.attempt.zygote import Zygote
+from mrstream.mapreduce.console import Console
+from mrstream.mapreduce.interrupts import interruptible
+from mrstream.mapreduce.job.job import JobSpec, require_extras
+
+INTERRUPTED = 130
+TERMINATED = 143
+
+
+def run(spec: JobSpec, *, background: bool = False, console: Console | None = None) -> int:
+    """Run a job to its end and give the exit status; a UserError if it cannot even start."""
+    require_extras(spec)
+    console = console or Console()
+    record = history.begin()
+    spec = msgspec.structs.replace(spec, job_id=record.job_id)
+    try:
+        with interruptible(), contextlib.closing(Zygote(_attempt_process, _load)) as zygote:
+            zygote.remove_at_end(record.mark)
+            if local_dir := spec.conf().local_dir:
+                record.put_scratch_in(local_dir.partition(",")[0].strip())
+                zygote.remove_at_end(record.scratch)
+            from mrstream.mapreduce.local.job import (
+                LocalJob,  # while the zygote loads the attempt's side
+            )
+
+            job = LocalJob(spec, record, console, zygote, is_quiet=background)
+            return job.run()
+    except KeyboardInterrupt as stop:
+        record.drop_all()
+        console.end_progress()
+        console.plain("Interrupted: the job is stopped and its temporary files are gone.")
+        return TERMINATED if stop.args else INTERRUPTED
+    except BaseException:
+        record.drop_all()
+        raise
+
+
+def _load() -> None:
+    """Load what every attempt needs, once, in the zygote."""
+    import mrstream.mapreduce.attempt.attempt  # noqa: F401 - attempts are forked with it in place
+
+
+def _attempt_process(paper: bytes, report: int, lifeline: int) -> int:
+    """Be an attempt: what it shall do stands on the paper."""
+    from mrstream.mapreduce.attempt import attempt
+    from mrstream.mapreduce.attempt.task_context import AttemptOrder
+
+    spec, order = msgspec.msgpack.decode(paper, type=tuple[JobSpec, AttemptOrder])
+    return attempt.run(spec, order, report, lifeline)

@@ -1,0 +1,118 @@
+"""What a local job tells its user, and what it leaves for later: lines, report, kept failures.
+
+Takes the job's facts at its start, at a failure and at its end; gives lines on the console and
+files in the job's directory. Never decides anything.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+
+from mrstream.mapreduce import history
+from mrstream.mapreduce.attempt.attempt_report import Failure
+from mrstream.mapreduce.console import Console
+from mrstream.mapreduce.history import JobRecord
+from mrstream.mapreduce.job.job import JobSpec
+from mrstream.mapreduce.local.progress import Tally
+from mrstream.mapreduce.progress import JobProgress
+from mrstream.mapreduce.report import closing_text, failure_text
+from mrstream.mapreduce.scheduler.commands import FinishJob, JobOutcome
+from mrstream.mapreduce.scheduler.ids import TaskKind
+
+SUCCEEDED, FAILED = 0, 1
+
+
+class LocalTalk:
+    """The lines of one job; quiet if it was told to run in the background."""
+
+    def __init__(
+        self,
+        console: Console,
+        spec: JobSpec,
+        record: JobRecord,
+        *,
+        is_quiet: bool,
+    ) -> None:
+        self._console = console
+        self._spec = spec
+        self._conf = spec.conf()
+        self._record = record
+        self._is_quiet = is_quiet
+
+    def announce(self, files: int, splits: int) -> None:
+        """Tell that the job starts."""
+        if self._is_quiet:
+            # The process stays, as Hadoop's does in local mode; only the watching is left out.
+            self._console.info("Job is running in background.")
+            self._console.info(f"Output directory: {self._spec.output}")
+            return
+        self._console.info(f"Total input files to process : {files}")
+        self._console.info(f"number of splits:{splits}")
+        self._console.info(f"Submitting tokens for job: {self._spec.job_id}")
+        self._console.info(f"Running job: {self._spec.job_id}")
+        self._console.info(f"Job {self._spec.job_id} running in uber mode : false")
+
+    def progress(self, progress: JobProgress, *, force: bool = False) -> None:
+        """Show how far the job is."""
+        if not self._is_quiet:
+            self._console.progress(progress, force=force)
+
+    def failure(self, attempt_id: str, failure: Failure, *, in_full: bool) -> None:
+        """Tell why an attempt failed; the first failure of a job in full."""
+        if self._conf.client_output_filter.upper() not in ("FAILED", "ALL"):
+            return
+        self._console.info(f"Task Id : {attempt_id}, Status : FAILED")
+        if in_full:
+            kept = os.path.isdir(self._record.kept_directory(attempt_id))
+            self._console.plain(failure_text(attempt_id, failure, repeatable=kept))
+        else:
+            self._console.plain(f"{attempt_id} failed: {failure.message}")
+
+    def end(self, finish: FinishJob, tally: Tally) -> int:
+        """Tell how the job ended, keep what is to be kept, and give the exit status."""
+        now_s = time.monotonic()
+        self._keep_report(finish, tally, now_s)
+        self.progress(tally.progress(now_s), force=True)
+        self._console.end_progress()
+        if finish.outcome is JobOutcome.SUCCEEDED:
+            self._tell_success(tally, now_s)
+            return SUCCEEDED
+        self._tell_failed_job(finish, tally)
+        return FAILED
+
+    def _keep_report(self, finish: FinishJob, tally: Tally, now_s: float) -> None:
+        job_id = self._spec.job_id
+        report = tally.kept_report(job_id, self._conf.job_name, finish.outcome.value, now_s)
+        try:
+            self._record.write_report(report)
+            if finish.outcome is JobOutcome.SUCCEEDED:
+                self._record.drop_all_but_report()
+                history.prune_if_due(time.time())
+            else:
+                self._record.write_spec(self._spec)
+                history.prune(time.time(), running=job_id)
+        except OSError as error:  # the job itself is not worse for it
+            self._console.warn(f"the report of {job_id} cannot be kept: {error}")
+
+    def _tell_success(self, tally: Tally, now_s: float) -> None:
+        if self._is_quiet:
+            return
+        console = self._console
+        console.info(f"Job {self._spec.job_id} completed successfully")
+        console.info(tally.counters.dump())
+        console.info(closing_text(tally.facts(now_s)))
+        if self._spec.output is not None:
+            console.info(f"Output directory: {self._spec.output}")
+
+    def _tell_failed_job(self, finish: FinishJob, tally: Tally) -> None:
+        reason = finish.reason
+        if finish.culprit is not None:
+            failed = {kind: tally.failed_tasks(kind) for kind in (TaskKind.MAP, TaskKind.REDUCE)}
+            reason = (
+                f"Task failed {finish.culprit.task_id}\nJob failed as tasks failed. "
+                f"failedMaps:{failed[TaskKind.MAP]} failedReduces:{failed[TaskKind.REDUCE]} "
+                "killedMaps:0 killedReduces: 0"
+            )
+        self._console.info(f"Job {self._spec.job_id} failed with state FAILED due to: {reason}")
+        self._console.error("Job not successful!")

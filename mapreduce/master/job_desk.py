@@ -1,0 +1,235 @@
+"""Where jobs come in and go out: submission, restoration, the end of a job, requests about jobs.
+
+Takes what clients ask; a job is accepted once that is durable, and closed once its output is final
+and its report written. The dfs is touched in threads only. Never decides what runs.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any, Final
+
+from mrstream.cluster.config.config import ClusterConfig
+from mrstream.cluster.config.extras import require_of_cluster
+from mrstream.cluster.errors import ClusterError, UserError
+from mrstream.cluster.wire.network import Handler, Peer
+from mrstream.mapreduce.attempt.attempt_report import Failure
+from mrstream.mapreduce.master.job_history import JobHistory
+from mrstream.mapreduce.master.job_journal import JobAccepted, JobClosed, PriorityChanged
+from mrstream.mapreduce.master.job_ledger import JobLedger
+from mrstream.mapreduce.master.job_output import clear_leftovers
+from mrstream.mapreduce.master.master_shell import MasterShell
+from mrstream.mapreduce.protocol import (
+    ForgetJob,
+    JobEnd,
+    KillJob,
+    SetPriority,
+    StopAttempt,
+    SubmitJob,
+)
+from mrstream.mapreduce.scheduler.commands import FinishJob, JobOutcome
+from mrstream.mapreduce.scheduler.events import (
+    FailAttemptRequested,
+    JobKilled,
+    JobPrioritySet,
+    KillAttemptRequested,
+)
+from mrstream.mapreduce.scheduler.ids import AttemptId, JobId, parse_attempt_id
+from mrstream.mapreduce.scheduler.phases import JobTotals
+from mrstream.mapreduce.snapshot import JobRow, JobSeen
+
+log = logging.getLogger(__name__)
+
+CLEAR_EVERY_S: Final = 600.0
+
+
+class JobDesk:
+    """Jobs, from their submission to their report."""
+
+    def __init__(self, shell: MasterShell, history: JobHistory, config: ClusterConfig) -> None:
+        self._shell = shell
+        self._history = history
+        self._config = config
+        self._submissions: dict[str, JobId] = {}
+        self._jobs_count = 0
+        self._clear_at_s = shell.clock.now_s() + CLEAR_EVERY_S
+        self._started_ms = int(shell.clock.wall_s() * 1000)
+        shell.on_finish = self._finish
+        self.handlers: Mapping[type[Any], Handler] = {
+            SubmitJob: self._submit,
+            KillJob: self._kill_job,
+            SetPriority: self._set_priority,
+            StopAttempt: self._stop_attempt,
+        }
+
+    # --- coming in
+
+    async def _submit(self, request: SubmitJob, peer: Peer) -> str:
+        shell = self._shell
+        known = self._submissions.get(request.submission)
+        if known is not None:
+            return known
+        self._jobs_count += 1
+        job_id = JobId(f"job_{self._started_ms}_{self._jobs_count:04d}")
+        self._submissions[request.submission] = job_id
+        record = JobAccepted(
+            job_id, request.submission, request.spec, request.file_count,
+            request.is_output_temporary, shell.clock.wall_s(),
+        )  # fmt: skip
+        try:
+            ledger = self._ledger_of(record)
+            # Its client has seen to this by its own cluster file, which may be another than ours.
+            require_of_cluster(
+                ledger.spec.extras, self._config.extras, self._config.name, "this job"
+            )
+            await shell.in_thread(ledger.output.check)
+            # Accepted first, made then: a client whose answer was lost with a master asks the next
+            # one again, which must not find the directory and refuse.
+            shell.append(record)
+            await shell.when_durable()
+        except BaseException:
+            del self._submissions[request.submission]
+            raise
+        try:
+            await shell.in_thread(ledger.output.set_up)
+        except (UserError, OSError):
+            # Refused only when that is durable: the next life must not run what a client gave up.
+            shell.append(JobClosed(job_id))
+            await shell.when_durable()
+            del self._submissions[request.submission]
+            raise
+        shell.books.admit(ledger)
+        log.info("job=%s user=%s maps=%d reduces=%d submitted", job_id, ledger.spec.user,
+                 len(ledger.spec.splits), ledger.spec.reduces)  # fmt: skip
+        if not len(shell.links):
+            ledger.say("WARN", "no worker is connected: the job waits for one")
+        shell.event(ledger.asked())
+        return job_id
+
+    def _ledger_of(self, record: JobAccepted) -> JobLedger:
+        return JobLedger(
+            JobId(record.job_id),
+            record.spec,
+            record.submitted_at_s,
+            f"dfs://{self._config.name}/",
+            is_output_temporary=record.is_output_temporary,
+        )
+
+    def restore(self) -> None:
+        """Go on with the jobs that a life before had not closed."""
+        shell = self._shell
+        for known in list(shell.journaled.jobs.values()):
+            ledger = self._ledger_of(known.accepted)
+            self._submissions[known.accepted.submission] = ledger.job_id
+            shell.books.admit(ledger)
+            log.info("job=%s restored commits=%d", ledger.job_id, len(known.committed))
+            shell.restore(ledger)
+
+    # --- going out
+
+    def _finish(self, finish: FinishJob) -> None:
+        ledger = self._shell.books.jobs[finish.job_id]
+        self._shell.spawn(self._close(ledger, finish.outcome, finish.reason))
+
+    async def _close(self, ledger: JobLedger, outcome: JobOutcome, reason: str) -> None:
+        """Make the output final or clear it, write the report, then tell everybody."""
+        shell = self._shell
+        try:
+            await self._settle_output(ledger, outcome)
+        except (UserError, OSError) as error:
+            log.error("job=%s output: %s", ledger.job_id, error)
+            if outcome is JobOutcome.SUCCEEDED:
+                outcome, reason = JobOutcome.FAILED, f"the output cannot be committed: {error}"
+        succeeded = outcome is JobOutcome.SUCCEEDED
+        totals, wall_s = self._totals(ledger.job_id), shell.clock.wall_s()
+        counters = ledger.counters(totals).as_dict()
+        ledger.end = JobEnd(outcome.value, reason, counters, ledger.closing(wall_s))
+        shell.books.notices.counters(ledger.job_id, counters)
+        row = shell.books.notices.jobs.get(ledger.job_id) or JobRow(ledger.job_id)
+        snapshot = shell.books.notices.job(ledger.job_id, JobSeen(), wall_s)
+        report = ledger.report(row, snapshot, totals, wall_s)
+        packed = shell.journaled.jobs[ledger.job_id].accepted.spec
+        await shell.in_thread(self._history.write, report, None if succeeded else packed)
+        shell.append(JobClosed(ledger.job_id))
+        await shell.when_durable()
+        shell.books.retire(ledger)
+        for link in shell.links:
+            link.push(ForgetJob(ledger.job_id, succeeded))
+            link.forget(ledger.job_id)
+        log.info("job=%s %s %s", ledger.job_id, outcome.value, reason)
+        ledger.wake()
+
+    async def _settle_output(self, ledger: JobLedger, outcome: JobOutcome) -> None:
+        shell, output = self._shell, ledger.output
+        if outcome is JobOutcome.SUCCEEDED:
+            await shell.in_thread(output.commit_job)
+            return
+        is_killed = outcome is JobOutcome.KILLED
+        await shell.in_thread(lambda: output.abort_job(is_killed=is_killed))
+        if ledger.is_output_temporary:
+            await shell.in_thread(output.remove)
+
+    def _totals(self, job_id: JobId) -> JobTotals | None:
+        try:
+            return self._shell.scheduler.totals(job_id)
+        except KeyError:
+            return None  # it was settled in a life before
+
+    def clear_leftovers_if_due(self) -> None:
+        """From time to time, delete what jobs left behind."""
+        now_s = self._shell.clock.now_s()
+        if now_s >= self._clear_at_s:
+            self._clear_at_s = now_s + CLEAR_EVERY_S
+            self._shell.spawn(self._clear_leftovers())
+
+    async def _clear_leftovers(self) -> None:
+        try:
+            await self._shell.in_thread(clear_leftovers, self._shell.clock.wall_s())
+        except ClusterError as error:
+            log.info("leftovers are not cleared: %s", error)
+
+    def tell_counters(self) -> None:
+        """Bring the counters that watchers see up to date."""
+        for ledger in self._shell.books.jobs.values():
+            counters = ledger.counters(self._totals(ledger.job_id))
+            self._shell.books.notices.counters(ledger.job_id, counters.as_dict())
+
+    # --- what people ask for
+
+    async def _kill_job(self, request: KillJob, peer: Peer) -> bool:
+        if JobId(request.job_id) not in self._shell.books.jobs:
+            return False
+        reason = request.reason or "killed on request"
+        self._shell.event(JobKilled(JobId(request.job_id), reason))
+        await self._shell.when_durable()
+        return True
+
+    async def _set_priority(self, request: SetPriority, peer: Peer) -> bool:
+        if not 1 <= request.priority <= 5:
+            raise UserError(f"priority {request.priority} is not 1 (very low) to 5 (very high)")
+        if JobId(request.job_id) not in self._shell.books.jobs:
+            return False
+        self._shell.append(PriorityChanged(request.job_id, request.priority))
+        self._shell.event(JobPrioritySet(JobId(request.job_id), request.priority))
+        await self._shell.when_durable()
+        return True
+
+    def _stop_attempt(self, request: StopAttempt, peer: Peer) -> bool:
+        attempt_id = _attempt_id(request.attempt_id)
+        ledger = self._shell.books.jobs.get(attempt_id.task_id.job_id)
+        if ledger is None or attempt_id not in ledger.live:
+            return False
+        if request.fail:
+            ledger.failed(attempt_id, Failure("failed on request"), "")
+            self._shell.event(FailAttemptRequested(attempt_id))
+        else:
+            self._shell.event(KillAttemptRequested(attempt_id))
+        return True
+
+
+def _attempt_id(text: str) -> AttemptId:
+    try:
+        return parse_attempt_id(text)
+    except ValueError as error:
+        raise UserError(str(error)) from None

@@ -1,0 +1,118 @@
+"""The output directories of jobs, as the master touches them: set up, made final, cleared, fenced.
+
+Every method blocks on the dfs and is called in a thread. What the dfs cannot do right now is tried
+again; what it refuses is raised. Never decides which attempt may commit.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Callable
+from typing import Final
+
+from mrstream.cluster.errors import Unavailable
+from mrstream.dfs.client.client import DfsClient
+from mrstream.dfs.errors import NoSuchFile
+from mrstream.mapreduce.dataflow import dfs_files
+from mrstream.mapreduce.dataflow.committer import Committer
+from mrstream.mapreduce.dataflow.files import Files, files_for
+from mrstream.mapreduce.dfs_layout import RESULTS, RESULTS_KEPT_S, STAGED, STAGED_KEPT_S
+from mrstream.mapreduce.job.job import JobSpec
+
+log = logging.getLogger(__name__)
+
+RETRY_S: Final = 1.0
+_stopping = threading.Event()
+
+
+class JobOutput:
+    """The output directory of one job."""
+
+    def __init__(self, spec: JobSpec, filesystem: str) -> None:
+        assert spec.output is not None, "a job of the cluster has an output directory"
+        self._files: Files = files_for(filesystem, spec.working_directory)
+        self._committer = Committer(spec.conf(), spec.output, self._files)
+        self.url = self._committer.output_url
+
+    def attempt_directory(self, attempt_id: str) -> str:
+        """Where an attempt writes; it makes the directory itself."""
+        return self._committer.attempt_dir(attempt_id)
+
+    def check(self) -> None:
+        """Refuse an output that is there already."""
+        self._committer.check_output()
+
+    def set_up(self) -> None:
+        """Make the directory; may be repeated."""
+        _again(self._committer.setup_job, self.url)
+
+    def fence(self, attempt_id: str) -> None:
+        """Take an attempt's output away, so that it can commit no more: another shall."""
+        self._committer.abort_task(attempt_id)
+
+    def commit_job(self) -> None:
+        """Make the output final, also where a master died before it had made the directory."""
+
+        def commit() -> None:
+            self._committer.setup_job()
+            self._committer.commit_job()
+
+        _again(commit, self.url)
+
+    def abort_job(self, *, is_killed: bool) -> None:
+        """Clear up; a directory that was made in vain goes too if a person stopped the job."""
+
+        def abort() -> None:
+            self._committer.abort_job()
+            if is_killed and self._files.exists(self.url) and not self._files.list(self.url):
+                self._files.delete(self.url)
+
+        _again(abort, self.url)
+
+    def remove(self) -> None:
+        """Delete the whole directory: it was a temporary one."""
+        _again(lambda: self._files.delete(self.url), self.url)
+
+
+def stop_trying() -> None:
+    """The master stops: whoever tries again in a thread shall give up."""
+    _stopping.set()
+
+
+def clear_leftovers(now_s: float) -> None:
+    """Delete what nobody needs any more: old shipped files, and results whose client was killed
+    and that nobody came for within a day; blocks."""
+    with dfs_files.new_client() as client:
+        clear_staged(client, now_s)
+        try:
+            entries = list(client.list(RESULTS))
+        except NoSuchFile:
+            return
+        for entry in entries:
+            if now_s - entry.modified_at_s > RESULTS_KEPT_S:
+                log.info("results %s are deleted: nobody came for them", entry.path)
+                client.delete(entry.path, recursive=True, skip_trash=True)
+
+
+def clear_staged(client: DfsClient, now_s: float) -> None:
+    """Delete files that no job has shipped for a long time."""
+    try:
+        stored = [status for status in client.find(STAGED) if not status.is_directory]
+    except NoSuchFile:
+        return
+    for status in stored:
+        if now_s - status.modified_at_s > STAGED_KEPT_S:
+            client.delete(os.path.dirname(status.path), recursive=True, skip_trash=True)
+
+
+def _again(work: Callable[[], None], url: str) -> None:
+    while True:
+        try:
+            work()
+            return
+        except Unavailable as error:
+            log.warning("output %s: %s; trying again", url, error)
+            if _stopping.wait(RETRY_S):
+                raise

@@ -1,0 +1,1 @@
+"""A worker: the attempts of a host, their segments, their files."""

@@ -1,0 +1,99 @@
+"""One job as a worker knows it: its spec with local files, the places of map output, its output.
+
+Takes what the master sends once a job; gives attempts their orders and news. Fetches shipped files
+and commits through the dfs, in threads: its blocking methods say so. Never talks to the master.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import msgspec
+
+from mrstream.cluster.errors import Unavailable
+from mrstream.dfs.client.client import DfsClient
+from mrstream.mapreduce.dataflow.committer import Committer
+from mrstream.mapreduce.dataflow.fetcher import SegmentPlace
+from mrstream.mapreduce.dataflow.files import files_for
+from mrstream.mapreduce.job import job
+from mrstream.mapreduce.job.job import JobSpec
+from mrstream.mapreduce.protocol import SegmentNews
+from mrstream.mapreduce.scheduler.ids import JobId
+from mrstream.mapreduce.worker.host_cache import HostCache
+from mrstream.mapreduce.worker.shuffle import ShuffleNews
+
+
+class Fenced(Unavailable):
+    """The attempt's output is gone: the master has given its task to another attempt."""
+
+
+class JobHere:
+    """What attempts of one job share on this host."""
+
+    def __init__(self, packed: bytes, filesystem: str) -> None:
+        self.spec: JobSpec = job.decode(packed)
+        self.job_id: JobId = self.spec.job_id
+        self.filesystem = filesystem
+        self.localised: asyncio.Future[bytes] | None = None
+        """The packed spec with its shipped files as they lie on this host."""
+        self._places: dict[int, SegmentPlace] = {}
+        self._abandoned: dict[int, None] = {}
+
+    def localise(self, cache: HostCache, client: Callable[[], DfsClient]) -> bytes:
+        """Bring the job's files to this host; blocks."""
+        shipped = self.spec.shipped
+        if shipped:
+            shipped = cache.localise(self.job_id, shipped, client())
+        return job.encode(msgspec.structs.replace(self.spec, shipped=shipped, splits=()))
+
+    # --- where map output is ------------------------------------------------------------
+
+    def hear(self, news: SegmentNews, own: str, find: Callable[[str], str | None]) -> ShuffleNews:
+        """Take the master's news; gives them as reduces here need them."""
+        withdrawn = set(news.withdrawn)
+        for index, place in list(self._places.items()):
+            if place.attempt in withdrawn:
+                del self._places[index]
+        added = []
+        for at in news.added:
+            path = find(at.attempt_id) if at.worker_id == own else None
+            place = SegmentPlace(
+                at.map_index,
+                at.attempt_id,
+                at.worker_id,
+                news.addresses.get(at.worker_id, ""),
+                path or "",
+            )
+            self._places[at.map_index] = place
+            added.append(place)
+        self._abandoned.update(dict.fromkeys(news.abandoned))
+        return ShuffleNews(tuple(added), news.withdrawn, news.abandoned)
+
+    def all_news(self) -> ShuffleNews:
+        """Give all that a reduce which starts now must know."""
+        return ShuffleNews(tuple(self._places.values()), (), tuple(self._abandoned))
+
+    def forget_places(self) -> None:
+        """A new connection to the master tells everything anew."""
+        self._places.clear()
+        self._abandoned.clear()
+
+    # --- output -------------------------------------------------------------------------
+
+    def commit(self, attempt_id: str) -> None:
+        """Make an attempt's output visible; blocks. `Fenced` if the master took it away."""
+        committer = self._committer()
+        files = files_for(self.filesystem, self.spec.working_directory)
+        if files.status(committer.attempt_dir(attempt_id)) is None:
+            raise Fenced(f"the output of {attempt_id} is gone: another attempt may commit")
+        committer.commit_task(attempt_id)
+
+    def drop_output(self, attempt_id: str) -> None:
+        """Throw away what an attempt wrote; blocks."""
+        self._committer().abort_task(attempt_id)
+
+    def _committer(self) -> Committer:
+        assert self.spec.output is not None, "a job of the cluster has an output directory"
+        files = files_for(self.filesystem, self.spec.working_directory)
+        return Committer(self.spec.conf(), self.spec.output, files)

@@ -1,0 +1,143 @@
+"""A worker's connection to the job master: made again and again, and never missed for long.
+
+Registers, beats, and passes on what the master pushes. The ends of attempts are said until the
+master acknowledges them; all else is said once, since a new connection says all that matters. Knows
+nothing of what attempts do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from typing import Any, Final, Protocol
+
+from mrstream.cluster.config.config import MAPREDUCE_MASTER
+from mrstream.cluster.daemon import Daemon
+from mrstream.cluster.errors import Unavailable, UserError
+from mrstream.cluster.wire.messages import Request
+from mrstream.cluster.wire.network import Channel
+from mrstream.mapreduce.protocol import PUSHED, AttemptEnded, Heartbeat, Register, WorkerSettings
+
+log = logging.getLogger(__name__)
+
+RECONNECT_S: Final = 0.2
+CALL_S_MAX: Final = 30.0
+
+
+class Speaker(Protocol):
+    """Who has something to say to the master."""
+
+    def introduction(self, unacknowledged: list[str]) -> Register:
+        """What a master that does not know us must hear; it has not acknowledged these ends."""
+        ...
+
+    def registered(self) -> None:
+        """The master knows us: say what it must know of what runs."""
+        ...
+
+    def heartbeat(self) -> Heartbeat:
+        """What is new since the last one."""
+        ...
+
+    def pushed(self, message: Any) -> None:
+        """The master says something."""
+        ...
+
+    def master_away(self, seconds: float) -> None:
+        """The master has been away for so long."""
+        ...
+
+
+class MasterLink:
+    """The connection, whenever there is one."""
+
+    def __init__(self, daemon: Daemon, speaker: Speaker) -> None:
+        self.address = daemon.config.master_address(MAPREDUCE_MASTER)
+        self.is_registered = False
+        self.unacknowledged: dict[str, AttemptEnded] = {}
+        """Ends of attempts, by attempt id."""
+        self._identity = daemon.identity
+        self._speaker = speaker
+        self._channel: Channel | None = None
+        self._settings = WorkerSettings(1.0, 10.0)
+
+    async def talk(self) -> None:
+        """Be in touch with the master, again and again."""
+        said, away_since_s = "", time.monotonic()
+        while True:
+            try:
+                await self._with_master()
+            except (Unavailable, UserError) as error:
+                if self.is_registered:
+                    away_since_s = time.monotonic()
+                if self.is_registered or str(error) != said:
+                    log.info("master unavailable: %s", error)
+                said = str(error)
+            self.is_registered = False
+            self._speaker.master_away(time.monotonic() - away_since_s)
+            await asyncio.sleep(RECONNECT_S)
+
+    def call(self, request: Request) -> asyncio.Future[Any] | None:
+        """Tell the master; lost if it is away."""
+        if self._channel is None:
+            return None
+        answer = self._channel.call(request, CALL_S_MAX)
+        answer.add_done_callback(_expected)
+        return answer
+
+    def end(self, ended: AttemptEnded) -> None:
+        """Tell the master of an attempt's end, until it has acknowledged it."""
+        self.unacknowledged[ended.attempt_id] = ended
+        self._send_end(ended)
+
+    def _send_end(self, ended: AttemptEnded) -> None:
+        answer = self.call(ended)
+        if answer is not None:
+            answer.add_done_callback(lambda done: self._end_answered(ended, done))
+
+    def _end_answered(self, ended: AttemptEnded, answer: asyncio.Future[Any]) -> None:
+        if not answer.cancelled() and not isinstance(answer.exception(), Unavailable):
+            self.unacknowledged.pop(ended.attempt_id, None)
+
+    async def _with_master(self) -> None:
+        """Register, and beat until the connection is lost."""
+        channel = await Channel.connect(
+            self.address,
+            self._identity,
+            role=MAPREDUCE_MASTER,
+            on_push=self._speaker.pushed,
+            push_types=PUSHED,
+        )
+        self._channel = channel
+        try:
+            await self._register(channel)
+            while True:
+                if not await channel.call(self._speaker.heartbeat(), CALL_S_MAX):
+                    await self._register(channel)
+                await asyncio.wait([channel.closed], timeout=self._settings.heartbeat_s)
+                if channel.closed.done():
+                    raise channel.closed.result()
+        finally:
+            self._channel = None
+            channel.close()
+
+    async def _register(self, channel: Channel) -> None:
+        introduction = self._speaker.introduction(list(self.unacknowledged))
+        self._settings = await channel.call(introduction, CALL_S_MAX)
+        self.is_registered = True
+        log.info(
+            "registered running=%d segments=%d",
+            len(introduction.running),
+            len(introduction.segments),
+        )
+        self._speaker.registered()
+        for ended in list(self.unacknowledged.values()):
+            self._send_end(ended)
+
+
+def _expected(answer: asyncio.Future[Any]) -> None:
+    """Take note of an answer that nobody waits for."""
+    error = None if answer.cancelled() else answer.exception()
+    if error is not None and not isinstance(error, Unavailable):
+        log.warning("the master refused: %s", error)

@@ -1,0 +1,151 @@
+"""The shuffle of one reduce attempt: hears of finished maps from its worker, fetches, gives runs.
+
+Lives in the attempt's process. News come over the attempt's own socket while maps still run; what
+the fetcher meets is told to the worker by the same way back. Never decides whether a map is to be
+run again.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import struct
+import threading
+from collections.abc import Iterator
+
+import msgspec
+
+from mrstream.cluster.config.config import WORKER
+from mrstream.cluster.wire.identity import Identity
+from mrstream.cluster.wire.messages import reader_of
+from mrstream.mapreduce.attempt.attempt_report import Shuffled, Unfetched
+from mrstream.mapreduce.attempt.task_context import Attempt, Source
+from mrstream.mapreduce.dataflow.fetched_runs import FetchedRun, MergeRule
+from mrstream.mapreduce.dataflow.fetcher import Fetcher, SegmentPlace
+from mrstream.mapreduce.job.record_forms import framed_shape, map_output_types, segment_codec
+
+_LENGTH = struct.Struct("<I")
+_READ_BYTES = 1 << 16
+TOUCH_EVERY_S = 1.0
+
+
+class ShuffleNews(msgspec.Struct, frozen=True, array_like=True):
+    """What a worker tells a reduce attempt: places of map output, and what is lost."""
+
+    added: tuple[SegmentPlace, ...] = ()
+    withdrawn: tuple[str, ...] = ()
+    abandoned: tuple[int, ...] = ()
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_read = reader_of(ShuffleNews)
+
+
+def packed(news: ShuffleNews) -> bytes:
+    """Give the bytes of some news on an attempt's socket."""
+    body = _encode(news)
+    return _LENGTH.pack(len(body)) + body
+
+
+class NewsShuffle:
+    """Fetches the attempt's partition of every map, as news of them come in."""
+
+    def __init__(self, attempt: Attempt, socket: int, identity: Identity) -> None:
+        conf = attempt.conf
+        self._attempt = attempt
+        self._socket = socket
+        self._fetched_bytes = 0
+        self._lock = threading.Lock()
+        self._over = threading.Event()
+        self._fetcher = Fetcher(
+            attempt.order.task_index,
+            attempt.order.maps,
+            MergeRule(
+                conf.comparator_spec,
+                framed_shape(*map_output_types(conf)),
+                conf.io_sort_bytes,
+                attempt.scratch,
+                segment_codec(conf),
+            ),
+            self,
+            identity,
+            role=WORKER,
+            parallel=conf.shuffle_parallel_copies,
+        )
+
+    def gather(self) -> list[Source]:
+        """Fetch until every map's partition is here."""
+        threading.Thread(target=self._hear, name="news", daemon=True).start()
+        try:
+            runs = self._fetcher.run()
+        finally:
+            self._over.set()
+        self._attempt.tell(Shuffled())
+        return [_source_of(run) for run in runs]
+
+    def progress(self) -> tuple[float, int, int]:
+        """The share of maps that are done with, no records yet, and bytes."""
+        return self._fetcher.progress, 0, self._fetched_bytes
+
+    # What the fetcher meets -----------------------------------------------------------
+
+    def fetched(self, length_bytes: int) -> None:
+        """Count bytes that came."""
+        with self._lock:
+            self._fetched_bytes += length_bytes
+
+    def failed(self, place: SegmentPlace, reason: str, *, gone: bool) -> None:
+        """Tell the worker of a fetch that failed."""
+        self._attempt.tell(Unfetched(place.attempt, f"{place.host}: {reason}", gone))
+
+    # What the worker says -------------------------------------------------------------
+
+    def _hear(self) -> None:
+        """Take news; waiting for maps is a sign of life too, since only they can be late."""
+        decoder = _Decoder()
+        poll = select.poll()
+        poll.register(self._socket, select.POLLIN)
+        while not self._over.is_set():
+            if poll.poll(TOUCH_EVERY_S * 1000):
+                data = os.read(self._socket, _READ_BYTES)
+                if not data:
+                    return  # the worker is gone, and the lifeline ends us
+                for news in decoder.feed(data):
+                    self._take(news)
+            self._attempt.watch.touch()
+
+    def _take(self, news: ShuffleNews) -> None:
+        for attempt in news.withdrawn:
+            self._fetcher.withdraw(attempt)
+        for place in news.added:
+            self._fetcher.add(place)
+        for map_index in news.abandoned:
+            self._fetcher.abandon(map_index)
+
+
+class _Decoder:
+    def __init__(self) -> None:
+        self._pending = bytearray()
+
+    def feed(self, data: bytes) -> Iterator[ShuffleNews]:
+        pending = self._pending
+        pending += data
+        while len(pending) >= _LENGTH.size:
+            (length,) = _LENGTH.unpack_from(pending)
+            end = _LENGTH.size + length
+            if len(pending) < end:
+                return
+            yield _read(bytes(pending[_LENGTH.size : end]))
+            del pending[:end]
+
+
+def _source_of(run: FetchedRun) -> Source:
+    entry = run.entry
+    return Source(
+        run.run,
+        run.last_map - run.first_map + 1,
+        entry.records,
+        entry.length,
+        entry.raw_bytes,
+        entry.hadoop_bytes,
+    )

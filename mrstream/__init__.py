@@ -1,0 +1,1 @@
+"""Hadoop Streaming without Hadoop: the one name below which everything can be imported."""

@@ -1,0 +1,1 @@
+"""The Java classes that scripts name, without Java."""

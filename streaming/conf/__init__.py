@@ -1,0 +1,1 @@
+"""A job's settings: read typed, written; the only place of Hadoop's property names."""

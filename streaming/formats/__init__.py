@@ -1,0 +1,1 @@
+"""What lies in files and what a command reads and writes; compression."""

@@ -1,0 +1,127 @@
+"""Which input formats there are, by the Java names that scripts give, and what each means for
+keys and splits.
+
+Pure: no file is opened here. `split_plan` cuts files after these rules and `split_reader` reads
+the pieces.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+
+from mrstream.cluster.errors import UserError
+from mrstream.streaming.classes import canonical
+from mrstream.streaming.formats.codec import codec_by_suffix
+
+# SequenceFile.SYNC_INTERVAL of Hadoop 3: a smaller piece could not hold a sync mark.
+SEQUENCE_FILE_SPLIT_BYTES_MIN = 102_400
+
+_OLD = "org.apache.hadoop.mapred."
+_STREAMING = "org.apache.hadoop.streaming."
+
+
+class InputFormat(Enum):
+    """How a file is cut and what its records are; the value is the class that Hadoop would name."""
+
+    TEXT = _OLD + "TextInputFormat"
+    KEY_VALUE_TEXT = _OLD + "KeyValueTextInputFormat"
+    NLINE = _OLD + "lib.NLineInputFormat"
+    COMBINE_TEXT = _OLD + "lib.CombineTextInputFormat"
+    SEQUENCE_FILE = _OLD + "SequenceFileInputFormat"
+    SEQUENCE_FILE_AS_TEXT = _OLD + "SequenceFileAsTextInputFormat"
+    SEQUENCE_FILE_AS_BINARY = _OLD + "SequenceFileAsBinaryInputFormat"
+    AUTO = _STREAMING + "AutoInputFormat"
+    STREAM = _STREAMING + "StreamInputFormat"
+
+    @staticmethod
+    def by_class_name(name: str) -> InputFormat | None:
+        """Find a format by its full old name, its new-API name or its simple name."""
+        full = canonical(name, "inputformat")
+        return InputFormat(full) if full else None
+
+    @property
+    def is_sequence_file(self) -> bool:
+        """Whether every input file must be a sequence file."""
+        return self in _SEQUENCE_FILES
+
+    @property
+    def split_bytes_min(self) -> int:
+        """The smallest piece that this format lets a file be cut into."""
+        return SEQUENCE_FILE_SPLIT_BYTES_MIN if self.is_sequence_file else 1
+
+    def may_split(self, path: str) -> bool:
+        """Say whether the file may be cut: always but for text in a codec that starts only at its
+        start."""
+        if self.is_sequence_file:
+            return True
+        codec = codec_by_suffix(path)
+        return codec is None or codec.is_splittable
+
+    @property
+    def takes_delimiter(self) -> bool:
+        """Whether its records may end at a delimiter of the job's: those that TextInputFormat
+        reads."""
+        return self in _READ_AS_TEXT
+
+    def ignores_key(self, explicit: bool | None) -> bool:
+        """Say whether a text mapper gets the value alone (spec 3.4): by default only
+        TextInputFormat's."""
+        return self is InputFormat.TEXT if explicit is None else explicit
+
+
+_SEQUENCE_FILES = frozenset(
+    {
+        InputFormat.SEQUENCE_FILE,
+        InputFormat.SEQUENCE_FILE_AS_TEXT,
+        InputFormat.SEQUENCE_FILE_AS_BINARY,
+    }
+)
+_READ_AS_TEXT = frozenset({InputFormat.TEXT, InputFormat.COMBINE_TEXT, InputFormat.AUTO})
+
+
+class MissingReaderProperty(UserError):
+    """`-inputreader` lacks a setting without which its reader cannot work."""
+
+
+class XmlMarks:
+    """The begin and end marks of StreamXmlRecordReader and how it looks for them (spec 3.6)."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        self.begin = _required(options, "begin")
+        self.end = _required(options, "end")
+        self.record_bytes_max = _number(options, "maxrec", 50_000)
+        self.lookahead_bytes = _number(options, "lookahead", 2 * self.record_bytes_max)
+        self.slow_match = options.get("slowmatch", "").strip().lower() == "true"
+
+    @property
+    def window_bytes(self) -> int:
+        """How far slow matching looks ahead for one mark."""
+        return max(self.lookahead_bytes, self.record_bytes_max)
+
+
+def stream_reader_is_lines(record_reader_class: str | None) -> bool:
+    """Say whether StreamInputFormat is plain KeyValueText: no reader was named, or a line
+    reader."""
+    return not record_reader_class or "LineRecordReader" in record_reader_class
+
+
+def _required(options: Mapping[str, str], name: str) -> str:
+    value = options.get(name)
+    if value is None:
+        raise MissingReaderProperty(
+            f"JobConf: missing required property: stream.recordreader.{name}"
+        )
+    return value
+
+
+def _number(options: Mapping[str, str], name: str, default: int) -> int:
+    text = options.get(name)
+    if text is None:
+        return default
+    try:
+        return int(text)
+    except ValueError:
+        raise MissingReaderProperty(
+            f"-inputreader: {name} is {text!r}; it must be a whole number of bytes"
+        ) from None

@@ -1,0 +1,1 @@
+"""Java's numbers and regular expressions, where users' data depends on them."""

@@ -1,0 +1,1 @@
+"""Records, partitions and orders as plain values."""

@@ -1,0 +1,1 @@
+"""The user's program: words, environment, stderr, files that travel with it."""
