@@ -28,8 +28,8 @@ BATCH = 10
 @pytest.fixture(autouse=True)
 def quiet() -> None:
     """Thousands of simulated failures make thousands of lines."""
-    logging.getLogger("dfs").setLevel(logging.CRITICAL)
-    logging.getLogger("cluster").setLevel(logging.CRITICAL)
+    logging.getLogger("mrstream.dfs").setLevel(logging.CRITICAL)
+    logging.getLogger("mrstream.cluster").setLevel(logging.CRITICAL)
 
 
 @pytest.mark.parametrize("first", range(SEEDS.start, SEEDS.stop, BATCH))

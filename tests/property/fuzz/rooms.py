@@ -111,7 +111,7 @@ class Room:
         self._thread.start()
         self.control = {role: self._control(role, kinds) for role, kinds in CONTROL.items()}
         self.bulk = {role: self._bulk(role, kind) for role, kind in BULK.items()}
-        logging.getLogger("cluster").addHandler(self.seen)
+        logging.getLogger("mrstream.cluster").addHandler(self.seen)
         self._honest = {
             role: Connection(server.address, self.client) for role, server in self.control.items()
         }
@@ -148,7 +148,7 @@ class Room:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(ANSWER_S_MAX)
 
     def close(self) -> None:
-        logging.getLogger("cluster").removeHandler(self.seen)
+        logging.getLogger("mrstream.cluster").removeHandler(self.seen)
         for connection in self._honest.values():
             connection.close()
         for bulk in self.bulk.values():

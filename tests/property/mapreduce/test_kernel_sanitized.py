@@ -17,14 +17,14 @@ FLAGS = [
 ]
 RUNNER = """
 import importlib.util, sys
-import mrstream.mapreduce.dataflow
+from mrstream.mapreduce import dataflow
 import pytest
 from hypothesis import settings
 
-spec = importlib.util.spec_from_file_location("mapreduce.dataflow._kernel", sys.argv[1])
+spec = importlib.util.spec_from_file_location("mrstream.mapreduce.dataflow._kernel", sys.argv[1])
 module = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(module)
-sys.modules["mapreduce.dataflow._kernel"] = mapreduce.dataflow._kernel = module
+sys.modules["mrstream.mapreduce.dataflow._kernel"] = dataflow._kernel = module
 settings.register_profile("sanitized", deadline=None, max_examples=20)
 sys.exit(pytest.main(["-q", "-x", "-p", "no:cacheprovider", "--hypothesis-profile=sanitized",
                       "--no-skips", *sys.argv[2:]]))
