@@ -1,10 +1,10 @@
 """The common part of every daemon: arguments, one process per place, logs, signals, health.
 
 A role is a module whose `main` calls `run(ROLE, build)`; it is started as
-`python -P -m ROLE --host NAME --dir DIR`, where DIR (the cluster's directory on that host) holds
-`cluster.yaml` and `identity.json`; the daemon keeps its state in DIR/ROLE, its logs in DIR/logs,
-and DIR/run/ROLE.json says that it runs. A bug anywhere, on the loop or in a thread, is logged and
-ends the process at once (exit status 70): nothing is ever answered from a broken state.
+`python -P -m mrstream.ROLE --host NAME --dir DIR`, where DIR (the cluster's directory on that host)
+holds `cluster.yaml` and `identity.json`; the daemon keeps its state in DIR/ROLE, its logs in
+DIR/logs, and DIR/run/ROLE.json says that it runs. A bug anywhere, on the loop or in a thread, is
+logged and ends the process at once (exit status 70): nothing is ever answered from a broken state.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, NoReturn, Protocol
 
+from mrstream.cluster.agent.processes import module_of
 from mrstream.cluster.clock import SystemClock
 from mrstream.cluster.config.config import (
     CHUNKSERVER,
@@ -152,7 +153,7 @@ def run(role: str, build: Callable[[Daemon], Service], argv: Sequence[str] | Non
 
 
 def _parse(role: str, argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog=f"python -m {role}")
+    parser = argparse.ArgumentParser(prog=f"python -m {module_of(role)}")
     parser.add_argument("--host", required=True, help="the name of this host in cluster.yaml")
     parser.add_argument("--dir", required=True, help="the cluster's directory on this host")
     parser.add_argument("--config", help="the cluster file, if not DIR/cluster.yaml")

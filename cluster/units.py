@@ -1,7 +1,7 @@
 """Sizes, times, shares and ranges as people write them: `64MiB`, `10s`, `5%`, `node[01-20]`.
 
 And as they read them in a sentence. Two other places write sizes, neither of them free to choose:
-`tui/words.py` has five characters for one, `dfs/shell/formats.py` prints what `hdfs dfs` prints.
+`view/words.py` has five characters for one, `dfs/shell/formats.py` prints what `hdfs dfs` prints.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A cluster as cluster.yaml describes it, checked as a whole; and which cluster is current.
 
-The types here are plain and frozen. Reading and complaining is `config_reader`'s work; the user's
+The types here are plain and frozen. Reading and complaining is `reader`'s work; the user's
 state files are `state`'s. Never reads the network, nor the environment beyond what `state` reads.
 """
 

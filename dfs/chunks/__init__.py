@@ -1,7 +1,6 @@
 """The data path of a chunkserver: chunks as plain files, and the order in which they change.
 
     disk          one directory of one disk, behind a seam
-    chunk_format  the bytes of the checksum file
     replica_files names, opening and syncing of a replica's files
     verified      bytes together with the proof that they are right
     recovery      what a replica holds after a stop of any kind
@@ -10,11 +9,13 @@
     chunk_store   all replicas of a server, over several disks
     push_buffer   pushed data waiting for its write request
     mutation      who orders a chunk's mutations, and in which order they are applied
-    forward       pushed bytes on to the next server while they arrive
     chunk_service what clients and other servers ask for
     commands      what the master tells it to do
     scrub         reads what nobody reads
     memory_disk   a disk that forgets, for simulators
+
+What it shares with clients, the bytes of the checksum file and the push along the chain, is in
+`dfs.transfer`.
 
 Invariants:
 C1  an acknowledged byte is on disk, with a checksum that covers it, before the acknowledgement.

@@ -125,7 +125,7 @@ static PyMethodDef functions[] = {
 };
 
 static struct PyModuleDef definition = {
-    PyModuleDef_HEAD_INIT, "mapreduce.dataflow._kernel", NULL, -1, functions, NULL, NULL, NULL, NULL,
+    PyModuleDef_HEAD_INIT, "mrstream.mapreduce.dataflow._kernel", NULL, -1, functions, NULL, NULL, NULL, NULL,
 };
 
 static int add_type(PyObject *module, const char *name, PyType_Spec *spec)

@@ -232,5 +232,5 @@ static PyType_Slot slots[] = {
 };
 
 PyType_Spec collector_spec = {
-    "mapreduce.dataflow._kernel.Collector", sizeof(Collector), 0, Py_TPFLAGS_DEFAULT, slots,
+    "mrstream.mapreduce.dataflow._kernel.Collector", sizeof(Collector), 0, Py_TPFLAGS_DEFAULT, slots,
 };

@@ -141,7 +141,7 @@ static PyType_Slot feeder_slots[] = {
 };
 
 PyType_Spec line_feeder_spec = {
-    "mapreduce.dataflow._kernel.LineFeeder", sizeof(LineFeeder), 0, Py_TPFLAGS_DEFAULT,
+    "mrstream.mapreduce.dataflow._kernel.LineFeeder", sizeof(LineFeeder), 0, Py_TPFLAGS_DEFAULT,
     feeder_slots,
 };
 
@@ -236,6 +236,6 @@ static PyType_Slot rewriter_slots[] = {
 };
 
 PyType_Spec line_rewriter_spec = {
-    "mapreduce.dataflow._kernel.LineRewriter", sizeof(LineRewriter), 0, Py_TPFLAGS_DEFAULT,
+    "mrstream.mapreduce.dataflow._kernel.LineRewriter", sizeof(LineRewriter), 0, Py_TPFLAGS_DEFAULT,
     rewriter_slots,
 };

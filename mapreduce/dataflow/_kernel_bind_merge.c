@@ -231,5 +231,5 @@ static PyType_Slot slots[] = {
 };
 
 PyType_Spec merge_tree_spec = {
-    "mapreduce.dataflow._kernel.MergeTree", sizeof(MergeTree), 0, Py_TPFLAGS_DEFAULT, slots,
+    "mrstream.mapreduce.dataflow._kernel.MergeTree", sizeof(MergeTree), 0, Py_TPFLAGS_DEFAULT, slots,
 };

@@ -1,5 +1,5 @@
 /* The order of keys: bytes, integers, and fields compared the way Hadoop's
- * KeyFieldBasedComparator does (spec 5.2, 5.3). The model is streaming/comparator.py;
+ * KeyFieldBasedComparator does (spec 5.2, 5.3). The model is streaming/records/comparator.py;
  * what looks odd here is odd there, and in Hadoop. */
 #include "_kernel.h"
 

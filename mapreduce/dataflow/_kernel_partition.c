@@ -1,5 +1,5 @@
 /* To which reducer a key goes: 32-bit arithmetic with wrap-around over signed bytes
- * (spec 5.1). The model is streaming/partitioner.py. */
+ * (spec 5.1). The model is streaming/records/partitioner.py. */
 #include <stdlib.h>
 
 #include "_kernel.h"

@@ -1,10 +1,11 @@
 """The scheduler's brain: events in, commands out (MapReduce §3).
 
 `Scheduler.handle(event, now_s) -> list[Command]` is the only door. `events` and `commands`
-are the vocabulary, `ids` the names. Inside: `task` (the life of a task), `phases` (a job),
-`workers`, `locality` (idle maps near their data), `slots` and `attempts` (an attempt's
-life), `outputs` (segments and their loss), `ending`, `registration` (workers and jobs that
-come back), `assignment` (free slots meet idle tasks), `backup` (stragglers), `story`.
+are the vocabulary, `ids` the names, `limits` the numbers. Inside: `task` (the life of a
+task), `phases` (a job), `workers`, `locality` (idle maps near their data), `slots` and
+`attempts` (an attempt's life), `outputs` (segments and their loss), `ending`, `registration`
+(workers and jobs that come back), `assignment` (free slots meet idle tasks), `backup`
+(stragglers), `story`.
 
 Invariants, checked by `invariants` after events in the simulator:
 

@@ -24,6 +24,7 @@ from typing import Any, Final
 
 import msgspec
 
+from mrstream.cluster.agent.processes import module_of
 from mrstream.cluster.config.config import WORKER, WORKER_BULK, Cluster, load
 from mrstream.cluster.config.state import read_identity
 from mrstream.cluster.daemon import Daemon, run
@@ -459,7 +460,7 @@ def _died(ended: Ended) -> str:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Be the worker of a host; the zygote is forked before anything else is made."""
-    parser = argparse.ArgumentParser(prog=f"python -m {WORKER}")
+    parser = argparse.ArgumentParser(prog=f"python -m {module_of(WORKER)}")
     parser.add_argument("--host", required=True)
     parser.add_argument("--dir", required=True)
     parser.add_argument("--config")

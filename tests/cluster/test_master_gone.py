@@ -12,8 +12,8 @@ JOB_MASTER, WORKER = "mapreduce.master", "mapreduce.worker"
 ASLEEP = "600000007"
 # For the worker's wait for its master, and for nothing else, a second is as good as a minute.
 QUICK_WAIT = """
-import time, types, mapreduce.master_link
-mapreduce.master_link.time = types.SimpleNamespace(monotonic=lambda: 60 * time.monotonic())
+import time, types, mrstream.mapreduce.worker.master_link as link
+link.time = types.SimpleNamespace(monotonic=lambda: 60 * time.monotonic())
 """
 
 
