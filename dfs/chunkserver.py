@@ -182,7 +182,8 @@ class ChunkServer:
         while True:
             try:
                 await self._with_master()
-            except Unavailable as error:
+            except ClusterError as error:
+                # Also a refusal: the port may be another program's for a while.
                 if self._is_registered or str(error) != said:
                     log.info("master=%s unavailable: %s", self._plan.master, error)
                 said = str(error)

@@ -142,7 +142,7 @@ class Master:
         self._sinks = start_sinks(self._daemon, self._journal)
         self._happened(LeadershipBegan(int(self._clock.wall_s() * 1000) << 20))
         self._doubt(bool(self._sinks))
-        await self._give_up_what_is_lost()
+        await self._give_up_what_is_lost(found.last_sequence)
         if found.last_sequence == 0:
             self._happened(Founded(_user_name(), _group_name()))
         log.info(
@@ -153,13 +153,17 @@ class Master:
         self._tick_due_s = self._clock.now_s() + TICK_S
         self._ticker = self._loop.call_later(TICK_S, self._tick)
 
-    async def _give_up_what_is_lost(self) -> None:
-        """Where `restore --from` left its mark: once, and for good."""
+    async def _give_up_what_is_lost(self, last_sequence: int) -> None:
+        """Where `restore --from` left its mark, for the log that it put here: once, for good."""
         mark = os.path.join(self._daemon.state_directory, LOSS_ACCEPTED_MARK)
-        if os.path.exists(mark):
+        if not os.path.exists(mark):
+            return
+        with open(mark, encoding="ascii") as file:
+            is_of_this_log = file.read() == str(last_sequence)
+        if is_of_this_log:
             self._happened(LossAccepted())
             await self._journal.when_durable(self._oplog.seen)
-            os.unlink(mark)
+        os.unlink(mark)
 
     def _doubt(self, is_in_doubt: bool) -> None:
         self._is_in_doubt = is_in_doubt

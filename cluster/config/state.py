@@ -18,7 +18,8 @@ SECRET_BYTES = 32
 NEW_MARK = "new"
 """A file in the state directory of a master that has never had a log: `up` puts it there."""
 LOSS_ACCEPTED_MARK = "loss-accepted"
-"""One in that of a master whose log a person chose (`restore --from`), whatever came after it."""
+"""One in that of a master whose log a person chose (`restore --from`), whatever came after it: its
+last sequence stands there."""
 
 
 def home() -> str:

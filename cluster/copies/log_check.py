@@ -13,6 +13,7 @@ Never changes anything but that mark.
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -31,6 +32,8 @@ from mrstream.cluster.journal.recovery import Recovery
 from mrstream.cluster.wire.identity import Identity
 from mrstream.cluster.wire.messages import Metrics
 from mrstream.cluster.wire.network import Channel
+
+log = logging.getLogger(__name__)
 
 ASK_S_MAX: Final = 3.0
 ASK_AGAIN_S: Final = 0.1
@@ -74,6 +77,11 @@ async def look_and_compare(daemon: Daemon, journal: Journal, stored: str) -> Rec
     asked = _Inquiry(daemon.cluster, daemon.identity, stored, daemon.stopping)
     if found.last_sequence > 0:
         answers = await asked.ask(everyone, copy_hosts(config, master), COPIES_S_MAX)
+        for host in copy_hosts(config, master):
+            if host in asked.errors:
+                log.warning(
+                    "copy of the log not compared yet host=%s: %s", host, asked.errors[host]
+                )
         compare(found, {host: answer.point for host, answer in answers.items()}, way_back)
     elif not os.path.exists(os.path.join(daemon.state_directory, NEW_MARK)):
         answers = await asked.ask(everyone, everyone, FOUNDING_S_MAX)

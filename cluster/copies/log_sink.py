@@ -70,6 +70,15 @@ def stop_sinks(sinks: Sequence[LogSink]) -> None:
         sink.close()
 
 
+class _Refuted(Exception):
+    """We found that a copy goes further than our log, or another way. No `ClusterError`: one of
+    those the other side may name, and this is ours alone to say."""
+
+    def __init__(self, error: LogBehind) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
 class LogSink:
     """One copy on one host; a `JournalSink`. `close` ends its thread."""
 
@@ -97,6 +106,7 @@ class LogSink:
         # What was committed lately, for a copy that is about to be in step again.
         self._recent: deque[AppendLog] = deque()
         self._recent_bytes = 0
+        self._said = ""
         self._closing = False
         self._thread = threading.Thread(target=self._run, name=f"log-sink-{host}", daemon=True)
         self._thread.start()
@@ -141,8 +151,8 @@ class LogSink:
                     self._pass_on()
                 else:
                     self._catch_up()
-            except LogBehind as error:
-                self._on_behind(error)
+            except _Refuted as found:
+                self._on_behind(found.error)
                 return
             except (ClusterError, OSError) as error:
                 self._fall_behind(error)
@@ -160,8 +170,9 @@ class LogSink:
 
     def _fall_behind(self, error: Exception) -> None:
         with self._state:
-            if self.in_step:
-                log.error("copy of the log lost host=%s: %s", self.host, error)
+            if self.in_step or str(error) != self._said:
+                log.error("copy of the log not in step host=%s: %s", self.host, error)
+            self._said = str(error)
             self.in_step = False
             self._batch = None
             self._state.notify_all()
@@ -171,7 +182,8 @@ class LogSink:
         point: LogPoint = self._connection.call(LogPosition(self._name), ANSWER_S_MAX)
         at = point.sequence
         fits = self._fits(point)
-        self.is_compared = True
+        # What a damaged copy had beyond our log nobody can tell any more: the doubt stays.
+        self.is_compared = not point.damage
         if not fits:
             at = self._copy_whole()
         while not self._closing:
@@ -214,21 +226,23 @@ class LogSink:
             return AppendLog(self._name, at + 1, joined)
 
     def _fits(self, point: LogPoint) -> bool:
-        """Return whether the records after that point are all that the copy lacks; `LogBehind` if
+        """Return whether the records after that point are all that the copy lacks; `_Refuted` if
         it has what our log has not."""
         if point.sequence < 0:
             return False
         if point.sequence > self._sent_to:
-            raise self._way_back.behind(self._journal.durable, self.host, point.sequence)
+            behind = self._way_back.behind(self._journal.durable, self.host, point.sequence)
+            raise _Refuted(behind)
         # It may have what we sent before we lost touch, a moment before our own disk has it.
         if not self._journal.wait_durable(point.sequence, ANSWER_S_MAX):
             raise CallTimedOut(f"record {point.sequence} is not durable yet")
-        if point.sequence == 0 or point.last_crc == 0:
-            # Nothing to compare where it ends with its checkpoint: that one came from us.
-            return self._has_records_after(point.sequence) and not self._is_long(point)
+        if point.sequence == 0:
+            return self._has_records_after(0) and not self._is_long(point)
+        if point.last_crc == 0:
+            return False  # it ends with a checkpoint, which cannot be compared: a new one is sure
         own_crc = self._checksum(point.sequence)
         if own_crc is not None and own_crc != point.last_crc:
-            raise self._way_back.diverged(self.host, point.sequence)
+            raise _Refuted(self._way_back.diverged(self.host, point.sequence))
         return own_crc is not None and not self._is_long(point)
 
     def _is_long(self, point: LogPoint) -> bool:

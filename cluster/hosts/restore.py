@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
-from mrstream.cluster.config.config import DFS_MASTER, Cluster, ClusterConfig
+from mrstream.cluster.config.config import DFS_MASTER, MAPREDUCE_MASTER, Cluster, ClusterConfig
 from mrstream.cluster.config.state import LOSS_ACCEPTED_MARK
 from mrstream.cluster.errors import ClusterError, JournalCorrupt, UserError
 from mrstream.cluster.hosts.down import PHASES, stop_roles
@@ -75,7 +75,8 @@ def restore_master(
     is_there = new_master == config.master
     with Hosts(config) as hosts, tempfile.TemporaryDirectory(prefix="mrstream-restore-") as folder:
         hosts.open(lock=True)
-        for name, error in hosts.failed.items():
+        unreachable = dict(hosts.failed)
+        for name, error in unreachable.items():
             say(name, f"is left out: {error}")
         for needed in (new_master, source or new_master):
             if needed in hosts.failed:
@@ -85,6 +86,12 @@ def restore_master(
         if not is_there:
             _stop(hosts, say)  # while the old master runs, its logs grow
         found = hosts.each(lambda link: _logs_of(link, cluster, folder, say))
+        for link_name, error in hosts.failed.items():
+            if link_name not in unreachable and source is None:
+                raise UserError(
+                    f"{link_name}: its logs cannot be read, and may go furthest: {error}; try "
+                    "again, or name the host whose log counts with --from"
+                )
         logs = [log for of_host in found.values() for log in of_host]
         chosen = _choose(logs, source, new_master)
         others = [log for log in logs if not log.is_own and not chosen.holds(log)]
@@ -102,9 +109,15 @@ def restore_master(
         target = hosts.link(new_master)
         if not (is_there and chosen.is_own):
             _put(target, chosen, say)
+        if not is_there:
+            # Jobs of a life before, there, must not go on: they may write where others did since.
+            jobs = f"{target.directory}/{MAPREDUCE_MASTER}/journal"
+            moved = target.call("set_aside", path=jobs)["moved"]
+            if moved:
+                say(new_master, f"an older journal of jobs there was kept as {moved}")
         if source is not None:
             path = f"{target.directory}/{DFS_MASTER}/{LOSS_ACCEPTED_MARK}"
-            target.call("put", path=path, mode=0o600, payload=b"")
+            target.call("put", path=path, mode=0o600, payload=str(chosen.sequence).encode())
             say(new_master, "what was logged beyond that, if anything, is given up (--from)")
     changed = replace(config, master=new_master)
     Up(changed, say).run()
@@ -142,7 +155,10 @@ def _logs_of(link: HostLink, cluster: Cluster, folder: str, say: Say) -> list[Fo
 def _newest_copy(link: HostLink) -> str | None:
     folder = f"{link.directory}/{COPIES_FOLDER}"
     for name in sorted(link.call("names", path=folder)["names"], reverse=True):
-        if link.call("have", paths=[f"{folder}/{name}/complete"])["paths"]:
+        if (
+            name.startswith("copy-")
+            and link.call("have", paths=[f"{folder}/{name}/complete"])["paths"]
+        ):
             return f"{folder}/{name}"
     return None
 

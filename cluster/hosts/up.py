@@ -315,9 +315,7 @@ class Up:
                 if role not in link.facts["running"]:
                     self._say(link.name, f"{role} is up (pid {found.health.pid})")
                 return
-            alive = link.call("alive", role=role)
-            if not alive["alive"]:
-                raise HostRefused(f"{role} ended right after its start: {alive['said'] or '?'}")
+            self._see_alive(link, role)
             if self.config.master in hosts.failed:
                 raise HostRefused(f"{role} waits for the master, which did not come up")
             if time.monotonic() > deadline_s:
@@ -327,6 +325,15 @@ class Up:
                 )
             time.sleep(_ASK_EVERY_S[min(turn, len(_ASK_EVERY_S) - 1)])
             turn += 1
+
+    def _see_alive(self, link: HostLink, role: str) -> None:
+        """Raise what a role said when it ended, or one that was up before it: a master may find out
+        that it must not serve when chunkservers report."""
+        roles = self.config.roles_of(link.name)
+        for started in roles[: roles.index(role) + 1]:
+            alive = link.call("alive", role=started)
+            if not alive["alive"]:
+                raise HostRefused(f"{started} ended right after its start: {alive['said'] or '?'}")
 
     def _remember(self) -> None:
         """Keep the cluster file, and make this the current cluster."""

@@ -29,6 +29,8 @@ from mrstream.cluster.wire.network import Handler, Peer
 log = logging.getLogger(__name__)
 
 _COMPLETE: Final = "complete"
+_COPY, _DAMAGED = "copy-", "damaged-"
+NAME_CHARS_MAX: Final = 64
 
 
 class LogGap(Unavailable):
@@ -135,11 +137,15 @@ class LogCopies:
     def _work(self, work: Callable[[_Copy, Any], Any], request: Any) -> Any:
         name = request.journal
         if name not in self._copies:
-            if not name.replace(".", "").isalnum():
-                raise UserError(f"{name!r} is not the name of a journal")
+            if len(name) > NAME_CHARS_MAX or not name.replace(".", "").isalnum():
+                raise UserError(f"{name[:NAME_CHARS_MAX]!r} is not the name of a journal")
             folder = os.path.join(self._directory, name)
             self._copies[name] = _Copy(folder, self._cluster_id)
-        return work(self._copies[name], request)
+        try:
+            return work(self._copies[name], request)
+        except OSError as error:
+            # A full disk, say: the master goes on without this copy, and tries again.
+            raise Unavailable(f"the copy of {name} cannot be written: {error}") from None
 
 
 class _Copy:
@@ -152,6 +158,8 @@ class _Copy:
         self._last_crc = 0
         self._log_bytes = 0
         self._damage = ""
+        self._unreadable = ""
+        """The copy that cannot be read, until another takes its place."""
         self._new: Journal | None = None
         self._writer: CheckpointWriter | None = None
         os.makedirs(directory, mode=0o700, exist_ok=True)
@@ -167,9 +175,9 @@ class _Copy:
                 self._last_crc = crc32c(payload)
                 self._log_bytes += len(payload)
         except ClusterError as error:
-            # A damaged copy is worth nothing; the master will make a new one.
+            # The master will make a new one.
             log.error("copy of the log: %s", error)
-            self._damage = str(error)
+            self._damage, self._unreadable = str(error), path
             return
         self._journal = journal
 
@@ -183,6 +191,8 @@ class _Copy:
         if journal is None or first_sequence != journal.durable + 1:
             at = -1 if journal is None else journal.durable
             raise LogGap(f"the copy ends at {at}; records from {first_sequence} on do not follow")
+        if not all(payloads) or not payloads:
+            raise UserError("a record holds at least a byte, and a request at least a record")
         for payload in payloads:
             journal.append(payload)
             self._log_bytes += len(payload)
@@ -191,6 +201,8 @@ class _Copy:
         return journal.durable
 
     def begin(self, sequence: int, last_sequence: int) -> None:
+        if sequence < 0:
+            raise UserError(f"a copy cannot begin at record {sequence}")
         # The sender has compared; this is for one that did not, or did not well.
         if self._journal is not None and 0 <= last_sequence < self._journal.durable:
             raise CopyGoesFurther(
@@ -224,10 +236,23 @@ class _Copy:
         self._last_crc, self._log_bytes, self._damage = 0, 0, ""
         if old is not None:
             old.close()
-        for name in os.listdir(self._directory):
-            if os.path.join(self._directory, name) != new.directory:
-                shutil.rmtree(os.path.join(self._directory, name))
+        self._clear_all_but(new.directory)
         return self.point()
+
+    def _clear_all_but(self, path: str) -> None:
+        """Remove older copies; the last that could not be read is kept: a person may want it."""
+        names = os.listdir(self._directory)
+        if self._unreadable:
+            for name in names:
+                if name.startswith(_DAMAGED):
+                    shutil.rmtree(os.path.join(self._directory, name))
+            number = os.path.basename(self._unreadable).removeprefix(_COPY)
+            os.rename(self._unreadable, os.path.join(self._directory, f"{_DAMAGED}{number}"))
+        for name in names:
+            at = os.path.join(self._directory, name)
+            if name.startswith(_COPY) and at not in (path, self._unreadable):
+                shutil.rmtree(at)
+        self._unreadable = ""
 
     def close(self) -> None:
         if self._journal is not None:
@@ -242,7 +267,7 @@ class _Copy:
         self._new = self._writer = None
 
     def _next_number(self) -> int:
-        numbers = [int(name.removeprefix("copy-")) for name in os.listdir(self._directory)]
+        numbers = [int(name.rpartition("-")[2]) for name in os.listdir(self._directory)]
         return max(numbers, default=0) + 1
 
 
@@ -250,6 +275,6 @@ def newest_copy(directory: str) -> str | None:
     """Return the directory of the newest complete copy of a journal, None if there is none."""
     names = os.listdir(directory) if os.path.isdir(directory) else []
     for name in sorted(names, reverse=True):
-        if os.path.exists(os.path.join(directory, name, _COMPLETE)):
+        if name.startswith(_COPY) and os.path.exists(os.path.join(directory, name, _COMPLETE)):
             return os.path.join(directory, name)
     return None

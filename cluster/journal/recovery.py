@@ -108,7 +108,8 @@ def recover(
             f"{directory}: records {start + 1} to {files[0].first - 1} are missing: the state can "
             "only come from a copy of the log on another host (mrstream cluster restore)"
         )
-    if checkpoints and not files:
+    # A checkpoint may be there before the file that begins after it: nothing was logged since.
+    if checkpoints and not files and found.unfinished_path != log_path(directory, start + 1):
         raise JournalCorrupt(f"{directory}: the log files after the checkpoint are missing")
     found.last_sequence = max([start, *[file.last for file in files]])
     if files:

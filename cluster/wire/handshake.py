@@ -20,7 +20,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from mrstream.cluster.errors import ClusterError, NotTrusted, Speechless, WrongCluster
+from mrstream.cluster.errors import ClusterError, NotTrusted, Speechless, Unavailable, WrongCluster
 from mrstream.cluster.wire.frames import PROTOCOL_VERSION, Frame, Kind, encode_frame
 from mrstream.cluster.wire.identity import Identity, PeerIdentity
 from mrstream.cluster.wire.messages import ErrorReply, Message, pack, unpack
@@ -95,7 +95,7 @@ class ClientHandshake:
         """Take the server's next frame; return ours, or None when it has welcomed us."""
         kind, _, body = frame
         if kind == Kind.ERROR:
-            raise _unpack(body, ErrorReply).error()
+            raise self._refused(_unpack(body, ErrorReply).error())
         if kind != Kind.HANDSHAKE:
             raise Speechless(f"expected a handshake, got a frame of kind {kind}")
         if self._proven:
@@ -103,6 +103,13 @@ class ClientHandshake:
             self.done = True
             return None
         return self._answer(_unpack(body, Challenge))
+
+    def _refused(self, error: ClusterError) -> ClusterError:
+        """Who has proven nothing says no more than that it does not want us: what other errors mean
+        to their callers is not for a stranger to say."""
+        if isinstance(error, Unavailable | NotTrusted | WrongCluster):
+            return error
+        return Speechless(f"the handshake was refused: {error}")
 
     def _answer(self, challenge: Challenge) -> bytearray:
         role, host, nonce = challenge.role, challenge.host, challenge.nonce

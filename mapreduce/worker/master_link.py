@@ -14,7 +14,7 @@ from typing import Any, Final, Protocol
 
 from mrstream.cluster.config.config import MAPREDUCE_MASTER
 from mrstream.cluster.daemon import Daemon
-from mrstream.cluster.errors import Unavailable, UserError
+from mrstream.cluster.errors import ClusterError, Unavailable
 from mrstream.cluster.wire.messages import Request
 from mrstream.cluster.wire.network import Channel
 from mrstream.mapreduce.protocol import PUSHED, AttemptEnded, Heartbeat, Register, WorkerSettings
@@ -68,7 +68,7 @@ class MasterLink:
         while True:
             try:
                 await self._with_master()
-            except (Unavailable, UserError) as error:
+            except ClusterError as error:
                 if self.is_registered:
                     away_since_s = time.monotonic()
                 if self.is_registered or str(error) != said:

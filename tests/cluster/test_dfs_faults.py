@@ -490,7 +490,7 @@ def test_gate_12_a_lease_holder_stopped_and_resumed_is_fenced(cluster: LocalClus
 
 _WRITER = """
 import os, sys
-from mrstream.dfs import writer
+from mrstream.dfs.client import writer
 from mrstream.dfs.client.client import connect
 file = writer.create(connect(sys.argv[1]), "/f")
 for number in range(1000):

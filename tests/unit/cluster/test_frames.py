@@ -4,9 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from mrstream.cluster.errors import NotTrusted, Speechless, WrongCluster
+from mrstream.cluster.errors import (
+    ClusterError,
+    JournalCorrupt,
+    NotTrusted,
+    Overloaded,
+    Speechless,
+    UserError,
+    WrongCluster,
+)
 from mrstream.cluster.wire.frames import HEADER, HEADER_BYTES, FrameDecoder, Kind, encode_frame
-from mrstream.cluster.wire.handshake import ClientHandshake, ServerHandshake
+from mrstream.cluster.wire.handshake import ClientHandshake, ServerHandshake, refusal
 from mrstream.cluster.wire.identity import Identity
 
 SECRET = b"k" * 32
@@ -143,3 +151,22 @@ def test_a_call_before_the_proof_is_refused() -> None:
 
 def test_the_secret_is_not_in_the_identity_s_repr() -> None:
     assert "kkkk" not in repr(MASTER)
+
+
+@pytest.mark.parametrize("error", [JournalCorrupt("x"), UserError("x")])
+def test_a_stranger_cannot_say_what_ends_a_daemon(error: ClusterError) -> None:
+    """Errors are named on the wire, and some mean that whoever hears them must stop."""
+    client = ClientHandshake(CLIENT, "dfs.master", 1)
+    (frame,) = frames_of(refusal(error))
+
+    with pytest.raises(Speechless, match="the handshake was refused: x"):
+        client.feed(frame)
+
+
+@pytest.mark.parametrize("error", [WrongCluster("x"), NotTrusted("x"), Overloaded("x")])
+def test_why_a_handshake_is_refused_is_heard(error: ClusterError) -> None:
+    client = ClientHandshake(CLIENT, "dfs.master", 1)
+    (frame,) = frames_of(refusal(error))
+
+    with pytest.raises(type(error), match="x"):
+        client.feed(frame)

@@ -258,6 +258,32 @@ def test_a_missing_log_is_named_not_skipped() -> None:
         contents(disk)
 
 
+def test_a_checkpoint_before_its_first_log_file_is_whole(tmp_path: Path) -> None:
+    """A power cut between the checkpoint, which a child writes, and the file that begins after it:
+    nothing was logged since, and nothing is missing."""
+    journal = Journal(str(tmp_path), "c1")
+    journal.recover()
+    for number in range(3):
+        journal.append(b"%d" % number)
+    journal.commit()
+    sequence = journal.rotate()
+    journal.commit()
+    journal.write_checkpoint(sequence, [b"state"])
+    journal.close()
+    os.truncate(log_path(str(tmp_path), sequence + 1), 0)
+
+    again = Journal(str(tmp_path), "c1")
+    found = again.recover()
+
+    assert (found.last_sequence, b"".join(found.checkpoint), list(found.records)) == (
+        3, b"state", []
+    )  # fmt: skip
+    again.append(b"next")
+    again.commit()
+    again.close()
+    assert [payload for _, payload in Journal(str(tmp_path), "c1").look().records] == [b"next"]
+
+
 def test_a_forked_checkpoint_holds_the_state_at_the_fork_while_the_service_goes_on(
     tmp_path: Path,
 ) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -16,20 +16,21 @@ from mrstream.cluster.copies import log_check
 from mrstream.cluster.copies.log_check import LogBehind, WayBack, look_and_compare
 from mrstream.cluster.copies.log_sink import LogSink
 from mrstream.cluster.daemon import Daemon
-from mrstream.cluster.errors import JournalCorrupt
+from mrstream.cluster.errors import JournalCorrupt, Unavailable, UserError
 from mrstream.cluster.journal.journal import Journal
 from mrstream.cluster.journal.log_copy import (
     AppendLog,
     BeginCopy,
     CopyGoesFurther,
+    EndCopy,
     LogCopies,
     LogPosition,
     NotTheMaster,
     newest_copy,
 )
 from mrstream.cluster.journal.recovery import Recovery
-from mrstream.cluster.wire.messages import Metrics
-from mrstream.cluster.wire.network import Connection, Identity, Server, new_event_loop
+from mrstream.cluster.wire.messages import Metrics, Request
+from mrstream.cluster.wire.network import Connection, Handler, Identity, Server, new_event_loop
 from tests.unit.cluster.test_daemon import own_address
 
 SECRET = b"k" * 32
@@ -51,7 +52,8 @@ class CopyHost:
         self._server: Server | None = None
         self.stored_count = 0
 
-    def start(self) -> None:
+    def start(self, handlers: Mapping[type[Request], Handler] | None = None) -> None:
+        """Keep copies, or answer otherwise."""
         self._copies = LogCopies(
             str(self.directory), "c1", lambda peer: (peer.role, peer.host) == ("dfs.master", "h1")
         )
@@ -59,6 +61,7 @@ class CopyHost:
             {
                 **self._copies.handlers,
                 Metrics: lambda request, peer: {"chunks": float(self.stored_count)},
+                **(handlers or {}),
             },
             Identity("c1", SECRET, "dfs.chunkserver", "h2"),
         )
@@ -278,6 +281,63 @@ def damage(host: CopyHost) -> None:
     content = bytearray(log.read_bytes())
     content[8] = 99  # the header's checksum shows it
     log.write_bytes(content)
+
+
+def test_a_damaged_copy_is_kept_aside_and_leaves_the_doubt(host: CopyHost, books: Books) -> None:
+    """Nobody can tell any more what it had beyond the log."""
+    books.add(3)
+    host.stop()
+    damage(host)
+    (log,) = host.directory.rglob("log-*")
+    damaged = log.read_bytes()
+    host.start()
+    books.add(1)
+
+    wait_for(lambda: books.sink.in_step)
+
+    assert not books.sink.is_compared
+    (kept,) = host.directory.glob("dfs.master/damaged-*/log-*")
+    assert kept.read_bytes() == damaged
+
+
+def test_only_the_sink_itself_finds_that_the_log_is_behind(tmp_path: Path) -> None:
+    """`LogBehind` ends the master: a peer that names it on the wire must not."""
+
+    def lie(request: LogPosition, peer: object) -> None:
+        raise LogBehind("says who?")
+
+    liar = CopyHost(tmp_path / "liar")
+    liar.start({LogPosition: lie})
+    books = Books(tmp_path / "own", liar)
+    wait_for(lambda: books.sink._said.endswith("says who?"))
+
+    assert books.refused == []
+    books.close()
+    liar.close()
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [LogPosition("a" * 300), AppendLog("dfs.master", 1, []), BeginCopy("dfs.master", -5)],
+)
+def test_a_request_that_makes_no_sense_is_refused(host: CopyHost, request_: Request) -> None:
+    with Connection(host.address, MASTER) as connection:
+        connection.call(BeginCopy("dfs.master", 0))
+        connection.call(EndCopy("dfs.master"))
+
+        with pytest.raises(UserError):
+            connection.call(request_)
+
+
+def test_a_copy_that_cannot_be_written_is_done_without(host: CopyHost) -> None:
+    """A full disk, say: the daemon that keeps it goes on, and so does the master."""
+    with Connection(host.address, MASTER) as connection:
+        connection.call(LogPosition("dfs.master"))
+        (host.directory / "dfs.master").rmdir()
+        (host.directory / "dfs.master").write_bytes(b"")
+
+        with pytest.raises(Unavailable, match="cannot be written"):
+            connection.call(BeginCopy("dfs.master", 0))
 
 
 def test_under_load_a_copy_gets_in_step(tmp_path: Path, host: CopyHost, books: Books) -> None:
