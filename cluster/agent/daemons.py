@@ -64,7 +64,7 @@ class Daemons:
                 env={**clean_environment(), **environment, **self._processes.marks(role)},
                 start_new_session=True,
             )
-        self._processes.adopt(process)
+        self._processes.adopt(process, role)
         self._started.append(role)
         return {"pid": process.pid, "already": False}
 

@@ -30,14 +30,17 @@ class Processes:
     def __init__(self, directory: str) -> None:
         self._directory = directory
         self._children: dict[int, subprocess.Popen[bytes]] = {}
+        self._role_of: dict[int, str] = {}
 
     def marks(self, role: str) -> dict[str, str]:
         """Return what the environment of a role's processes must hold for us to find them."""
         return {PLACE_MARK: self._directory, ROLE_MARK: role}
 
-    def adopt(self, child: subprocess.Popen[bytes]) -> None:
-        """Count a child of ours as dead once it has ended, not only once it was waited for."""
+    def adopt(self, child: subprocess.Popen[bytes], role: str) -> None:
+        """Count a child of ours as dead once it has ended, not only once it was waited for; and as
+        its role's while it has no command line yet, or is about to have another."""
         self._children[child.pid] = child
+        self._role_of[child.pid] = role
 
     def is_role(self, pid: int, role: str | None) -> bool:
         """Say whether a process is that role's daemon of this place (None: any role's)."""
@@ -88,7 +91,8 @@ class Processes:
     def end(self, role: str, grace_s: float) -> list[int]:
         """End a role politely first, by force after the limit, and then whatever it started and
         left behind; return who needed force."""
-        pids = self.of_role(role)
+        own = [pid for pid, its in self._role_of.items() if its == role and self.lives(pid)]
+        pids = list(dict.fromkeys([*self.of_role(role), *own]))
         for pid in pids:
             _signal(pid, signal.SIGTERM)
         self._wait_gone(pids, grace_s)
