@@ -48,7 +48,7 @@ def _load() -> tuple[Any, Any]:
         raise UserError(f"MRSTREAM_KERNEL is {wish!r}; it must be native, python or unset")
     if wish != "python":
         try:
-            return importlib.import_module("mapreduce.dataflow._kernel"), None
+            return importlib.import_module("mrstream.mapreduce.dataflow._kernel"), None
         except ImportError:
             if wish == "native":
                 raise

@@ -120,3 +120,19 @@ def test_the_links_and_the_list_of_packages_are_those_of_the_tree() -> None:
 
     assert links == {folder: f"../{folder}" for folder in FOLDERS}
     assert sorted(listed) == sorted(["mrstream", *there])
+
+
+def test_nothing_of_ours_is_loaded_by_another_name() -> None:
+    """Also by no string: the checkout is on the path of the tests, where `dfs` can be imported."""
+    code = (
+        "import importlib, pkgutil, sys, mrstream\n"
+        f"sys.path.insert(0, {str(ROOT)!r})\n"
+        "for found in pkgutil.walk_packages(mrstream.__path__, 'mrstream.'):\n"
+        "    if not found.name.endswith('__main__'): importlib.import_module(found.name)\n"
+        f"print(*sorted(set({FOLDERS!r}) & set(sys.modules)))"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True
+    )
+
+    assert ran.stdout.split() == []
