@@ -1,4 +1,4 @@
-"""`mrstream cluster …`: up, down, status, logs, doctor, add, remove, join, restore.
+"""`mrstream cluster …`: up, down, status, logs, doctor, add, remove, join, restore, ca.
 
 A root: it may use what it needs of the other packages, and nothing imports it. Every command's
 work is in a module of its own; here are words, questions and exit statuses.
@@ -6,6 +6,7 @@ work is in a module of its own; here are words, questions and exit statuses.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
@@ -15,7 +16,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from mrstream.cluster.config import state
-from mrstream.cluster.config.config import ROLES, Cluster, ClusterConfig, load
+from mrstream.cluster.config.config import GATEWAY, ROLES, Cluster, ClusterConfig, load
 from mrstream.cluster.errors import ClusterError, UserError
 from mrstream.cluster.hosts import arguments
 
@@ -86,14 +87,28 @@ def _say(host: str, text: str) -> None:
 def _up(options: Namespace) -> int:
     from mrstream.cluster.hosts.up import Up
 
-    up = Up(_config_to_start(options), _say)
+    up = Up(_config_to_start(options), _say, new_secret=options.new_secret, without=options.without)
     failed = up.run()
-    return _finish_up(up.config, failed)
+    status = _finish_up(up.config, failed)
+    if options.new_secret:
+        print("it has a new secret: others who use it must `mrstream cluster join HOST` again")
+    if 2 * len(failed) < len(up.config.hosts) or options.partial:
+        return status
+    print(
+        "mrstream cluster: half of the hosts or more are missing; --partial is for those who mean "
+        "it (the cluster is left as it is)",
+        file=sys.stderr,
+    )
+    return 1
 
 
 def _finish_up(config: ClusterConfig, failed: dict[str, ClusterError]) -> int:
+    from mrstream.cluster.hosts.session import advice_on_keys
+
     for name, error in failed.items():
         print(f"{name}: FAILED: {error}", file=sys.stderr)
+    for line in advice_on_keys(failed.values()):
+        print(line, file=sys.stderr)
     count = len(config.hosts) - len(failed)
     total = len(config.hosts)
     hosts = f"{count} of {total} hosts" if failed else f"{total} host{'s' if total > 1 else ''}"
@@ -119,6 +134,11 @@ def _down(options: Namespace) -> int:
 
 def _agreed(config: ClusterConfig) -> bool:
     print(f"This removes all data of cluster {config.name} on {len(config.hosts)} hosts for good.")
+    return _typed(config)
+
+
+def _typed(config: ClusterConfig) -> bool:
+    """Ask a person to type the cluster's name."""
     try:
         answer = input("Type the cluster's name to go on: ")
     except EOFError:
@@ -130,14 +150,34 @@ def _agreed(config: ClusterConfig) -> bool:
 
 
 def _status(options: Namespace) -> int:
-    from mrstream.cluster.hosts.status import roles_now, status_document, status_lines
+    from mrstream.cluster.hosts.status import (
+        is_all_up,
+        roles_now,
+        status_document,
+        status_lines,
+    )
+    from mrstream.cluster.leader.group_view import look_at_groups
 
     cluster = _cluster_running(options)
-    document = status_document(cluster, roles_now(cluster), _chunks(cluster))
+    document = status_document(cluster, roles_now(cluster), _chunks(cluster), _log_copies(cluster))
+    groups = look_at_groups(cluster)
+    document["groups"] = {name: group.document() for name, group in groups.items()}
     if options.json:
         print(json.dumps(document, indent=2))
     else:
-        print("\n".join(status_lines(document)))
+        print("\n".join([*status_lines(document), *(one.line() for one in groups.values())]))
+    return 0 if is_all_up(document) else 1
+
+
+def _switch(options: Namespace) -> int:
+    from mrstream.cluster.hosts.switch import switch
+
+    cluster = _cluster_running(options)
+    before, epoch, took_s = switch(cluster, options.host, options.group)
+    if before == options.host:
+        print(f"{options.host} leads already, epoch {epoch}")
+    else:
+        print(f"{options.host} leads after {before}, epoch {epoch}, in {1000 * took_s:.0f} ms")
     return 0
 
 
@@ -158,6 +198,17 @@ def _chunks(cluster: Cluster) -> dict[str, int | None]:
     }
 
 
+def _log_copies(cluster: Cluster) -> dict[str, int | None]:
+    """Ask the dfs master how many copies of its log are in step; None each if it does not say."""
+    from mrstream.cluster.wire.messages import Metrics
+
+    figures: dict[str, float] = {}
+    with contextlib.suppress(ClusterError), _dfs_master(cluster) as connection:
+        figures = connection.call(Metrics(), 3.0)
+    names = {"in_step": "log_copies_in_step", "wanted": "log_copies_wanted"}
+    return {key: int(figures[name]) if name in figures else None for key, name in names.items()}
+
+
 def _dfs_master(cluster: Cluster) -> Connection:
     from mrstream.cluster.config.config import DFS_MASTER
     from mrstream.cluster.wire.network import Connection
@@ -173,16 +224,23 @@ def _dfs_master(cluster: Cluster) -> Connection:
 def _logs(options: Namespace) -> int:
     from mrstream.cluster.hosts.logs_command import show_logs
 
-    roles = [options.role] if options.role else list(ROLES)
+    config = _config_running(options)
+    there = {role for host in config.hosts for role in config.roles_of(host.name)}
+    roles = [options.role] if options.role else [role for role in ROLES if role in there]
     logs = [f"{role}.rpc" for role in roles] if options.rpc else roles
-    return show_logs(_config_running(options), options.host, logs, options.lines, options.follow)
+    if options.audit:
+        logs = [f"{GATEWAY}.audit"]
+    return show_logs(config, options.host, logs, options.lines, options.follow)
 
 
 def _doctor(options: Namespace) -> int:
     from mrstream.cluster.hosts.doctor import examine
 
     cluster = _cluster_running(options)
-    findings = examine(cluster, _chunks(cluster))
+    findings = examine(cluster, _chunks(cluster), _log_copies(cluster))
+    if options.json:
+        print(json.dumps({"name": cluster.config.name, "findings": findings}, indent=2))
+        return 1 if findings else 0
     for finding in findings:
         print(finding)
     if not findings:
@@ -251,10 +309,26 @@ def _restore(options: Namespace) -> int:
     from mrstream.cluster.hosts.restore import restore_master
 
     cluster = _cluster_running(options)
-    config = restore_master(cluster, options.master, _say, options.source)
+
+    def agreed(doubts: list[str]) -> bool:
+        print("\n".join(doubts))
+        return options.yes or _typed(cluster.config)
+
+    config = restore_master(cluster, options.master, _say, options.source, agreed)
     address = config.host(config.master).address
     moved = "" if config.master == cluster.config.master else "; say so in cluster.yaml"
     print(f"cluster {config.name} is up, master {config.master} ({address}){moved}")
+    return 0
+
+
+def _ca(options: Namespace) -> int:
+    door = _cluster_running(options).secret.door
+    if door is None:
+        raise UserError(
+            "this cluster has no gateway: name its hosts in cluster.yaml (`gateway: {hosts: "
+            "[h1]}`), then `mrstream cluster up`"
+        )
+    print(door.authority, end="")
     return 0
 
 
@@ -264,8 +338,10 @@ _COMMANDS: Final[dict[str, Callable[[Namespace], int]]] = {
     "status": _status,
     "logs": _logs,
     "doctor": _doctor,
+    "switch": _switch,
     "add": _add,
     "remove": _remove,
     "join": _join,
     "restore": _restore,
+    "ca": _ca,
 }

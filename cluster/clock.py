@@ -55,7 +55,3 @@ class ManualClock:
         assert seconds >= 0.0, f"time does not go back ({seconds} s)"
         self._now_s += seconds
         self._wall_s += seconds
-
-    def jump_wall(self, seconds: float) -> None:
-        """Move the wall clock alone, as NTP or an operator may."""
-        self._wall_s += seconds

@@ -101,10 +101,6 @@ class Daemon:
         self.stopping = asyncio.Event()
         self.address = self.config.address(host.name, role)
 
-    def request_stop(self) -> None:
-        """Begin an orderly end; may be called from a signal handler or any thread."""
-        self.loop.call_soon_threadsafe(self.stopping.set)
-
     def fail(self, error: BaseException, where: str = "") -> NoReturn:
         """End the process now: a bug, or a disk that cannot be trusted any more."""
         text = "".join(traceback.format_exception(error))
@@ -121,6 +117,14 @@ class Daemon:
         if self._daemon_log is not None:
             self._daemon_log.close()
         os._exit(EXIT_REFUSED)
+
+    def restart(self, reason: str) -> NoReturn:
+        """Begin a new life in this process, with nothing of this one but what is on disk: every
+        connection and thread ends. For a leader that was deposed (cluster/leader)."""
+        log.warning("starts anew: %s", reason)
+        if self._daemon_log is not None:
+            self._daemon_log.close()
+        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
 
     _daemon_log: DaemonLog | None = None
 
@@ -306,6 +310,7 @@ def _say_running(daemon: Daemon) -> None:
         "version": version(),
         "build": os.environ.get("MRSTREAM_BUILD", ""),
         "extras": list(daemon.config.extras_of(daemon.host.name)),
+        "masters": list(daemon.config.masters_known_to(daemon.role)),
     }
     temporary = f"{path}.{os.getpid()}"
     with open(temporary, "w", encoding="utf-8") as file:

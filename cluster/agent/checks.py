@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import getpass
 import os
 import platform
@@ -69,6 +70,8 @@ def free_bytes(path: str) -> int:
             file.flush()
         usage = os.statvfs(path)
     except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT) and os.path.isdir(path):
+            return 0  # what is there can be read and deleted
         raise RefusedError(
             f"{user_name()} cannot write to {path} ({reason(error)}): make room or give "
             "permission there, or choose another dir or disks"

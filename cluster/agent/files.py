@@ -9,6 +9,8 @@ import tempfile
 import time
 from typing import Any
 
+BALLAST = "ballast"
+
 
 def full_path(path: str) -> str:
     """Return a path with `~` as this host understands it."""
@@ -37,6 +39,31 @@ def put(path: str, mode: int, payload: bytes) -> dict[str, Any]:
         os.unlink(temporary)
         raise
     return {}
+
+
+def keep_ballast(directory: str, size_bytes: int, room_bytes: int) -> dict[str, Any]:
+    """Keep a file that can be given up when the disk is full, if there is room for one beside
+    `room_bytes`: logs are appended to then, and what is deleted makes room."""
+    path = os.path.join(full_path(directory), BALLAST)
+    disk = os.statvfs(os.path.dirname(path))
+    if os.path.exists(path) or disk.f_bavail * disk.f_frsize < size_bytes + room_bytes:
+        return {}
+    with open(path, "wb") as file:
+        os.posix_fallocate(file.fileno(), 0, size_bytes)
+    return {}
+
+
+def give_up_ballast(directory: str, free_bytes: int) -> dict[str, Any]:
+    """Give the ballast up if less than that is free; say how much that brought."""
+    path = os.path.join(full_path(directory), BALLAST)
+    if not os.path.exists(path):
+        return {"bytes": 0}
+    disk = os.statvfs(path)
+    if disk.f_bavail * disk.f_frsize >= free_bytes:
+        return {"bytes": 0}
+    size_bytes = os.path.getsize(path)
+    os.unlink(path)
+    return {"bytes": size_bytes}
 
 
 def read(path: str) -> dict[str, Any]:

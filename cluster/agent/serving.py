@@ -43,6 +43,8 @@ class Agent:
             "reach": checks.reach,
             "have": files.have,
             "put": files.put,
+            "keep_ballast": files.keep_ballast,
+            "give_up_ballast": files.give_up_ballast,
             "read": files.read,
             "names": files.names,
             "files": files.files,

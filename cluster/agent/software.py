@@ -27,6 +27,9 @@ print(json.dumps([[n for n in sys.argv[1:] if there(n)], m.version('mrstream')])
 """
 
 
+INSTALL = "install mrstream"
+
+
 def install(
     venv: str,
     wheels: list[str],
@@ -48,7 +51,9 @@ def install(
             pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
             if no_index:
                 pip += ["--no-index", "--find-links", full_path(os.path.dirname(wheels[0]))]
-            _run([*pip, full_path(requirement)], "install mrstream", launcher_is_gone)
+            else:
+                pip += ["--retries", "2"]  # where there is no network, the launcher has another way
+            _run([*pip, full_path(requirement)], INSTALL, launcher_is_gone)
             with open(done, "w") as file:
                 file.write("\n")
     return {"python": python}
@@ -67,9 +72,16 @@ def _run(argv: list[str], purpose: str, launcher_is_gone: Callable[[], bool]) ->
                 raise EOFError
             time.sleep(POLL_S)
         said.seek(0)
-        words = said.read().decode(errors="replace").strip()[-1500:]
+        words = said.read().decode(errors="replace")
     if process.returncode != 0:
-        raise RefusedError(f"cannot {purpose} ({' '.join(argv[:4])} …): {words}")
+        raise RefusedError(f"cannot {purpose} ({' '.join(argv[:4])} …): {_gist(words)}")
+
+
+def _gist(words: str) -> str:
+    """The lines of pip that say why: its errors, else the last ones; whole lines only."""
+    lines = [line.strip() for line in words.splitlines() if line.strip()]
+    errors = [line for line in lines if line.startswith("ERROR:")]
+    return " / ".join((errors or lines)[-3:]) or "it said nothing"
 
 
 def modules(python: str, names: list[str]) -> dict[str, Any]:

@@ -7,10 +7,10 @@ state files are `state`'s. Never reads the network, nor the environment beyond w
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
-from mrstream.cluster.config import state
+from mrstream.cluster.config import extras, state
 from mrstream.cluster.errors import BadConfig, UserError
 from mrstream.cluster.wire.addresses import join_address
 from mrstream.cluster.wire.identity import ROLE_CLIENT, Identity
@@ -19,14 +19,27 @@ DFS_MASTER: Final = "dfs.master"
 CHUNKSERVER: Final = "dfs.chunkserver"
 MAPREDUCE_MASTER: Final = "mapreduce.master"
 WORKER: Final = "mapreduce.worker"
+LOCK_MASTER: Final = "lock.master"
 CHUNKSERVER_BULK: Final = "dfs.chunkserver.bulk"
 WORKER_BULK: Final = "mapreduce.worker.bulk"
-LOG_REPLICA: Final = "log.replica"
+GROUP: Final = ".group"
+"""Behind the name of a master's role: where the members of its group talk to each other."""
+GATEWAY: Final = "web.gateway"
+GATEWAY_HTTP: Final = "web.gateway.http"
+GATEWAY_S3: Final = "web.gateway.s3"
+CERTIFICATE_ENDS: Final = "its certificate ends"
+"""What a gateway's health says when that is near."""
 
 MASTER_ROLES: Final = (DFS_MASTER, MAPREDUCE_MASTER)
+GROUP_ROLES: Final = (DFS_MASTER, LOCK_MASTER)
+"""The masters that run on all hosts of `masters:`, one of them leading; others run on `master:`."""
 HOST_ROLES: Final = (CHUNKSERVER, WORKER)
-ROLES: Final = (DFS_MASTER, CHUNKSERVER, MAPREDUCE_MASTER, WORKER)
-"""In the order in which they are started; stopping goes the other way."""
+ROLES: Final = (DFS_MASTER, CHUNKSERVER, MAPREDUCE_MASTER, WORKER, LOCK_MASTER, GATEWAY)
+"""In the order in which they are started; stopping goes the other way. The last two run only where
+cluster.yaml asks for them."""
+
+GROUP_NAMES: Final = {DFS_MASTER: "dfs", MAPREDUCE_MASTER: "jobs", LOCK_MASTER: "lock"}
+"""What people call a master's group."""
 
 PORT_OFFSETS: Final = {
     DFS_MASTER: 0,
@@ -35,10 +48,19 @@ PORT_OFFSETS: Final = {
     MAPREDUCE_MASTER: 3,
     WORKER: 4,
     WORKER_BULK: 5,
-    LOG_REPLICA: 6,
+    DFS_MASTER + GROUP: 6,
+    MAPREDUCE_MASTER + GROUP: 7,
+    LOCK_MASTER + GROUP: 8,
+    LOCK_MASTER: 26,
+    GATEWAY: 28,
+    GATEWAY_HTTP: 30,
+    GATEWAY_S3: 31,
 }
+# 9 is the probe of `up`; 10 to 25, 27 and 31 are kept for what comes.
 PORTS_COUNT: Final = 10
-"""Ports that a cluster may use from its base on; two clusters on a host keep this distance."""
+"""Ports that a cluster may use from its base on; two clusters on a host keep this distance..."""
+WIDE_PORTS_COUNT: Final = 40
+"""...or this one, where one of them has a gateway or a lock cell."""
 
 VIA_LOCAL: Final = "local"
 VIA_SSH: Final = "ssh"
@@ -89,6 +111,49 @@ class DfsConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class GatewayConfig:
+    """The `gateway:` part: where other people's programs and browsers come in."""
+
+    hosts: tuple[str, ...]
+    webhdfs: bool = True
+    s3: bool = True
+    pages: bool = True
+    metrics: bool = True
+    port: int = 0
+    """The first of two, the second for S3; 0: the base port + 30."""
+    addresses: dict[str, str] = field(default_factory=dict)
+    """Host → one more address of it to listen on."""
+    tls: bool = True
+    certificate: str = ""
+    """A file on the hosts, with its key in another; empty: from the cluster's own authority."""
+    key: str = ""
+    trusted: tuple[str, ...] = ()
+    """Networks from which `user.name=` is believed."""
+    trusted_writes: bool = False
+    names: tuple[str, ...] = ()
+    """Further names, in `Host:` and in certificates."""
+    behind: tuple[str, ...] = ()
+    """Balancers, whose word on a client's address is taken."""
+    read_only: bool = False
+    memory_bytes: int = 1 << 30
+    connections: int = 1024
+    s3_root: str = "/"
+    """The directory whose directories are buckets."""
+    s3_virtual_host: str = ""
+    """BUCKET.NAME is a bucket too; empty: buckets are named in paths only."""
+
+
+@dataclass(frozen=True, slots=True)
+class LockConfig:
+    """The `lock:` part."""
+
+    session_s: float = 12.0
+    """The lease of a session."""
+    grace_s: float = 45.0
+    """How long a client that hears nothing waits before it gives its session up."""
+
+
+@dataclass(frozen=True, slots=True)
 class ClusterConfig:
     """A whole cluster file."""
 
@@ -105,6 +170,15 @@ class ClusterConfig:
     """The file that it came from."""
     extras: tuple[str, ...] = ()
     """The optional parts of mrstream that every host has, in the order of `extras.MODULES`."""
+    gateway: GatewayConfig | None = None
+    lock: LockConfig | None = None
+    """The lock cell, where there is one."""
+    masters: tuple[str, ...] = ()
+    """Hosts that can lead, 3 or 5 of them; empty: `master` alone."""
+    failover_after_s: float = 3.0
+    """The lease of a leader: so long after its last word another may be chosen."""
+    engine: str = ""
+    """Where jobs run unless they say otherwise; empty: on the cluster's own workers."""
 
     def host(self, name: str) -> HostConfig:
         """Return the host of that name, or raise `UserError` naming those there are."""
@@ -116,17 +190,43 @@ class ClusterConfig:
 
     def roles_of(self, name: str) -> tuple[str, ...]:
         """Return the roles that run on a host, in the order in which they are started."""
-        masters = MASTER_ROLES if name == self.master else ()
-        return tuple(role for role in ROLES if role in masters or role in HOST_ROLES)
+        masters = [role for role in MASTER_ROLES if name in self.masters_of(role)]
+        is_in_cell = self.lock is not None and name in self.masters_of(LOCK_MASTER)
+        lock = (LOCK_MASTER,) if is_in_cell else ()
+        gateway = (GATEWAY,) if self.gateway is not None and name in self.gateway.hosts else ()
+        here = (*masters, *HOST_ROLES, *lock, *gateway)
+        return tuple(role for role in ROLES if role in here)
+
+    def masters_of(self, role: str) -> tuple[str, ...]:
+        """Return the hosts of a master's role; the one that leads first is the first."""
+        others = self.masters if role in GROUP_ROLES else ()
+        return (self.master, *(name for name in others if name != self.master))
+
+    def masters_known_to(self, role: str) -> tuple[str, ...]:
+        """Return the hosts of the masters that a daemon belongs to, or else talks to: those of the
+        dfs. When they change, it is started anew."""
+        return self.masters_of(role if role in GROUP_ROLES else DFS_MASTER)
+
+    def group_addresses(self, role: str) -> dict[str, str]:
+        """Return where the members of a master's group talk to each other, by host."""
+        return {name: self.address(name, role + GROUP) for name in self.masters_of(role)}
+
+    def master_addresses(self, role: str) -> dict[str, str]:
+        """Return `HOST:PORT` of a master on each host that may lead, by host."""
+        return {name: self.address(name, role) for name in self.masters_of(role)}
 
     def extras_of(self, name: str) -> tuple[str, ...]:
-        """Return the extras that a host has: those of the file. One that a role of `roles_of`
-        brings by itself belongs here, so that nobody has to list it."""
+        """Return the extras that a host has: those of the file, and what its roles bring, so that
+        nobody has to list it."""
         self.host(name)
+        if GATEWAY in self.roles_of(name):
+            return extras.known([*self.extras, "http"])
         return self.extras
 
     def port(self, role: str) -> int:
         """Return the port of a role, the same on every host."""
+        if role in (GATEWAY_HTTP, GATEWAY_S3) and self.gateway is not None and self.gateway.port:
+            return self.gateway.port + (role == GATEWAY_S3)
         return self.base_port + PORT_OFFSETS[role]
 
     def address(self, host: str, role: str) -> str:
@@ -136,6 +236,16 @@ class ClusterConfig:
     def master_address(self, role: str) -> str:
         """Return `HOST:PORT` of one of the two masters."""
         return self.address(self.master, role)
+
+    def without(self, name: str) -> ClusterConfig:
+        """Return the cluster without a host."""
+        gateway = self.gateway
+        if gateway is not None:
+            hosts = tuple(host for host in gateway.hosts if host != name)
+            addresses = {host: at for host, at in gateway.addresses.items() if host != name}
+            gateway = replace(gateway, hosts=hosts, addresses=addresses) if hosts else None
+        others = tuple(host for host in self.hosts if host.name != name)
+        return replace(self, hosts=others, gateway=gateway)
 
     def state_directory(self, host: HostConfig) -> str:
         """Return the directory (on that host) of all that this cluster keeps there. The host's
@@ -188,7 +298,7 @@ def current(explicit: str | None = None) -> ClusterConfig | None:
     kept = state.cluster_file(config.name)
     if all(host.address != host.name for host in config.hosts) or not os.path.exists(kept):
         return config
-    # The last `up` wrote down what ssh_config says of names, which only SSH itself reads.
+    # The last `up` resolved the hosts' addresses by ssh_config, and kept them.
     resolved = load(kept)
     same = [host.name for host in resolved.hosts] == [host.name for host in config.hosts]
     return resolved if same else config

@@ -12,9 +12,20 @@ from typing import Any, Final
 import yaml
 
 from mrstream.cluster.config import extras
-from mrstream.cluster.config.config import VIA_LOCAL, VIA_SSH, ClusterConfig, DfsConfig, HostConfig
+from mrstream.cluster.config.config import (
+    VIA_LOCAL,
+    VIA_SSH,
+    WIDE_PORTS_COUNT,
+    ClusterConfig,
+    DfsConfig,
+    HostConfig,
+    LockConfig,
+)
+from mrstream.cluster.config.gateway_reader import read_gateway
+from mrstream.cluster.config.masters_reader import read_masters
 from mrstream.cluster.config.values import (
     DFS_KEYS,
+    LOCK_KEYS,
     NAME,
     NAME_RULE,
     Parse,
@@ -25,7 +36,6 @@ from mrstream.cluster.config.values import (
     parse_bool,
     parse_name,
     parse_path,
-    suggestion,
     whole,
 )
 from mrstream.cluster.errors import BadConfig
@@ -35,6 +45,8 @@ _PROPERTY: Final = re.compile(r"[A-Za-z][A-Za-z0-9._-]*")
 _CLUSTER_KEYS: Final[tuple[str, ...]] = (
     "name",
     "master",
+    "masters",
+    "failover_after",
     "install",
     "extras",
     "python",
@@ -44,6 +56,9 @@ _CLUSTER_KEYS: Final[tuple[str, ...]] = (
     "hosts",
     "dfs",
     "mapreduce",
+    "gateway",
+    "lock",
+    "engine",
 )
 INSTALLS: Final = ("wheel", "wheelhouse", "none")
 DEPTH_MAX: Final = 32
@@ -105,14 +120,8 @@ class _Reader:
             self.wrong(root, "name is missing: a cluster needs a name, such as `name: demo`")
         if "hosts" not in keys:
             self.wrong(root, "hosts is missing: name at least one host, such as `hosts: {h1: {}}`")
-        first = hosts[0].name if hosts else ""
-        master = self.scalar(keys, "master", "", parse_name, first)
         names = [host.name for host in hosts]
-        if hosts and master not in names:
-            self.wrong(
-                keys.get("master"),
-                f"master is {master!r}, which is not a host{suggestion(master, names)}",
-            )
+        master, masters, failover_after_s = read_masters(self, keys, names)
         ports = self.mapping(keys.get("ports"), "ports", ("base",))
         base_port = self.scalar(ports, "base", "ports", parse_base_port, 7700)
         install = self.scalar(keys, "install", "", one_of(INSTALLS), "wheel")
@@ -121,7 +130,16 @@ class _Reader:
         tls = self.scalar(keys, "tls", "", parse_bool, False)
         dfs = self.dfs(keys.get("dfs"))
         properties = self.properties(keys.get("mapreduce"))
+        lock = self.lock(keys.get("lock"))
+        if lock is not None and base_port > 65_535 - WIDE_PORTS_COUNT:
+            self.wrong(
+                ports.get("base"),
+                f"ports.base is {base_port}: a cluster with a lock cell needs {WIDE_PORTS_COUNT} "
+                f"ports from it on, so at most {65_535 - WIDE_PORTS_COUNT}",
+            )
         self.check_addresses(hosts, keys.get("hosts"))
+        engine = self.scalar(keys, "engine", "", str, "")
+        gateway = read_gateway(self, keys.get("gateway"), names, base_port)
         if self.mistakes:
             return None
         return ClusterConfig(
@@ -136,6 +154,11 @@ class _Reader:
             properties,
             self.path,
             optional,
+            gateway,
+            lock,
+            masters,
+            failover_after_s,
+            engine,
         )
 
     def extras(self, node: yaml.Node | None) -> tuple[str, ...]:
@@ -249,6 +272,18 @@ class _Reader:
                 f"{config.heartbeat_s:g}s: a host may miss two heartbeats before it is dead",
             )
         return config
+
+    def lock(self, node: yaml.Node | None) -> LockConfig | None:
+        """Where the key stands, as `lock: {}`, there is a cell."""
+        if node is None:
+            return None
+        keys = self.mapping(node, "lock", tuple(LOCK_KEYS))
+        fields = {
+            field: value
+            for key, (field, parse) in LOCK_KEYS.items()
+            if (value := self.scalar(keys, key, "lock", parse, None)) is not None
+        }
+        return LockConfig(**fields)
 
     def properties(self, node: yaml.Node | None) -> dict[str, str]:
         properties: dict[str, str] = {}

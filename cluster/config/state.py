@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, field
 
-from mrstream.cluster.errors import UserError
+from mrstream.cluster.errors import BadConfig, UserError
 
 SECRET_BYTES = 32
 NEW_MARK = "new"
@@ -54,6 +54,11 @@ def current_name() -> str | None:
             return file.read().strip() or None
     except (FileNotFoundError, NotADirectoryError):
         return None
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadConfig(
+            f"which cluster is current cannot be read: {error}; make {home()} yours, or set "
+            "MRSTREAM_HOME to a directory that is"
+        ) from None
 
 
 def make_current(name: str | None) -> None:
@@ -70,11 +75,8 @@ def chosen(explicit: str | None = None) -> str | None:
     name of a known cluster), the current cluster's, or None."""
     choice = explicit or os.environ.get("MRSTREAM_CLUSTER")
     if choice:
-        if (
-            not os.path.exists(choice)
-            and "/" not in choice
-            and os.path.exists(cluster_file(choice))
-        ):
+        is_name = "/" not in choice and not os.path.isfile(choice)
+        if is_name and os.path.exists(cluster_file(choice)):
             return cluster_file(choice)
         return choice
     name = current_name()
@@ -92,12 +94,23 @@ class TlsKeys:
 
 
 @dataclass(frozen=True, slots=True)
+class DoorKeys:
+    """What a gateway adds: an authority that vouches for the cluster's hosts alone (certificate
+    and key in PEM), and the secret from which every access key's own is derived."""
+
+    authority: str
+    key: str = field(repr=False)
+    secret: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
 class Secret:
     """A cluster's id and secret, made once and kept for its whole life."""
 
     cluster_id: str
     secret: bytes = field(repr=False)
     tls: TlsKeys | None = None
+    door: DoorKeys | None = None
 
     @staticmethod
     def new() -> Secret:
@@ -113,6 +126,8 @@ class Secret:
         fields: dict[str, object] = {"cluster_id": self.cluster_id, "secret": self.secret.hex()}
         if self.tls is not None:
             fields["tls"] = [self.tls.authority, self.tls.certificate, self.tls.key]
+        if self.door is not None:
+            fields["door"] = [self.door.authority, self.door.key, self.door.secret.hex()]
         return json.dumps(fields) + "\n"
 
     @staticmethod
@@ -125,11 +140,15 @@ class Secret:
             secret = bytes.fromhex(fields["secret"])
             cluster_id = str(fields["cluster_id"])
             tls = TlsKeys(*fields["tls"]) if "tls" in fields else None
+            door = None
+            if "door" in fields:
+                authority, key, door_secret = fields["door"]
+                door = DoorKeys(str(authority), str(key), bytes.fromhex(door_secret))
         except (ValueError, KeyError, TypeError, RecursionError):
             raise UserError(f"{where} is not the identity of a cluster") from None
         if len(secret) != SECRET_BYTES or not cluster_id:
             raise UserError(f"{where} holds no secret of {SECRET_BYTES} bytes")
-        return Secret(cluster_id, secret, tls)
+        return Secret(cluster_id, secret, tls, door)
 
 
 def read_identity(path: str) -> Secret:

@@ -80,6 +80,18 @@ def positive_time(text: str) -> float:
     return seconds
 
 
+def seconds_between(low_s: float, high_s: float) -> Parse:
+    """Return what reads times between two limits."""
+
+    def parse(text: str) -> float:
+        seconds = parse_time(text)
+        if not low_s <= seconds <= high_s:
+            raise ValueError(f"it must be from {low_s:g}s to {high_s:g}s")
+        return seconds
+
+    return parse
+
+
 def whole(low: int, high: int) -> Parse:
     """Return what reads whole numbers between two limits."""
 
@@ -124,4 +136,8 @@ DFS_KEYS: Final[dict[str, tuple[str, Parse]]] = {
     "scrub_every": ("scrub_every_s", positive_time),
     "checkpoint_after": ("checkpoint_bytes", parse_size),
     "safe_mode": ("safe_mode_s", parse_time),
+}
+LOCK_KEYS: Final[dict[str, tuple[str, Parse]]] = {
+    "session": ("session_s", seconds_between(2.0, 60.0)),
+    "grace": ("grace_s", seconds_between(1.0, 600.0)),
 }

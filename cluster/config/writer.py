@@ -6,7 +6,7 @@ from typing import Any
 
 import yaml
 
-from mrstream.cluster.config.config import ClusterConfig, DfsConfig, HostConfig
+from mrstream.cluster.config.config import ClusterConfig, DfsConfig, GatewayConfig, HostConfig
 
 
 def write_config(config: ClusterConfig) -> str:
@@ -23,8 +23,18 @@ def write_config(config: ClusterConfig) -> str:
     }
     if config.python is not None:
         document["python"] = config.python
+    if config.masters:
+        document["masters"] = list(config.masters)
+        document["failover_after"] = _time(config.failover_after_s)
+    if config.lock is not None:
+        lock = config.lock
+        document["lock"] = {"session": _time(lock.session_s), "grace": _time(lock.grace_s)}
+    if config.engine:
+        document["engine"] = config.engine
     if config.extras:
         document["extras"] = list(config.extras)
+    if config.gateway is not None:
+        document["gateway"] = _gateway(config.gateway)
     text: str = yaml.safe_dump(document, sort_keys=False, default_flow_style=None, width=120)
     return text
 
@@ -54,6 +64,33 @@ def _dfs(dfs: DfsConfig) -> dict[str, Any]:
         "checkpoint_after": dfs.checkpoint_bytes,
         "safe_mode": _time(dfs.safe_mode_s),
     }
+
+
+def _gateway(gateway: GatewayConfig) -> dict[str, Any]:
+    own = {"certificate": gateway.certificate, "key": gateway.key}
+    fields: dict[str, Any] = {
+        "hosts": list(gateway.hosts),
+        "webhdfs": gateway.webhdfs,
+        "s3": gateway.s3,
+        "pages": gateway.pages,
+        "metrics": gateway.metrics,
+        "tls": own if gateway.certificate else gateway.tls,
+        "trusted_writes": gateway.trusted_writes,
+        "read_only": gateway.read_only,
+        "memory": gateway.memory_bytes,
+        "connections": gateway.connections,
+        "s3_root": gateway.s3_root,
+    }
+    if gateway.s3_virtual_host:
+        fields["s3_virtual_host"] = gateway.s3_virtual_host
+    if gateway.port:
+        fields["port"] = gateway.port
+    if gateway.addresses:
+        fields["address"] = dict(gateway.addresses)
+    for key in ("trusted", "names", "behind"):
+        if getattr(gateway, key):
+            fields[key] = list(getattr(gateway, key))
+    return fields
 
 
 def _time(seconds: float) -> str:

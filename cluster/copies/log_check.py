@@ -44,6 +44,9 @@ COPIES_S_MAX: Final = 5.0
 FOUNDING_S_MAX: Final = 30.0
 """So long every host is, where there is no log; `up` waits longer than that for a master."""
 
+GROUP_S_MAX: Final = 8.0
+"""So long they are where a group is to be founded: `up` waits a little longer for that."""
+
 
 class LogBehind(UserError):
     """The log here is gone, or is not (all of) the one that other hosts know of."""
@@ -88,6 +91,25 @@ async def look_and_compare(daemon: Daemon, journal: Journal, stored: str) -> Rec
         may_found(answers, asked.errors, way_back, stored)
     _remove_mark(daemon.state_directory)
     return found
+
+
+async def check_founding(daemon: Daemon, directory: str, last: int, stored: str) -> None:
+    """Before a group is founded over the log here, which ends at `last` (0: there is none): raise
+    `LogBehind` if a copy goes further, or if there is no log though something is stored."""
+    way_back = WayBack(daemon.config, daemon.host.name, directory)
+    is_new = os.path.exists(os.path.join(daemon.state_directory, NEW_MARK))
+    if last > 0 or not is_new:
+        everyone = [host.name for host in daemon.config.hosts]
+        asked = _Inquiry(daemon.cluster, daemon.identity, stored, daemon.stopping)
+        needed = copy_hosts(daemon.config, daemon.host.name) if last else everyone
+        answers = await asked.ask(everyone, needed, GROUP_S_MAX)
+        points = {host: answer.point.sequence for host, answer in answers.items()}
+        furthest = max(points, key=lambda host: points[host], default="")
+        if last == 0:
+            may_found(answers, asked.errors, way_back, stored)
+        elif furthest and points[furthest] > last:
+            raise way_back.behind(last, furthest, points[furthest])
+    _remove_mark(daemon.state_directory)
 
 
 def compare(found: Recovery, points: Mapping[str, LogPoint], way_back: WayBack) -> None:

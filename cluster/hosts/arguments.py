@@ -6,7 +6,7 @@ import argparse
 import os
 from typing import Final
 
-from mrstream.cluster.config.config import ROLES
+from mrstream.cluster.config.config import GROUP_NAMES, GROUP_ROLES, ROLES
 
 _EXIT: Final = "exit status: 0 done; 1 not done, and why is said; 2 wrong words; 130 interrupted"
 _FILE: Final = "the cluster file, or the name of a known cluster (default: %s)"
@@ -32,7 +32,7 @@ first steps:
 {_EXIT}""",
     )
     commands = made.add_subparsers(required=True, metavar="COMMAND", dest="command")
-    for add in (_up, _down, _status, _logs, _doctor, _add, _remove, _join, _restore):
+    for add in (_up, _down, _status, _logs, _doctor, _switch, _add, _remove, _join, _restore, _ca):
         add(commands)
     return made
 
@@ -79,20 +79,39 @@ def _command(
 
 
 def _up(commands: _Commands[argparse.ArgumentParser]) -> None:
-    _command(
+    made = _command(
         commands,
         "up",
         "start what is not running on every host, and make the cluster current",
         """\
 A host that fails is named with its reason, and the cluster comes up without it
-(status 0) unless it is the master's (status 1, and nothing is left running).
-Running it again starts what is missing and leaves the rest alone.
+(status 0) unless it is the master's (status 1, and nothing is left running). If
+half of the hosts or more fail, what came up stays, and the status is 1 unless
+--partial asks for that. Running it again starts what is missing and leaves the
+rest alone. Hosts that do not reach a package index get all they need from here.
 
 examples:
   mrstream cluster up
   mrstream cluster up -f lab.yaml
+  mrstream cluster up --without h3     h3 is lost: found the group of masters without it
 """,
         default_file=_FILE_HERE,
+    )
+    made.add_argument(
+        "--partial", action="store_true", help="status 0 though half of the hosts or more failed"
+    )
+    made.add_argument(
+        "--new-secret",
+        action="store_true",
+        help="give the cluster, which must be down, another secret: the old one opens nothing more",
+    )
+    made.add_argument(
+        "--without",
+        action="append",
+        default=[],
+        metavar="HOST",
+        help="a host of `masters:` that does not answer has no group: say so only of one that is "
+        "lost for good, or was never up",
     )
 
 
@@ -120,8 +139,8 @@ def _status(commands: _Commands[argparse.ArgumentParser]) -> None:
         "show every role on every host",
         """\
 up: it answers; starting: it answers but is not ready; down: its host answers,
-but nobody listens; dead: no answer at all. Status 0 whatever the state is: ask
-`mrstream cluster doctor` whether all is well.
+but nobody listens; dead: no answer at all. Status 1 if a role is down or dead;
+ask `mrstream cluster doctor` whether all is well.
 
 examples:
   mrstream cluster status
@@ -147,22 +166,48 @@ examples:
     )
     made.add_argument("host", metavar="HOST")
     made.add_argument(
-        "role", nargs="?", choices=ROLES, metavar="ROLE", help="only its log (default: all)"
+        "role",
+        nargs="?",
+        choices=ROLES,
+        metavar="ROLE",
+        help="only its log (default: all)",
     )
     made.add_argument(
         "-n", "--lines", type=_line_count, default=100, help="the last so many lines (100)"
     )
     made.add_argument("--rpc", action="store_true", help="the log of requests instead")
+    made.add_argument(
+        "--audit", action="store_true", help="who did what through the gateway instead"
+    )
     made.add_argument("--follow", action="store_true", help="(-f) go on showing what is added")
 
 
 def _doctor(commands: _Commands[argparse.ArgumentParser]) -> None:
-    _command(
+    made = _command(
         commands,
         "doctor",
         "say what is wrong, and what to do about it",
         "Changes nothing. Status 0: all is well; 1: something is wrong.\n",
     )
+    made.add_argument("--json", action="store_true", help="for programs: {name, findings}")
+
+
+def _switch(commands: _Commands[argparse.ArgumentParser]) -> None:
+    made = _command(
+        commands,
+        "switch",
+        "let another host of `masters:` lead, for example before a host is taken down",
+        """\
+The leader falls silent until HOST has all that it has; then HOST leads, in
+well under a second. Where that fails the old leader goes on, and says why.
+
+example:
+  mrstream cluster switch h2 lock
+""",
+    )
+    made.add_argument("host", metavar="HOST")
+    groups = [GROUP_NAMES[role] for role in GROUP_ROLES]
+    made.add_argument("group", metavar="GROUP", choices=groups, help=" or ".join(groups))
 
 
 def _add(commands: _Commands[argparse.ArgumentParser]) -> None:
@@ -223,6 +268,22 @@ examples:
     made.add_argument("--dir", default="~/.mrstream", help="the cluster's dir there (%(default)s)")
 
 
+def _ca(commands: _Commands[argparse.ArgumentParser]) -> None:
+    _command(
+        commands,
+        "ca",
+        "print the authority that vouches for the cluster's gateways",
+        """\
+It vouches for the names and addresses of this cluster's hosts only. Programs and
+browsers that are given it know a gateway from an impostor.
+
+examples:
+  mrstream cluster ca > lab.pem
+  curl --cacert lab.pem https://node01:7730/healthz
+""",
+    )
+
+
 def _restore(commands: _Commands[argparse.ArgumentParser]) -> None:
     made = _command(
         commands,
@@ -246,6 +307,7 @@ examples:
         metavar="HOST",
         help="whose log counts, whatever others have beyond it; their logs are kept aside",
     )
+    made.add_argument("--yes", action="store_true", help="do not ask before changes are given up")
 
 
 def _line_count(text: str) -> int:

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import ipaddress
 import time
 
 from mrstream.cluster.config import state
-from mrstream.cluster.config.config import Cluster
+from mrstream.cluster.config.config import CERTIFICATE_ENDS, Cluster, ClusterConfig
 from mrstream.cluster.hosts.health import DEAD, DOWN, RoleState
 from mrstream.cluster.hosts.launcher import HostLink, Hosts
-from mrstream.cluster.hosts.status import roles_now
+from mrstream.cluster.hosts.status import log_copy_lines, roles_now
 from mrstream.cluster.hosts.up import CLOCK_SKEW_S_MAX, FREE_BYTES_LOW
+from mrstream.cluster.leader.group_view import look_at_groups
 from mrstream.cluster.units import binary_size
 from mrstream.cluster.version import version
 
 
-def examine(cluster: Cluster, chunks: dict[str, int | None]) -> list[str]:
+def examine(
+    cluster: Cluster, chunks: dict[str, int | None], log_copies: dict[str, int | None]
+) -> list[str]:
     """Return a line for each thing that is wrong, each with what to do; none if all is well."""
     roles = roles_now(cluster)
     findings: list[str] = []
@@ -25,7 +29,13 @@ def examine(cluster: Cluster, chunks: dict[str, int | None]) -> list[str]:
             findings.append(f"{name}: {error}")
     for host in cluster.config.hosts:
         findings += looks.get(host.name, [])
-    findings += _versions(roles) + _chunks(chunks)
+    findings += _versions(roles) + _chunks(chunks) + _doors(cluster.config)
+    findings += [
+        f"{line}: are the hosts of its chunkservers up, and is there room on their disks?"
+        for line in log_copy_lines(log_copies)
+    ]
+    for group in look_at_groups(cluster).values():
+        findings += group.findings(cluster.config)
     if state.current_name() != cluster.config.name:
         findings.append(
             f"{cluster.config.name} is not the current cluster: `mrstream cluster up` or "
@@ -52,6 +62,8 @@ def _look(link: HostLink, roles: dict[str, RoleState]) -> list[str]:
             )
         elif found.health is not None and not found.health.ready:
             findings.append(f"{link.name}: {role} is not ready: {found.health.detail}")
+        elif found.health is not None and CERTIFICATE_ENDS in found.health.detail:
+            findings.append(f"{link.name}: {role}: {found.health.detail}: put a new one there")
     skew_s = link.facts["wall_s"] - time.time()
     if abs(skew_s) > CLOCK_SKEW_S_MAX:
         findings.append(f"{link.name}: its clock is {skew_s:+.0f} s off: run a time service there")
@@ -100,3 +112,34 @@ def _chunks(chunks: dict[str, int | None]) -> list[str]:
             "way if there are enough hosts for it"
         )
     return findings
+
+
+def _doors(config: ClusterConfig) -> list[str]:
+    """What is unwise about a gateway as cluster.yaml has it."""
+    gateway = config.gateway
+    if gateway is None:
+        return []
+    findings: list[str] = []
+    for name in gateway.hosts:
+        addresses = [config.host(name).address, gateway.addresses.get(name, "127.0.0.1")]
+        open_to = [text for text in addresses if not _is_loopback(text)]
+        if not gateway.tls and open_to:
+            findings.append(
+                f"{name}: gateway.tls is false, and {open_to[0]} can be reached from elsewhere: "
+                "keys are taken over plain HTTP from gateway.trusted only"
+            )
+    for text in gateway.trusted:
+        network = ipaddress.ip_network(text)
+        if network.prefixlen < 8 or network.is_global:
+            findings.append(
+                f"gateway.trusted has {text}: whoever calls from there is believed to be whom they "
+                "say; name the networks of your own machines only"
+            )
+    return findings
+
+
+def _is_loopback(address: str) -> bool:
+    try:
+        return ipaddress.ip_address(address).is_loopback
+    except ValueError:
+        return False

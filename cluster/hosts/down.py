@@ -9,6 +9,8 @@ from mrstream.cluster.config import state
 from mrstream.cluster.config.config import (
     CHUNKSERVER,
     DFS_MASTER,
+    GATEWAY,
+    LOCK_MASTER,
     MAPREDUCE_MASTER,
     WORKER,
     ClusterConfig,
@@ -17,8 +19,9 @@ from mrstream.cluster.errors import ClusterError
 from mrstream.cluster.hosts.launcher import HostLink, Hosts, Say, with_resolved_addresses
 from mrstream.cluster.hosts.session import HostRefused
 
-# Jobs end before the files they use; data servers end before the master that records their going.
-PHASES = ((WORKER, MAPREDUCE_MASTER), (CHUNKSERVER,), (DFS_MASTER,))
+# First nothing new comes in. Jobs end before the files they use; data servers end before the master
+# that records their going.
+PHASES = ((GATEWAY,), (WORKER, MAPREDUCE_MASTER), (CHUNKSERVER,), (DFS_MASTER, LOCK_MASTER))
 GRACE_S = 10.0
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Final
 
 from mrstream.cluster.config import state
@@ -99,7 +98,7 @@ def _not_the_master(config: ClusterConfig, host: str) -> None:
 
 
 def _without(config: ClusterConfig, host: str, say: Say) -> ClusterConfig:
-    smaller = replace(config, hosts=tuple(h for h in config.hosts if h.name != host))
+    smaller = config.without(host)
     publish(smaller, say)
     return smaller
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import base64
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -66,9 +66,14 @@ class FoundLog:
 
 
 def restore_master(
-    cluster: Cluster, new_master: str, say: Say, source: str | None = None
+    cluster: Cluster,
+    new_master: str,
+    say: Say,
+    source: str | None = None,
+    agreed: Callable[[list[str]], bool] = lambda doubts: False,
 ) -> ClusterConfig:
-    """Bring up the masters there, everything intact; return the cluster as it is now."""
+    """Bring up the masters there, everything intact; return the cluster as it is now. `agreed` is
+    asked before anything is given up, or may be."""
     config = cluster.config
     for name in (new_master, source or new_master):
         config.host(name)
@@ -94,6 +99,12 @@ def restore_master(
                 )
         logs = [log for of_host in found.values() for log in of_host]
         chosen = _choose(logs, source, new_master)
+        doubts = doubts_about(chosen, logs, list(unreachable), config.master)
+        if doubts and not agreed(doubts):
+            raise UserError(
+                "nothing was changed (`mrstream cluster up` starts what was stopped); --yes is for "
+                "those who mean it"
+            )
         others = [log for log in logs if not log.is_own and not chosen.holds(log)]
         if is_there and chosen.is_own and not others and source is None:
             raise UserError(
@@ -182,6 +193,29 @@ def _choose(logs: list[FoundLog], source: str | None, new_master: str) -> FoundL
                     f"{new_master} --from HOST` takes that of HOST, and keeps the others aside"
                 )
     return best
+
+
+def doubts_about(
+    chosen: FoundLog, logs: list[FoundLog], unreachable: list[str], master: str
+) -> list[str]:
+    """Say what is lost with this log, or may be: a longer one is known, or the master that cannot
+    be asked may have gone on without its copies."""
+    longest = max(logs, key=lambda log: log.sequence)
+    doubts = []
+    if chosen.sequence < longest.sequence:
+        doubts.append(
+            f"{chosen} ends at record {chosen.sequence:,}, and {longest} goes to "
+            f"{longest.sequence:,}: the changes in between are given up"
+        )
+    copies = {log.sequence for log in logs if not log.is_own}
+    silent = [name for name in unreachable if name != master]
+    if master in unreachable and (len(copies) > 1 or silent):
+        why = f"{', '.join(silent)} cannot be asked" if silent else "its copies do not agree"
+        doubts.append(
+            f"{master} cannot be reached, and {why}: changes beyond record {chosen.sequence:,}, if "
+            "it acknowledged any, are given up"
+        )
+    return doubts
 
 
 def _put(link: HostLink, log: FoundLog, say: Say) -> None:

@@ -14,11 +14,11 @@ import select
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final, Protocol
 
 from mrstream.cluster import agent
-from mrstream.cluster.errors import HostUnreachable, UserError
+from mrstream.cluster.errors import ClusterError, HostUnreachable, UserError
 
 CALL_S_MAX: Final = 60.0
 LINE_BYTES_MAX: Final = 64 * 1024 * 1024
@@ -54,6 +54,22 @@ module.main()
 
 class HostRefused(UserError):
     """A host cannot do what the launcher asked; the message is for the person at the keyboard."""
+
+
+class UnknownHostKey(HostRefused):
+    """Nobody has vouched for the host's key; `type_this` in the details makes it known."""
+
+
+def advice_on_keys(failed: Iterable[ClusterError]) -> list[str]:
+    """Return what to type about all hosts with unknown keys, at once; nothing if there are none."""
+    lines = [error.details["type_this"] for error in failed if isinstance(error, UnknownHostKey)]
+    if not lines:
+        return []
+    return [
+        "Compare the fingerprints above with what `ssh-keygen -lf /etc/ssh/ssh_host_*_key.pub` "
+        "says on each host, then type here:",
+        *(f"  {line}" for line in lines),
+    ]
 
 
 class Transport(Protocol):

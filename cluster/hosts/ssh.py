@@ -24,7 +24,13 @@ import paramiko
 
 from mrstream.cluster.config.config import HostConfig
 from mrstream.cluster.errors import HostUnreachable
-from mrstream.cluster.hosts.session import PYTHONS, AgentSession, HostRefused, bootstrap_command
+from mrstream.cluster.hosts.session import (
+    PYTHONS,
+    AgentSession,
+    HostRefused,
+    UnknownHostKey,
+    bootstrap_command,
+)
 from mrstream.cluster.wire.addresses import tune
 
 LOGINS_AT_ONCE_MAX: Final = 8
@@ -234,9 +240,12 @@ def _refusal(login: Login, error: BaseException) -> HostRefused | None:
             f"`ssh {login.target}` once; if not, someone may be in between"
         )
     if isinstance(error, _UnknownHostError):
-        return HostRefused(
-            f"the host key of {login.address} is not in known_hosts; it shows "
-            f"{_fingerprint(error.key)}. Compare it and run `ssh {login.target}` once"
+        shown = _fingerprint(error.key)
+        return UnknownHostKey(
+            f"the host key of {login.address} is not in known_hosts; it shows {shown}. Compare it "
+            f"and run `ssh {login.target}` once",
+            fingerprint=shown,
+            type_this=_scan_line(login),
         )
     if isinstance(error, paramiko.PasswordRequiredException):
         return HostRefused(
@@ -249,6 +258,14 @@ def _refusal(login: Login, error: BaseException) -> HostRefused | None:
     if isinstance(error, paramiko.SSHException) and "not a valid" in str(error):
         return HostRefused(f"a key for {login.target} cannot be read: {error}")
     return None
+
+
+def _scan_line(login: Login) -> str:
+    """Return the line that makes the host known: behind a proxy only ssh itself gets there."""
+    if login.proxy_command is not None or login.host_key_alias is not None:
+        return f"ssh {login.target} true"
+    port = f"-p {login.port} " if login.port != 22 else ""
+    return f"ssh-keyscan {port}{login.address} >> {login.known_hosts[0]}"
 
 
 def _key_refused(login: Login) -> str:

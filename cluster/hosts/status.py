@@ -28,7 +28,10 @@ def roles_now(cluster: Cluster) -> dict[str, dict[str, RoleState]]:
 
 
 def status_document(
-    cluster: Cluster, roles: dict[str, dict[str, RoleState]], chunks: dict[str, int | None]
+    cluster: Cluster,
+    roles: dict[str, dict[str, RoleState]],
+    chunks: dict[str, int | None],
+    log_copies: dict[str, int | None],
 ) -> dict[str, Any]:
     """Return what `status --json` prints; the keys are documented in docs/guide/cluster.md."""
     config = cluster.config
@@ -46,6 +49,7 @@ def status_document(
             for host in config.hosts
         },
         "chunks": chunks,
+        "log_copies": log_copies,
     }
 
 
@@ -59,6 +63,15 @@ def _role(found: RoleState) -> dict[str, Any]:
         "version": health.version if health else None,
         "detail": health.detail if health else found.reason,
     }
+
+
+def is_all_up(document: dict[str, Any]) -> bool:
+    """Say whether every role answers, ready or still starting."""
+    return all(
+        role["state"] == UP
+        for host in document["hosts"].values()
+        for role in host["roles"].values()
+    )
 
 
 def status_lines(document: dict[str, Any]) -> list[str]:
@@ -88,4 +101,14 @@ def status_lines(document: dict[str, Any]) -> list[str]:
         f"cluster {document['name']}, master {document['master']}",
         *[line.rstrip() for line in lines],
         f"chunks: {chunks or 'unknown (the dfs master does not answer)'}",
+        *log_copy_lines(document["log_copies"]),
     ]
+
+
+def log_copy_lines(copies: dict[str, int | None]) -> list[str]:
+    """Say that the master's log is on fewer hosts than it should be, if it is."""
+    in_step, wanted = copies.get("in_step"), copies.get("wanted")
+    if in_step is None or wanted is None or in_step >= wanted:
+        return []
+    alone = ": what is acknowledged now is on the master's own disk only" if in_step == 0 else ""
+    return [f"{in_step} of {wanted} copies of the dfs master's log are in step{alone}"]

@@ -8,22 +8,33 @@ named; the cluster comes up without it unless it is the master's.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import threading
 import time
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
 from mrstream.cluster.agent.processes import module_of
+from mrstream.cluster.agent.software import INSTALL
 from mrstream.cluster.config import extras, state
-from mrstream.cluster.config.config import DFS_MASTER, ROLES, Cluster, ClusterConfig, load
+from mrstream.cluster.config.config import (
+    DFS_MASTER,
+    GATEWAY,
+    GROUP_ROLES,
+    Cluster,
+    ClusterConfig,
+    load,
+)
 from mrstream.cluster.config.writer import write_config
 from mrstream.cluster.errors import ClusterError, HostUnreachable, UserError
 from mrstream.cluster.hosts.health import UP, ask
 from mrstream.cluster.hosts.launcher import HostLink, Hosts, Say, with_resolved_addresses
-from mrstream.cluster.hosts.session import HostRefused
+from mrstream.cluster.hosts.session import HostRefused, advice_on_keys
 from mrstream.cluster.hosts.wheel import Wheel, running_wheel, wheelhouse
+from mrstream.cluster.leader.forming import form_group
 from mrstream.cluster.units import binary_size
 from mrstream.cluster.version import version
 
@@ -31,10 +42,13 @@ PROBE_OFFSET: Final = 9
 """The port, from the base on, with which hosts try whether they reach each other."""
 FREE_BYTES_MIN: Final = 64 * 1024 * 1024
 FREE_BYTES_LOW: Final = 1024 * 1024 * 1024
+BALLAST_BYTES: Final = 64 * 1024 * 1024
+"""What hosts keep on the disk of `dir`, to be given up when it is full."""
 CLOCK_SKEW_S_MAX: Final = 5.0
 REACH_S_MAX: Final = 3.0
 HEALTHY_S_MAX: Final = 60.0
 INSTALL_S_MAX: Final = 900.0
+SIGN_OF_LIFE_S: Final = 10.0
 _ASK_EVERY_S: Final = (0.02, 0.02, 0.05, 0.05, 0.1)
 
 
@@ -42,10 +56,27 @@ class UpFailed(UserError):
     """The cluster could not be brought up; what had been started is stopped again."""
 
 
+class WaitsForMaster(HostRefused):
+    """A host whose only fault is that its master did not come up."""
+
+
 class Up:
     """One run of `cluster up`."""
 
-    def __init__(self, config: ClusterConfig, say: Say, only: list[str] | None = None) -> None:
+    def __init__(
+        self,
+        config: ClusterConfig,
+        say: Say,
+        only: list[str] | None = None,
+        *,
+        new_secret: bool = False,
+        without: Sequence[str] = (),
+    ) -> None:
+        """With `new_secret` the cluster, which must be down, gets another one: who knew the old one
+        is shut out. `without`: hosts that are lost, and have no group of masters, by a person's
+        word."""
+        self._new_secret = new_secret
+        self._without = [config.host(name).name for name in without]
         self.config = with_resolved_addresses(config)
         self._say = say
         self._only = only
@@ -71,7 +102,10 @@ class Up:
             self._master_lives(hosts)
             hosts.each(self._start)
             self._master_lives(hosts)
+            self._form_groups(hosts)
             hosts.each(lambda link: self._await_healthy(link, hosts))
+            self._master_lives(hosts)
+            self._start_gateways(hosts)
             self._master_lives(hosts)
             hosts.each(lambda link: link.call("keep"))
             self._master_lives(hosts)
@@ -112,6 +146,13 @@ class Up:
         """The cluster's identity is made once, by the first `up`; it is written down when the hosts
         were found good, just before they get it."""
         secret = kept or state.Secret.new()
+        if self._new_secret and kept is not None:
+            # The doors' keys stay: they are for others, and have a life of their own.
+            secret = replace(state.Secret.new(), cluster_id=kept.cluster_id, door=kept.door)
+        if self.config.gateway is not None:
+            from mrstream.cluster.config.doors import with_door_keys
+
+            secret = with_door_keys(secret, self.config)
         if not self.config.tls:
             return secret
         from mrstream.cluster.config.tls import with_tls_keys
@@ -127,16 +168,26 @@ class Up:
 
     def _master_lives(self, hosts: Hosts) -> None:
         """Stop here if the cluster cannot come up at all."""
-        for name, error in hosts.failed.items():
-            if name == self.config.master:
-                raise UpFailed(f"{name} (the master): {error}")
-        if not hosts.good:
-            names = "; ".join(f"{name}: {error}" for name, error in hosts.failed.items())
-            raise UpFailed(f"no host could be used: {names}")
+        if self.config.master not in hosts.failed and hosts.good:
+            return
+        lines = [] if self.config.master in hosts.failed else ["no host could be used:"]
+        order = [self.config.master, *(host.name for host in self.config.hosts)]
+        failed = sorted(hosts.failed.items(), key=lambda each: order.index(each[0]))
+        for name, error in failed:
+            if isinstance(error, WaitsForMaster):
+                continue  # the master's own line says why
+            who = f"{name} (the master)" if name == self.config.master else name
+            lines.append(f"{who}: {error}")
+        raise UpFailed("\n".join([*lines, *advice_on_keys(error for _, error in failed)]))
 
     def _look(self, link: HostLink) -> None:
         """Check a host before anything is changed on it."""
         facts, host = link.facts, link.host
+        if self._new_secret and facts["running"]:
+            raise HostRefused(
+                f"{', '.join(facts['running'])} runs, with the old secret: `mrstream cluster down` "
+                "first"
+            )
         text = link.call("read", path=f"{link.directory}/identity.json")["text"]
         if text is not None:
             there = state.Secret.from_text(text, f"{link.directory}/identity.json")
@@ -145,6 +196,8 @@ class Up:
                     f"{link.directory} belongs to another cluster named {self.config.name}: choose "
                     "another name or dir, or `mrstream cluster join` that cluster"
                 )
+        if text is not None:
+            self._make_room(link)
         old = link.call("read", path=f"{link.directory}/cluster.yaml")["text"]
         if facts["running"] and old not in (None, write_config(self.config)):
             self._say(host.name, "cluster.yaml has changed: what runs uses it after a restart")
@@ -154,11 +207,16 @@ class Up:
         for port, reason in found["busy"].items():
             raise HostRefused(_busy(host.address, port, reason))
         for path, free in found["free"].items():
-            if free < FREE_BYTES_MIN:
+            if free >= FREE_BYTES_MIN:
+                continue
+            if text is None:
                 raise HostRefused(
                     f"{path} has {binary_size(free)} free; at least {binary_size(FREE_BYTES_MIN)} "
                     "are needed"
                 )
+            # What is stored there can still be read, and deleted to make room.
+            words = f"{path} is full ({binary_size(free)} free): it is up for reading and deleting"
+            self._say(host.name, f"WARNING: {words}; delete files, then run `up` again")
         low = [f for f in found["free"].values() if f < FREE_BYTES_LOW]
         skew_s = abs(facts["wall_s"] - time.time())
         self._say(
@@ -169,6 +227,16 @@ class Up:
             + ("" if roles else ", runs already")
             + (f", CLOCK is {skew_s:.0f} s off" if skew_s > CLOCK_SKEW_S_MAX else ""),
         )
+
+    def _make_room(self, link: HostLink) -> None:
+        """On a full disk, give up what is kept there for that: daemons must write a little, and
+        the master a record for each file that is deleted."""
+        given = link.call("give_up_ballast", directory=link.directory, free_bytes=FREE_BYTES_MIN)
+        if given["bytes"]:
+            self._say(
+                link.name,
+                f"{link.directory} is full: {binary_size(given['bytes'])} of ballast are given up",
+            )
 
     def _see_each_other(self, hosts: Hosts) -> None:
         """See that every host reaches the master, and the master every host, where given."""
@@ -201,9 +269,10 @@ class Up:
         self._pythons[link.name] = self._install(link)
         python = self._pythons[link.name]
         wanted = self.config.extras_of(link.name)
-        names = [*map(module_of, ROLES), *extras.modules_of(wanted)]
+        roles = self.config.roles_of(link.name)
+        names = [*map(module_of, roles), *extras.modules_of(wanted)]
         found = link.call("modules", python=python, names=names)
-        lacking = [role for role in ROLES if module_of(role) not in found["found"]]
+        lacking = [role for role in roles if module_of(role) not in found["found"]]
         if lacking:
             raise HostRefused(f"the mrstream of {python} ({found['version']}) has no {lacking[0]}")
         gaps = extras.lacking(wanted, found["found"])
@@ -224,7 +293,15 @@ class Up:
             files[f"{DFS_MASTER}/{state.NEW_MARK}"] = ""
         for name, text in files.items():
             path = f"{link.directory}/{name}"
-            link.call("put", path=path, mode=0o600, payload=text.encode())
+            if link.call("read", path=path)["text"] != text:  # a full disk takes no new file
+                link.call("put", path=path, mode=0o600, payload=text.encode())
+        if not link.is_local:
+            link.call(
+                "keep_ballast",
+                directory=link.directory,
+                size_bytes=BALLAST_BYTES,
+                room_bytes=FREE_BYTES_LOW,
+            )
 
     def _install(self, link: HostLink) -> str:
         if link.is_local:
@@ -244,23 +321,58 @@ class Up:
             self._send_wheels(link, wheel, base)
             more = f" with {', '.join(wanted)}" if wanted else ""
             self._say(link.name, f"installing {wheel.name} ({wheel.digest}){more}")
-        answer = link.call(
-            "install",
-            venv=venv,
-            wheels=[own],
-            requirement=f"{own}[{','.join(wanted)}]" if wanted else own,
-            no_index=self.config.install == "wheelhouse",
-            timeout_s=INSTALL_S_MAX,
-        )
+        requirement = f"{own}[{','.join(wanted)}]" if wanted else own
+        if self.config.install == "wheelhouse":
+            return self._pip(link, venv, own, requirement, no_index=True)
+        try:
+            return self._pip(link, venv, own, requirement, no_index=False)
+        except HostRefused as error:
+            if f"cannot {INSTALL}" not in str(error):
+                raise
+            self._say(link.name, f"{error}")
+            self._say(link.name, "no way from there to the package index? All is sent from here")
+        self._send_wheels(link, wheel, base, with_all=True)
+        return self._pip(link, venv, own, requirement, no_index=True)
+
+    def _pip(self, link: HostLink, venv: str, own: str, requirement: str, *, no_index: bool) -> str:
+        with self._signs_of_life(link.name, "installing"):
+            answer = link.call(
+                "install",
+                venv=venv,
+                wheels=[own],
+                requirement=requirement,
+                no_index=no_index,
+                timeout_s=INSTALL_S_MAX,
+            )
         installed: str = answer["python"]
         return installed
 
-    def _send_wheels(self, link: HostLink, wheel: Wheel, base: str) -> None:
+    @contextlib.contextmanager
+    def _signs_of_life(self, name: str, what: str) -> Iterator[None]:
+        """Say every few seconds that something is still being done."""
+        done = threading.Event()
+        began_s = time.monotonic()
+
+        def tell() -> None:
+            while not done.wait(SIGN_OF_LIFE_S):
+                self._say(name, f"still {what} ({time.monotonic() - began_s:.0f} s)")
+
+        teller = threading.Thread(target=tell, daemon=True)
+        teller.start()
+        try:
+            yield
+        finally:
+            done.set()
+            teller.join()
+
+    def _send_wheels(
+        self, link: HostLink, wheel: Wheel, base: str, *, with_all: bool = False
+    ) -> None:
         """Put our wheel there, and for a host without a network all that it needs."""
         paths: dict[str, str] = {}
-        if self.config.install == "wheelhouse":
+        if with_all or self.config.install == "wheelhouse":
             wanted = self.config.extras_of(link.name)
-            with self._one_builder:
+            with self._signs_of_life(link.name, "fetching its wheels"), self._one_builder:
                 paths = wheelhouse(link.facts["version"], link.facts["machine"], wanted)
         names = [wheel.name, *paths]
         there = set(link.call("have", paths=[f"{base}/{name}" for name in names])["paths"])
@@ -279,7 +391,25 @@ class Up:
                 timeout_s=INSTALL_S_MAX,
             )
 
+    def _inner_roles(self, name: str) -> list[str]:
+        return [role for role in self.config.roles_of(name) if role != GATEWAY]
+
+    def _start_gateways(self, hosts: Hosts) -> None:
+        """Start gateways last, one after the other: one that has to be replaced is back before the
+        next one goes, so that a balancer always has one to ask."""
+        for link in hosts.good:
+            if GATEWAY not in self.config.roles_of(link.name):
+                continue
+            try:
+                self._start_roles(link, [GATEWAY])
+                self._await_role(link, GATEWAY, hosts)
+            except ClusterError as error:
+                hosts.fail(link.name, error)
+
     def _start(self, link: HostLink) -> None:
+        self._start_roles(link, self._inner_roles(link.name))
+
+    def _start_roles(self, link: HostLink, roles: list[str]) -> None:
         """Start what does not run; restart what runs another build of the software, or with other
         extras: it has another environment, and reads only at its start which ones there are."""
         wheel = self._wheel(link)
@@ -289,7 +419,7 @@ class Up:
         path = os.environ.get("PYTHONPATH")
         if link.is_local and path:
             environment["PYTHONPATH"] = path
-        for role in self.config.roles_of(link.name):
+        for role in roles:
             running = link.facts["running"].get(role)
             other = ""
             if running is not None:
@@ -297,13 +427,33 @@ class Up:
                     other = "ran another build"
                 elif running.get("extras", []) != wanted:
                     other = "ran with other extras"
+                else:
+                    masters = running.get("masters", [self.config.master])
+                    if masters != list(self.config.masters_known_to(role)):
+                        other = f"ran with the masters {', '.join(masters)}"
             if other:
                 link.call("stop", roles=[role], grace_s=10.0)
                 self._say(link.name, f"{role} {other}; it is started anew")
             link.call("start", role=role, python=self._pythons[link.name], environment=environment)
 
+    def _form_groups(self, hosts: Hosts) -> None:
+        """Found the groups of masters that are to have one, and bring members in."""
+        for role in GROUP_ROLES:
+            names = [link for link in hosts.good if role in self.config.roles_of(link.name)]
+            if not names:
+                continue
+
+            def check(role: str = role, links: list[HostLink] = names) -> None:
+                for link in links:
+                    self._see_alive(link, role)
+
+            try:
+                form_group(self.cluster, role, self._say, self._without, tuple(hosts.failed), check)
+            except ClusterError as error:
+                raise UpFailed(f"{role}: {error}") from None
+
     def _await_healthy(self, link: HostLink, hosts: Hosts) -> None:
-        for role in self.config.roles_of(link.name):
+        for role in self._inner_roles(link.name):
             self._await_role(link, role, hosts)
 
     def _await_role(self, link: HostLink, role: str, hosts: Hosts) -> None:
@@ -317,7 +467,7 @@ class Up:
                 return
             self._see_alive(link, role)
             if self.config.master in hosts.failed:
-                raise HostRefused(f"{role} waits for the master, which did not come up")
+                raise WaitsForMaster(f"{role} waits for the master, which did not come up")
             if time.monotonic() > deadline_s:
                 words = found.health.detail if found.health is not None else found.reason
                 raise HostRefused(

@@ -19,6 +19,10 @@ from mrstream.cluster.journal.format import (
     CHECKPOINT_MAGIC,
     END_TRAILER,
     FILE_HEADER,
+    FORMAT_VERSION,
+    GROUP_HEADER,
+    FileHeader,
+    GroupMark,
     corrupt,
     decode_file_header,
     encode_block,
@@ -64,9 +68,18 @@ def write_part(
 class CheckpointWriter:
     """A checkpoint in the making, under its temporary name; `publish_part` follows `finish`."""
 
-    def __init__(self, disk: Disk, directory: str, cluster_id: str, sequence: int) -> None:
+    def __init__(
+        self,
+        disk: Disk,
+        directory: str,
+        cluster_id: str,
+        sequence: int,
+        group: GroupMark | None = None,
+    ) -> None:
         self._file = disk.create(checkpoint_path(directory, sequence) + _TEMPORARY)
-        self._file.write(encode_file_header(CHECKPOINT_MAGIC, cluster_id, sequence, _NO_MARKER))
+        self._file.write(
+            encode_file_header(CHECKPOINT_MAGIC, cluster_id, sequence, _NO_MARKER, group)
+        )
         self._held = bytearray()
         self._total_bytes = 0
         self._total_crc = 0
@@ -106,16 +119,26 @@ def remove_parts(disk: Disk, directory: str) -> None:
             disk.remove(os.path.join(directory, name))
 
 
-def read_checkpoint(disk: Disk, directory: str, cluster_id: str, sequence: int) -> Iterator[bytes]:
+def read_checkpoint_header(
+    disk: Disk, directory: str, cluster_id: str, sequence: int, version_max: int = FORMAT_VERSION
+) -> FileHeader:
+    """Return the header of a checkpoint; raises `JournalCorrupt` where it is damaged."""
+    path = checkpoint_path(directory, sequence)
+    data = disk.read(path, 0, FILE_HEADER.size + GROUP_HEADER.size)
+    header = decode_file_header(data, CHECKPOINT_MAGIC, cluster_id, path, version_max)
+    if header is None or header.sequence != sequence:
+        raise corrupt(path, 0, "the header of the checkpoint is damaged")
+    return header
+
+
+def read_checkpoint(
+    disk: Disk, directory: str, cluster_id: str, sequence: int, version_max: int = FORMAT_VERSION
+) -> Iterator[bytes]:
     """Yield the blocks of a checkpoint, each verified; raises `JournalCorrupt` at the first bad
     one. A caller that must not act on half a state calls `verify_checkpoint` first."""
     path = checkpoint_path(directory, sequence)
-    header = decode_file_header(
-        disk.read(path, 0, FILE_HEADER.size), CHECKPOINT_MAGIC, cluster_id, path
-    )
-    if header is None or header.sequence != sequence:
-        raise corrupt(path, 0, "the header of the checkpoint is damaged")
-    at, total_bytes, total_crc = FILE_HEADER.size, 0, 0
+    header = read_checkpoint_header(disk, directory, cluster_id, sequence, version_max)
+    at, total_bytes, total_crc = header.size_bytes, 0, 0
     while True:
         head = disk.read(path, at, BLOCK_HEADER.size)
         if len(head) < BLOCK_HEADER.size:
@@ -135,7 +158,9 @@ def read_checkpoint(disk: Disk, directory: str, cluster_id: str, sequence: int) 
         raise corrupt(path, at, "the end of the checkpoint does not match its blocks")
 
 
-def verify_checkpoint(disk: Disk, directory: str, cluster_id: str, sequence: int) -> None:
+def verify_checkpoint(
+    disk: Disk, directory: str, cluster_id: str, sequence: int, version_max: int = FORMAT_VERSION
+) -> None:
     """Read all of it; raises `JournalCorrupt` where it is damaged."""
-    for _ in read_checkpoint(disk, directory, cluster_id, sequence):
+    for _ in read_checkpoint(disk, directory, cluster_id, sequence, version_max):
         pass

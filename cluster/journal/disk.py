@@ -6,6 +6,7 @@ anything; an `OSError` passes through to whoever must act on it.
 
 from __future__ import annotations
 
+import errno
 import os
 from typing import Final, Protocol
 
@@ -35,6 +36,22 @@ class DiskFile(Protocol):
         ...
 
 
+class SlotFile(Protocol):
+    """A small file of a fixed length, of which parts are written over."""
+
+    def write_at(self, offset: int, data: bytes) -> None:
+        """Write over what is there (in the cache; see `sync`)."""
+        ...
+
+    def sync(self) -> None:
+        """Return once everything written so far survives a power cut."""
+        ...
+
+    def close(self) -> None:
+        """Give the file back; says nothing about durability."""
+        ...
+
+
 class Disk(Protocol):
     """Names and files; every path is absolute."""
 
@@ -52,6 +69,11 @@ class Disk(Protocol):
 
     def open_append(self, path: str) -> DiskFile:
         """Open an existing file to append to."""
+        ...
+
+    def open_slots(self, path: str, length: int) -> SlotFile:
+        """Open a file of that many bytes to write over; made, durably, full of zeros, where it is
+        missing or shorter."""
         ...
 
     def read(self, path: str, offset: int, count: int) -> bytes:
@@ -96,6 +118,24 @@ class OsFile:
         os.close(self._descriptor)
 
 
+class OsSlotFile:
+    """A `SlotFile` of the operating system."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def write_at(self, offset: int, data: bytes) -> None:
+        written = os.pwrite(self._descriptor, data, offset)
+        if written < len(data):
+            raise OSError(errno.EIO, f"only {written} of {len(data)} bytes could be written")
+
+    def sync(self) -> None:
+        os.fdatasync(self._descriptor)
+
+    def close(self) -> None:
+        os.close(self._descriptor)
+
+
 class OsDisk:
     """The `Disk` that the host has."""
 
@@ -119,6 +159,16 @@ class OsDisk:
 
     def open_append(self, path: str) -> OsFile:
         return OsFile(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC))
+
+    def open_slots(self, path: str, length: int) -> OsSlotFile:
+        # Not O_APPEND: Linux then appends whatever the offset.
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        there = os.fstat(descriptor).st_size
+        if there < length:
+            os.pwrite(descriptor, bytes(length - there), there)
+            os.fsync(descriptor)
+            self.sync_directory(os.path.dirname(path))
+        return OsSlotFile(descriptor)
 
     def read(self, path: str, offset: int, count: int) -> bytes:
         with open(path, "rb") as file:

@@ -17,6 +17,9 @@ from crc32c import crc32c
 from mrstream.cluster.errors import JournalCorrupt, NewerFormat, WrongCluster
 
 FORMAT_VERSION: Final = 1
+"""Of a journal that one process keeps for itself."""
+GROUP_FORMAT_VERSION: Final = 2
+"""Of a journal that is one member's log of a group; such a member also reads the other."""
 LOG_MAGIC: Final = b"MRSLOG\r\n"
 CHECKPOINT_MAGIC: Final = b"MRSCKP\r\n"
 ID_BYTES_MAX: Final = 64
@@ -25,6 +28,9 @@ BLOCK_BYTES: Final = 1024 * 1024
 
 FILE_HEADER: Final = struct.Struct("<8sI64sQ4sI")
 """Magic, format version, cluster id, sequence, marker, CRC32C of all before it."""
+GROUP_HEADER: Final = struct.Struct("<Q16sI")
+"""After the header of a file of a group: epoch, journal, CRC32C of both. The header before it is as
+it ever was, so that older software reads its version first, and refuses."""
 RECORD_HEADER: Final = struct.Struct("<4sIQQI")
 """Marker, payload length, sequence, durable, CRC32C of length, sequence, durable and payload."""
 _CHECKED_FIELDS: Final = struct.Struct("<IQQ")
@@ -35,12 +41,29 @@ END_TRAILER: Final = struct.Struct("<QI")
 
 
 @dataclass(frozen=True, slots=True)
+class GroupMark:
+    """Whose log a file is part of, and how its epochs go on."""
+
+    epoch: int
+    """Of the record before the first of a log file, or of the last that a checkpoint includes."""
+    journal: bytes
+    """The uuid of the journal: with the host, the name of the member."""
+
+
+@dataclass(frozen=True, slots=True)
 class FileHeader:
     """What stands at the start of a journal or checkpoint file."""
 
     cluster_id: str
     sequence: int
     marker: bytes
+    group: GroupMark | None = None
+    """None: format 1, all of whose records are of epoch 0."""
+
+    @property
+    def size_bytes(self) -> int:
+        """Where the header ends."""
+        return FILE_HEADER.size + (0 if self.group is None else GROUP_HEADER.size)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,15 +77,24 @@ class Record:
     """Where the record ends in its file."""
 
 
-def encode_file_header(magic: bytes, cluster_id: str, sequence: int, marker: bytes) -> bytes:
+def encode_file_header(
+    magic: bytes, cluster_id: str, sequence: int, marker: bytes, group: GroupMark | None = None
+) -> bytes:
     """Return the header of a file."""
     name = cluster_id.encode()
     assert len(name) <= ID_BYTES_MAX and len(marker) == 4
-    checked = FILE_HEADER.pack(magic, FORMAT_VERSION, name, sequence, marker, 0)[:-4]
-    return checked + struct.pack("<I", crc32c(checked))
+    version = FORMAT_VERSION if group is None else GROUP_FORMAT_VERSION
+    checked = FILE_HEADER.pack(magic, version, name, sequence, marker, 0)[:-4]
+    header = checked + struct.pack("<I", crc32c(checked))
+    if group is None:
+        return header
+    more = GROUP_HEADER.pack(group.epoch, group.journal, 0)[:-4]
+    return header + more + struct.pack("<I", crc32c(more))
 
 
-def decode_file_header(data: bytes, magic: bytes, cluster_id: str, path: str) -> FileHeader | None:
+def decode_file_header(
+    data: bytes, magic: bytes, cluster_id: str, path: str, version_max: int = FORMAT_VERSION
+) -> FileHeader | None:
     """Return the header; None when its bytes are not whole (a file whose creation was cut short).
 
     Raises `NewerFormat` or `WrongCluster` for data that is whole but not ours to touch.
@@ -72,9 +104,9 @@ def decode_file_header(data: bytes, magic: bytes, cluster_id: str, path: str) ->
     found, version, name, sequence, marker, crc = FILE_HEADER.unpack_from(data)
     if crc32c(data[: FILE_HEADER.size - 4]) != crc or found != magic:
         return None
-    if version > FORMAT_VERSION:
+    if version > version_max:
         raise NewerFormat(
-            f"{path} has format {version}; this version reads up to {FORMAT_VERSION} and leaves "
+            f"{path} has format {version}; this version reads up to {version_max} and leaves "
             "it alone: run the version that wrote it, or a newer one"
         )
     owner = name.rstrip(b"\0").decode()
@@ -83,7 +115,13 @@ def decode_file_header(data: bytes, magic: bytes, cluster_id: str, path: str) ->
             f"{path} belongs to cluster {owner}, not to {cluster_id}: another cluster used this "
             "directory; give this one a directory of its own"
         )
-    return FileHeader(owner, sequence, marker)
+    if version < GROUP_FORMAT_VERSION:
+        return FileHeader(owner, sequence, marker)
+    more = data[FILE_HEADER.size : FILE_HEADER.size + GROUP_HEADER.size]
+    if len(more) < GROUP_HEADER.size or crc32c(more[:-4]) != GROUP_HEADER.unpack(more)[2]:
+        return None
+    epoch, journal, _ = GROUP_HEADER.unpack(more)
+    return FileHeader(owner, sequence, marker, GroupMark(epoch, journal))
 
 
 def encode_record(marker: bytes, sequence: int, durable: int, payload: bytes) -> bytes:

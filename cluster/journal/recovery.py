@@ -195,7 +195,7 @@ def _scan_one(
     while at < len(data):
         record = decode_record(data, at, marker)
         if record is None:
-            _judge_bad_record(path, data, at, expected, marker, is_last)
+            judge_bad_record(path, data, at, expected, marker, is_last)
             found.torn = f"{path}: {len(data) - at:,} bytes after record {expected - 1}"
             break
         if record.sequence != expected:
@@ -204,7 +204,7 @@ def _scan_one(
     return _LogFile(path, first, at, expected - 1)
 
 
-def _judge_bad_record(
+def judge_bad_record(
     path: str, data: bytes, at: int, expected: int, marker: bytes, is_last: bool
 ) -> None:
     """Return if the bad record can only be a torn write; raise `JournalCorrupt` otherwise."""

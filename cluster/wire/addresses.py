@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import select
 import socket
 import struct
 from typing import Final
 
-from mrstream.cluster.errors import BadConfig, HostUnreachable
+from mrstream.cluster.errors import BadConfig, ClusterError, HostUnreachable
 
 CONNECT_S_MAX: Final = 5.0
 BULK_BUFFER_BYTES: Final = 1024 * 1024
@@ -22,8 +23,8 @@ _UNACKNOWLEDGED_MS_MAX: Final = 15_000
 def split_address(address: str) -> tuple[str, int]:
     """Return (host, port) of a TCP address."""
     host, colon, port = address.rpartition(":")
-    if not colon or not port.isdigit() or int(port) > 65535:
-        raise BadConfig(f"address {address!r} is not of the form HOST:PORT")
+    if not colon or not re.fullmatch("[0-9]{1,5}", port) or int(port) > 65535:
+        raise BadConfig(f"address {address[:300]!r} is not of the form HOST:PORT")
     return host.removeprefix("[").removesuffix("]"), int(port)
 
 
@@ -73,12 +74,12 @@ def connect_socket(address: str, timeout_s: float = CONNECT_S_MAX) -> socket.soc
             try:
                 sock.settimeout(timeout_s)
                 sock.connect(path)
-            except OSError:
+            except (OSError, ValueError):
                 sock.close()
                 raise
             return sock
         sock = socket.create_connection(split_address(address), timeout_s)
-    except OSError as error:
+    except (OSError, ValueError) as error:  # a peer told us the address: it may be no name at all
         raise unreachable(address, error) from error
     tune(sock)
     return sock
@@ -90,7 +91,18 @@ def unreachable(address: str, error: BaseException) -> HostUnreachable:
         reason = "timed out"  # EAGAIN of a socket that blocks: see limit_waits
     else:
         reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
-    return HostUnreachable(f"{address}: {reason}", address=address)
+    return HostUnreachable(f"{address[:300]}: {reason}", address=address)
+
+
+WHAT_TO_DO: Final = (
+    "`mrstream cluster status` shows which daemons run, `mrstream cluster up` starts those that do "
+    "not"
+)
+
+
+def silent_master(which: str, error: ClusterError) -> str:
+    """Return what people are told about a master that does not answer."""
+    return f"the {which} master does not answer ({error}): {WHAT_TO_DO}"
 
 
 def listen_socket(address: str) -> socket.socket:

@@ -7,6 +7,7 @@ import logging
 import os
 import socket
 import threading
+import time
 from collections.abc import Callable
 from typing import Final
 
@@ -21,7 +22,6 @@ from mrstream.cluster.wire.addresses import (
 )
 from mrstream.cluster.wire.bulk_stream import BulkStream
 from mrstream.cluster.wire.connection import client_handshake
-from mrstream.cluster.wire.frames import HEADER_BYTES, UNPROVEN_BYTES_MAX, parse_header
 from mrstream.cluster.wire.handshake import HANDSHAKE_S_MAX, ServerHandshake, refusal
 from mrstream.cluster.wire.identity import Identity, new_client_id
 
@@ -30,6 +30,7 @@ __all__ = ["BulkServer", "BulkStream", "bulk_connect"]
 log = logging.getLogger(__name__)
 
 BULK_CONNECTIONS_MAX: Final = 512
+UNPROVEN_MAX: Final = 128
 BULK_IDLE_S_MAX: Final = 60.0
 
 
@@ -76,6 +77,8 @@ class BulkServer:
         self._on_bug = on_bug
         self._lock = threading.Lock()
         self._open: dict[threading.Thread, socket.socket] = {}
+        self._unproven: dict[threading.Thread, None] = {}
+        """Those of `_open` that have not shown that they hold the secret, oldest first."""
         self._listener: socket.socket | None = None
         self._acceptor: threading.Thread | None = None
 
@@ -127,24 +130,29 @@ class BulkServer:
                 log.warning("accept failed at %s: %s", self.address, error)
                 threading.Event().wait(0.05)
                 continue
+            thread = threading.Thread(target=self._run, args=(sock,), daemon=True)
             with self._lock:
-                full = len(self._open) >= self._connections_max
-                if not full:
-                    thread = threading.Thread(target=self._run, args=(sock,), daemon=True)
-                    self._open[thread] = sock
-            if full:
-                self._turn_away(sock)
-            else:
-                thread.start()
+                if len(self._unproven) >= UNPROVEN_MAX:
+                    self._turn_out_oldest()
+                self._open[thread] = sock
+                self._unproven[thread] = None
+            thread.start()
 
-    def _turn_away(self, sock: socket.socket) -> None:
-        most = self._connections_max
-        try:
-            sock.settimeout(1.0)
-            sock.sendall(refusal(Overloaded(f"{most} bulk connections are open, the most allowed")))
-        except OSError:
-            pass  # it hears of it by the close
-        sock.close()
+    def _turn_out_oldest(self) -> None:
+        """Who holds the secret has proved it in milliseconds: a stranger that dawdles makes room
+        for the next, so that any number of them shuts nobody out."""
+        oldest = next(iter(self._unproven))
+        del self._unproven[oldest]
+        with contextlib.suppress(OSError):  # its thread has just ended it
+            self._open[oldest].shutdown(socket.SHUT_RDWR)
+
+    def _welcome(self) -> None:
+        """Count the connection of this thread among the proven ones, if there is room."""
+        with self._lock:
+            self._unproven.pop(threading.current_thread(), None)
+            most = self._connections_max
+            if len(self._open) - len(self._unproven) > most:
+                raise Overloaded(f"{most} bulk connections are open, the most allowed")
 
     def _run(self, sock: socket.socket) -> None:
         try:
@@ -160,6 +168,7 @@ class BulkServer:
             # What is closed is what `_prove` goes on with: TLS takes the descriptor of the socket
             # that it wraps, whose own close does nothing then.
             with self._lock:
+                self._unproven.pop(threading.current_thread(), None)
                 self._open.pop(threading.current_thread()).close()
 
     def _serve_one(self, stream: BulkStream) -> None:
@@ -174,6 +183,7 @@ class BulkServer:
 
     def _prove(self, sock: socket.socket) -> BulkStream | None:
         address = _peer_name(sock)
+        until_s = time.monotonic() + HANDSHAKE_S_MAX
         try:
             tune(sock)
             sock.settimeout(HANDSHAKE_S_MAX)
@@ -186,9 +196,10 @@ class BulkServer:
             handshake = ServerHandshake(self._identity)
             stream = BulkStream(sock, address, handshake.peer, HANDSHAKE_S_MAX)
             while not handshake.done:
-                header = stream._exactly(HEADER_BYTES)
-                length, kind, number = parse_header(header, UNPROVEN_BYTES_MAX)
-                stream.send_bytes(handshake.feed((kind, number, bytes(stream._exactly(length)))))
+                answer = stream.prove_with(handshake, until_s)
+                if handshake.done:
+                    self._welcome()
+                stream.send_bytes(answer)
         except (ClusterError, OSError) as error:
             log.warning("refused bulk peer=%s reason=%s", address, error)
             if isinstance(error, ClusterError) and not isinstance(error, HostUnreachable):

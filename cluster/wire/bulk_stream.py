@@ -10,6 +10,7 @@ import contextlib
 import os
 import socket
 import ssl
+import time
 from collections.abc import Sequence
 from typing import Any, Final, TypeVar
 
@@ -17,7 +18,14 @@ import msgspec
 
 from mrstream.cluster.errors import ClusterError, HostUnreachable, Speechless
 from mrstream.cluster.wire.addresses import BULK_BUFFER_BYTES, limit_waits, unreachable
-from mrstream.cluster.wire.frames import HEADER_BYTES, Kind, encode_frame, parse_header
+from mrstream.cluster.wire.frames import (
+    HEADER_BYTES,
+    UNPROVEN_BYTES_MAX,
+    Kind,
+    encode_frame,
+    parse_header,
+)
+from mrstream.cluster.wire.handshake import ServerHandshake
 from mrstream.cluster.wire.identity import PeerIdentity
 from mrstream.cluster.wire.messages import ErrorReply, Message, unpack
 from mrstream.cluster.wire.tls_io import TlsIo
@@ -199,7 +207,16 @@ class BulkStream:
         except OSError as error:
             raise unreachable(self.address, error) from error
 
-    def _exactly(self, count: int, at_border: bool = False) -> memoryview:
+    def prove_with(self, handshake: ServerHandshake, until_s: float) -> bytes | bytearray:
+        """Hear one message of a stranger, all of it before that moment, and return our answer."""
+        header = self._exactly(HEADER_BYTES, until_s=until_s)
+        length, kind, number = parse_header(header, UNPROVEN_BYTES_MAX)
+        body = self._exactly(length, until_s=until_s)
+        return handshake.feed((kind, number, bytes(body)))
+
+    def _exactly(
+        self, count: int, at_border: bool = False, until_s: float | None = None
+    ) -> memoryview:
         """Return `count` bytes, reading ahead where that saves a call."""
         if len(self._held) >= count:
             run, self._held = self._held[:count], self._held[count:]
@@ -210,6 +227,9 @@ class BulkStream:
         view[:taken] = self._held
         self._held = memoryview(b"")
         while taken < count:
+            if until_s is not None:
+                # A limit on each read alone lets a byte now and then go on for hours.
+                self.settimeout(max(0.001, until_s - time.monotonic()))
             ahead = self._read_ahead()
             if not ahead:
                 if at_border and taken == 0:

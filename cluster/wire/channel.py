@@ -64,7 +64,7 @@ class Channel(Wire):
             async with asyncio.timeout(timeout_s):
                 await channel._open(identity)
                 await channel._ready
-        except (OSError, TimeoutError) as error:
+        except (OSError, ValueError) as error:  # TimeoutError is the first; see connect_socket
             channel.close()
             if isinstance(error, ClusterError):
                 raise

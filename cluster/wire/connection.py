@@ -132,6 +132,11 @@ class Connection:
     def __exit__(self, *exc: object) -> None:
         self.close()
 
+    @property
+    def is_open(self) -> bool:
+        """Is there a connection, as far as anybody has noticed?"""
+        return self._sock is not None and self._pid == os.getpid()
+
     def next_number(self) -> int:
         """Return a request number to give to `call`, for a request that may have to be repeated."""
         self._check_fork()
@@ -140,10 +145,17 @@ class Connection:
             return self._number
 
     def call(
-        self, request: Request, timeout_s: float = CALL_S_MAX, number: int | None = None
+        self,
+        request: Request,
+        timeout_s: float = CALL_S_MAX,
+        number: int | None = None,
+        look: Callable[[], None] | None = None,
+        look_s: float = CALL_S_MAX,
     ) -> Any:
         """Return the reply, or raise what the server raised, `HostUnreachable` or
-        `CallTimedOut`. To repeat a call that may have been carried out, give its number again."""
+        `CallTimedOut`. To repeat a call that may have been carried out, give its number again.
+        `look` is called whenever `look_s` have passed without an answer; what it raises ends the
+        call."""
         self._check_fork()
         deadline_s = time.monotonic() + timeout_s
         if number is None:
@@ -151,6 +163,12 @@ class Connection:
         sock = self._connected()
         with self._waiting(number) as waiter:
             self._send(sock, encode_frame(Kind.CALL, number, request), timeout_s)
+            look_at_s = time.monotonic() + look_s
+            while look is not None and not self._wait_until(waiter, min(look_at_s, deadline_s)):
+                if time.monotonic() >= deadline_s:
+                    break
+                look()
+                look_at_s = time.monotonic() + look_s
             self._wait(waiter, deadline_s, type(request).__name__, timeout_s)
         if waiter.error is not None:
             raise waiter.error
@@ -238,13 +256,18 @@ class Connection:
                             break
 
     def _wait(self, waiter: _Waiter, deadline_s: float, name: str, timeout_s: float) -> None:
+        if not self._wait_until(waiter, deadline_s):
+            raise CallTimedOut(f"{self.address}: no answer to {name} in {timeout_s:g} s")
+
+    def _wait_until(self, waiter: _Waiter, deadline_s: float) -> bool:
+        """Return whether there is an answer by then."""
         while True:
             with self._state:
                 if waiter.is_answered:
-                    return
+                    return True
                 left_s = deadline_s - time.monotonic()
                 if left_s <= 0.0:
-                    raise CallTimedOut(f"{self.address}: no answer to {name} in {timeout_s:g} s")
+                    return False
                 sock = self._sock
                 if sock is None:
                     raise HostUnreachable(f"{self.address}: the connection was lost")

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Any, ClassVar, Final
+from typing import Annotated, Any, ClassVar, Final
 
 import msgspec
 
@@ -22,6 +22,12 @@ DEPTH_MAX: Final = 8
 """Arrays and maps within one another in a message; tests/unit/cluster/test_messages.py counts."""
 
 Plain = bool | int | float | str | None
+
+# What a message may hold is said in its types, and refused where it is read: who handles it never
+# meets less than nothing of something.
+Count = Annotated[int, msgspec.Meta(ge=0, le=(1 << 62) - 1)]
+"""Two of them still add up to what C and files count with."""
+Crc = Annotated[int, msgspec.Meta(ge=0, lt=1 << 32)]
 
 
 class Message(msgspec.Struct, frozen=True, array_like=True, tag=True):

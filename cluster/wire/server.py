@@ -370,7 +370,10 @@ class Server:
 
     def _admit(self, peer: Peer) -> Overloaded | None:
         if len(self._unproven) >= UNPROVEN_MAX:
-            return Overloaded(f"{UNPROVEN_MAX} connections already wait for their handshake")
+            # Who holds the secret has proved it in milliseconds: strangers that dawdle make room.
+            oldest = next(iter(self._unproven))
+            oldest._turn_out(Overloaded(f"{UNPROVEN_MAX} connections wait for their handshake"))
+            self._unproven.pop(oldest, None)
         if len(self._peers) >= self._connections_max:
             return Overloaded(f"{self._connections_max} clients are connected, the most allowed")
         self._unproven[peer] = None

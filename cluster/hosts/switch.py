@@ -1,0 +1,51 @@
+"""`mrstream cluster switch HOST GROUP`: hand the lead over, on purpose, in well under a second."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from typing import Any, Final
+
+from mrstream.cluster.config.config import GROUP_NAMES, GROUP_ROLES, Cluster
+from mrstream.cluster.consensus.standing import AskGroup, Standing, WhoLeads
+from mrstream.cluster.errors import ClusterError, HostUnreachable, Unavailable, UserError
+from mrstream.cluster.leader.group_view import look_at_group
+from mrstream.cluster.wire.messages import Request
+from mrstream.cluster.wire.network import Connection
+
+TAKEN_S_MAX: Final = 5.0
+GROUPS: Final = {GROUP_NAMES[role]: role for role in GROUP_ROLES}
+
+
+def switch(cluster: Cluster, host: str, group: str) -> tuple[str, int, float]:
+    """Let that host lead; return (who led, the new epoch, the seconds without a leader)."""
+    role = GROUPS[group]
+    hosts = cluster.config.masters_of(role)
+    if len(hosts) == 1:
+        raise UserError(f"{role} runs on {hosts[0]} alone: `masters:` in cluster.yaml names more")
+    if host not in hosts:
+        raise UserError(f"{host} is none of masters, which are {', '.join(hosts)}")
+    view = look_at_group(cluster, role)
+    if not view.leader:
+        raise Unavailable(f"{role} has no leader that could hand over: {view.line()}")
+    if view.leader == host:
+        return host, view.epoch, 0.0
+    heir: Standing = _ask(cluster, host, role, WhoLeads())
+    began_s = time.monotonic()
+    with contextlib.suppress(HostUnreachable):  # done: the old leader has started anew
+        _ask(cluster, view.leader, role, AskGroup("transfer", heir.member))
+    while time.monotonic() < began_s + TAKEN_S_MAX:
+        try:
+            now: Standing = _ask(cluster, host, role, WhoLeads())
+        except ClusterError:
+            continue
+        if now.is_serving:
+            return view.leader, now.epoch, time.monotonic() - began_s
+        time.sleep(0.005)
+    raise Unavailable(f"{host} did not take over: {look_at_group(cluster, role).line()}")
+
+
+def _ask(cluster: Cluster, host: str, role: str, request: Request) -> Any:
+    address = cluster.config.address(host, role)
+    with Connection(address, cluster.identity(), role=role, connect_s_max=3.0) as connection:
+        return connection.call(request, 12.0)

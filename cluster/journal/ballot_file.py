@@ -1,0 +1,116 @@
+"""What an elector must not forget: its vote (`ballot`) and its promise (`promise`).
+
+The grammar is docs/formats/consensus.md. A vote is synced before it leaves; of two slots the older
+is written over, so that a torn write leaves the vote before it. A promise is written at every beat
+and never synced: after a crash of the process alone it is exact, and after a restart of the host,
+which the boot id tells, the longest that it can have been is taken for it.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from typing import Final
+
+from crc32c import crc32c
+
+from mrstream.cluster.journal.disk import Disk
+from mrstream.cluster.journal.format import corrupt
+
+_MAGIC: Final = b"MRSB"
+_FORMAT: Final = 1
+_SLOT: Final = struct.Struct("<4sIQQ16s")
+"""Magic, format, counter, epoch, journal that was voted for; then CRC32C of them, then zeros."""
+SLOT_BYTES: Final = 64
+NOBODY: Final = bytes(16)
+
+_PROMISE: Final = struct.Struct("<4s16sd")
+"""Magic, boot id, until when on that boot's clock; then CRC32C of them."""
+PROMISE_BYTES: Final = 32
+_PROMISE_MAGIC: Final = b"MRSP"
+
+
+def encode_slot(counter: int, epoch: int, voted_for: bytes) -> bytes:
+    """Return one slot of a ballot."""
+    checked = _SLOT.pack(_MAGIC, _FORMAT, counter, epoch, voted_for)
+    return (checked + struct.pack("<I", crc32c(checked))).ljust(SLOT_BYTES, b"\0")
+
+
+def decode_slot(slot: bytes) -> tuple[int, int, bytes] | None:
+    """Return (counter, epoch, voted for) of a slot, None where it is not whole."""
+    if len(slot) < SLOT_BYTES:
+        return None
+    checked = slot[: _SLOT.size]
+    magic, version, counter, epoch, voted_for = _SLOT.unpack(checked)
+    crc = struct.unpack_from("<I", slot, _SLOT.size)[0]
+    if magic != _MAGIC or version != _FORMAT or crc32c(checked) != crc:
+        return None
+    return counter, epoch, voted_for
+
+
+class BallotFile:
+    """The ballot of one member on its disk."""
+
+    def __init__(self, disk: Disk, directory: str) -> None:
+        path = os.path.join(directory, "ballot")
+        self._file = disk.open_slots(path, 2 * SLOT_BYTES)
+        data = disk.read(path, 0, 2 * SLOT_BYTES)
+        slots = [data[:SLOT_BYTES], data[SLOT_BYTES:]]
+        whole = [slot for slot in map(decode_slot, slots) if slot is not None]
+        # The very first write may be torn; nobody heard of that vote.
+        if not whole and all(any(slot) for slot in slots):
+            raise corrupt(path, 0, "both slots of the ballot are damaged")
+        self._counter, self.epoch, self.voted_for = max(whole, default=(0, 0, NOBODY))
+
+    def save(self, epoch: int, voted_for: bytes) -> None:
+        """Write the vote; when this returns it survives a power cut."""
+        assert epoch >= self.epoch
+        self._counter += 1
+        at = self._counter % 2 * SLOT_BYTES
+        self._file.write_at(at, encode_slot(self._counter, epoch, voted_for))
+        self._file.sync()
+        self.epoch, self.voted_for = epoch, voted_for
+
+    def close(self) -> None:
+        self._file.close()
+
+
+def encode_promise(boot_id: bytes, until_s: float) -> bytes:
+    """Return a promise: no vote before `until_s` on the clock of that boot."""
+    checked = _PROMISE.pack(_PROMISE_MAGIC, boot_id, until_s)
+    return checked + struct.pack("<I", crc32c(checked))
+
+
+class PromiseFile:
+    """The promise of one member on its disk."""
+
+    def __init__(self, disk: Disk, directory: str, boot_id: bytes) -> None:
+        assert len(boot_id) == 16
+        self._boot_id = boot_id
+        path = os.path.join(directory, "promise")
+        self._file = disk.open_slots(path, PROMISE_BYTES)
+        self._found = disk.read(path, 0, PROMISE_BYTES)
+        if not any(self._found):
+            # Synced once, so that after any power cut an older boot is found here, not nothing.
+            self._file.write_at(0, encode_promise(boot_id, 0.0))
+            self._file.sync()
+
+    def until_s(self, now_s: float, longest_s: float) -> float:
+        """Return until when, on our clock, no vote may be given."""
+        found = self._found
+        if not any(found):
+            return now_s  # nobody was ever promised anything
+        checked = found[: _PROMISE.size]
+        magic, boot_id, until_s = _PROMISE.unpack(checked)
+        crc = struct.unpack_from("<I", found, _PROMISE.size)[0]
+        is_whole = magic == _PROMISE_MAGIC and crc32c(checked) == crc
+        if not is_whole or boot_id != self._boot_id:
+            return now_s + longest_s
+        return min(max(float(until_s), now_s), now_s + longest_s)
+
+    def save(self, until_s: float) -> None:
+        """Write it down, for after a crash of this process."""
+        self._file.write_at(0, encode_promise(self._boot_id, until_s))
+
+    def close(self) -> None:
+        self._file.close()

@@ -1,0 +1,205 @@
+"""A blocking client of whoever leads: the face of `Connection`, over all members of a group.
+
+A call goes to the believed leader and on to where that one points. It keeps its number wherever it
+goes, and the client its id: a successor that finds the request in its log answers it from there. A
+leader that is silent for `LOOK_S` is asked whether it lives, and if not, the others who leads.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Final
+
+from mrstream.cluster.config.config import Cluster
+from mrstream.cluster.consensus.standing import NotLeader, Standing, WhoLeads
+from mrstream.cluster.errors import CallTimedOut, ClusterError, HostUnreachable
+from mrstream.cluster.leader.finding import Finding
+from mrstream.cluster.leader.hint import read_hint, write_hint
+from mrstream.cluster.wire.identity import new_client_id
+from mrstream.cluster.wire.messages import Message, Request
+from mrstream.cluster.wire.network import Connection, Identity
+
+CALL_S_MAX: Final = 30.0
+LOOK_S: Final = 3.0
+ASK_S_MAX: Final = 1.0
+CONNECT_S_MAX: Final = 2.0
+
+
+class LeaderMoved(HostUnreachable):
+    """The one that was asked does not lead any more: what it was asked may be done or not."""
+
+
+class LeaderConnection:
+    """`call` has a request answered by the leader; safe to use from many threads."""
+
+    def __init__(
+        self,
+        finding: Finding,
+        identity: Identity,
+        *,
+        role: str = "",
+        on_push: Callable[[Any], None] | None = None,
+        push_types: Sequence[type[Message]] = (),
+        connect_s_max: float = CONNECT_S_MAX,
+        on_leader: Callable[[str], None] | None = None,
+    ) -> None:
+        """`on_leader` is told the host whenever another one leads."""
+        self.finding = finding
+        self._identity, self._role = identity, role
+        self._on_push, self._push_types = on_push, push_types
+        self._connect_s_max = connect_s_max
+        self._on_leader = on_leader
+        self._fresh()
+
+    def _fresh(self) -> None:
+        self._lock = threading.Lock()
+        self._pid = os.getpid()
+        self.client_id = new_client_id()
+        self._connections: dict[str, Connection] = {}
+        self._number = 0
+
+    @property
+    def address(self) -> str:
+        """Where the leader is, as far as is known."""
+        return self.finding.address
+
+    def __enter__(self) -> LeaderConnection:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def next_number(self) -> int:
+        """Return a request number to give to `call`, for a request that may have to be repeated."""
+        self._check_fork()
+        with self._lock:
+            self._number += 1
+            return self._number
+
+    def call(
+        self,
+        request: Request,
+        timeout_s: float = CALL_S_MAX,
+        number: int | None = None,
+        patience_s: float = LOOK_S,
+        look_s: float = LOOK_S,
+    ) -> Any:
+        """Return the leader's reply, or raise what it raised, or `Unavailable` when no member leads
+        at the moment: wait then, and repeat it with its number. `patience_s`: an answer that is
+        held back for so long is no reason to ask anybody; `look_s`: how often to look then."""
+        if number is None:
+            number = self.next_number()
+        renewed: dict[str, None] = {}
+        while True:
+            address = self.finding.address
+            look = partial(self._look_round, address, time.monotonic() + patience_s)
+            connection = self._connection(address)
+            was_open = connection.is_open
+            try:
+                answer = connection.call(request, timeout_s, number, look, look_s)
+            except NotLeader as error:
+                if not self.finding.refused(address, error):
+                    raise
+            except LeaderMoved:
+                continue
+            except CallTimedOut:
+                if timeout_s <= patience_s:  # else it was looked at, and lives
+                    self.finding.lost(address)
+                raise
+            except HostUnreachable:
+                # A connection of before may have ended unnoticed, with an earlier life of the
+                # member: only a new one that fails says that nobody is there.
+                if was_open and address not in renewed:
+                    renewed[address] = None
+                elif not self.finding.lost(address):
+                    raise
+            except ClusterError:
+                self._answered(address)
+                raise
+            else:
+                self._answered(address)
+                return answer
+
+    def _answered(self, address: str) -> None:
+        if self.finding.answered(address) and self._on_leader is not None:
+            self._on_leader(self.finding.host)
+
+    def listen(self, timeout_s: float) -> None:
+        """Take what the leader pushes for so long, without a call of our own."""
+        self._connection(self.finding.address).listen(timeout_s)
+
+    def ask_member(self, address: str, request: Request, timeout_s: float) -> Any:
+        """Have one member answer, whether it leads or not."""
+        return self._connection(address).call(request, timeout_s)
+
+    def close(self) -> None:
+        """End all connections; it may be used again."""
+        with self._lock:
+            connections = list(self._connections.values())
+        for connection in connections:
+            connection.close()
+
+    def _check_fork(self) -> None:
+        if self._pid != os.getpid():
+            self._fresh()
+
+    def _connection(self, address: str) -> Connection:
+        self._check_fork()
+        with self._lock:
+            found = self._connections.get(address)
+            if found is None:
+                found = self._connections[address] = self._new(address)
+            return found
+
+    def _new(self, address: str) -> Connection:
+        return Connection(
+            address,
+            self._identity,
+            role=self._role,
+            client_id=self.client_id,
+            on_push=self._on_push,
+            push_types=self._push_types,
+            connect_s_max=self._connect_s_max,
+        )
+
+    def _look_round(self, asked: str, not_before_s: float) -> None:
+        """Go on waiting where the one that was asked lives and leads; else raise."""
+        if self.finding.address != asked:
+            raise LeaderMoved(f"{asked} does not lead any more: another call has found out")
+        if time.monotonic() < not_before_s:
+            return
+        places = [(self._connection(asked), self.next_number())]
+        places += [(self._new(address), 0) for address in self.finding.others(asked)]
+        for connection, number in places:
+            try:
+                seen: Standing = connection.call(WhoLeads(), ASK_S_MAX, number or None)
+            except ClusterError:
+                continue  # one more that says nothing
+            finally:
+                if not number:
+                    connection.close()
+            if seen.is_serving and connection.address == asked:
+                return
+            if self.finding.heard(seen, asked):
+                raise LeaderMoved(f"{asked} does not lead any more: {seen.leader} does")
+
+
+def connect_to_leader(
+    cluster: Cluster, role: str, finding: Finding | None = None, **options: Any
+) -> LeaderConnection:
+    """Return a connection to the leader of a master's role, wherever that is; connections that
+    share a finding learn from each other."""
+    config = cluster.config
+    if finding is None:
+        finding = Finding(config.master_addresses(role), read_hint(config.name, role))
+    return LeaderConnection(
+        finding,
+        cluster.identity(),
+        role=role,
+        on_leader=lambda host: write_hint(config.name, role, host),
+        **options,
+    )

@@ -1,0 +1,147 @@
+"""Who leads a group, as a client knows it: which member to ask next, and when to give up.
+
+    believed leader ── NotLeader with a name ──▸ that one; five times, then the caller waits
+          │  └─────── NotLeader without ───────▸ the next member; each once, then the caller waits
+          └── no connection, no answer ────────▸ the next member; each once, then the caller waits
+
+What is heard of an epoch below the highest that was ever heard of counts for nothing. No name
+service, no address that moves, and nothing to ask but the members themselves. Pure: never does any
+IO; `connection` and `channel` are its two faces.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from typing import Final
+
+from mrstream.cluster.consensus.members import host_of
+from mrstream.cluster.consensus.standing import NotLeader, Standing
+from mrstream.cluster.errors import ClusterError
+from mrstream.cluster.wire.addresses import split_address
+
+HOPS_MAX: Final = 5
+
+
+class Finding:
+    """What one process knows of one group; its threads may share it."""
+
+    def __init__(self, seeds: Mapping[str, str], first: str = "") -> None:
+        """`seeds`: the members' addresses by host, in the order in which they are asked; `first` is
+        the host that led when somebody last looked."""
+        assert seeds, "a group has members"
+        self._addresses = dict(seeds)
+        self._lock = threading.Lock()
+        self._host = first if first in seeds else next(iter(seeds))
+        self._tried: dict[str, None] = {}
+        self._hops = 0
+        self.epoch = 0
+        """The highest that was heard of."""
+
+    @property
+    def host(self) -> str:
+        """Who leads, as far as is known."""
+        return self._host
+
+    @property
+    def address(self) -> str:
+        """Where to ask now."""
+        with self._lock:
+            return self._addresses[self._host]
+
+    def others(self, asked: str) -> list[str]:
+        """The addresses of all members but that one."""
+        with self._lock:
+            return [address for address in self._addresses.values() if address != asked]
+
+    def members(self) -> list[tuple[str, str]]:
+        """Every member that is known: host and address."""
+        with self._lock:
+            return list(self._addresses.items())
+
+    # --- what came of asking
+
+    def answered(self, asked: str) -> bool:
+        """The member at that address answers as the leader; say whether that is news."""
+        with self._lock:
+            self._tried.clear()
+            self._hops = 0
+            host = self._host_at(asked)
+            is_news = host != self._host
+            self._host = host
+            return is_news
+
+    def refused(self, asked: str, error: NotLeader) -> bool:
+        """It does not lead. Return whether to ask again at once, at `address`."""
+        details = error.details
+        host, address, epoch = details.get("leader"), details.get("address"), details.get("epoch")
+        with self._lock:
+            if self._addresses[self._host] != asked:
+                return self._hop()  # somebody else has turned meanwhile
+            place = address if isinstance(address, str) else ""
+            is_known = isinstance(host, str) and isinstance(epoch, int)
+            if is_known and self._believe(str(host), place, int(epoch or 0)):
+                return self._hop()
+            return self._turn()
+
+    def lost(self, asked: str) -> bool:
+        """Nobody answers there. Return whether to ask again at once, at `address`."""
+        with self._lock:
+            return self._hop() if self._addresses[self._host] != asked else self._turn()
+
+    def heard(self, standing: Standing, asked: str) -> bool:
+        """A member said who leads, while we wait for an answer of the one that was `asked`. Return
+        whether the leader is another one now."""
+        with self._lock:
+            if not standing.leader or self._host_at(asked) == host_of(standing.leader):
+                return False
+            return self._believe(host_of(standing.leader), standing.address, standing.epoch)
+
+    # --- inside
+
+    def _host_at(self, address: str) -> str:
+        for host, known in self._addresses.items():
+            if known == address:
+                return host
+        return self._host
+
+    def _believe(self, host: str, address: str, epoch: int) -> bool:
+        """Take a name for the leader's, unless it is old news, or nobody knows where that is."""
+        if epoch < self.epoch or not host:
+            return False
+        if host not in self._addresses and not _is_address(address):
+            return False
+        if host in self._tried and epoch == self.epoch:
+            return False  # its followers do not know yet that nobody is there
+        self.epoch = epoch
+        self._addresses.setdefault(host, address)
+        self._host = host
+        return True
+
+    def _turn(self) -> bool:
+        """Try the next member; each once, then the caller waits."""
+        self._tried[self._host] = None
+        hosts = list(self._addresses)
+        at = hosts.index(self._host)
+        self._host = hosts[(at + 1) % len(hosts)]
+        if all(host in self._tried for host in hosts):
+            self._tried.clear()
+            self._hops = 0
+            return False
+        return self._hop()
+
+    def _hop(self) -> bool:
+        self._hops += 1
+        if self._hops > HOPS_MAX:
+            self._hops = 0
+            self._tried.clear()
+            return False
+        return True
+
+
+def _is_address(text: str) -> bool:
+    try:
+        split_address(text)
+    except (ClusterError, ValueError):
+        return False
+    return True
