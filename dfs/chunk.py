@@ -24,6 +24,12 @@ FileId = NewType("FileId", int)
 Epoch = NewType("Epoch", int)
 """One opening of one file for writing by one client; a later opening fences the earlier."""
 
+Fence = tuple[str, int]
+"""(name, generation): a change under it is refused once a higher generation was seen."""
+
+HIDDEN_NAME = ".mrstream-"
+"""Names that begin so are of what is unfinished; no listing shows them."""
+
 CHUNK_BYTES_DEFAULT = 64 * 1024 * 1024
 CHUNK_BYTES_MIN = 64 * 1024
 CHUNK_BYTES_MAX = 1 << 31
@@ -38,6 +44,25 @@ REPLICATION_MAX = 64
 FIRST_VERSION = ChunkVersion(1)
 NO_HANDLE = ChunkHandle(0)
 NO_EPOCH = Epoch(0)
+NO_FENCE: Fence = ("", 0)
+
+
+_EPOCH_BITS = 32
+
+
+def first_command_id(epoch: int) -> int:
+    """Return the id of the first command of a master's epoch; those of two epochs never meet."""
+    return epoch << _EPOCH_BITS | 1
+
+
+def unasked_command_id(epoch: int) -> int:
+    """Return the id of what a master allowed rather than commanded: nobody waits for an answer."""
+    return epoch << _EPOCH_BITS
+
+
+def epoch_of_command(command_id: int) -> int:
+    """Return the epoch of the master that gave a command."""
+    return command_id >> _EPOCH_BITS
 
 
 def handle_name(handle: int) -> str:

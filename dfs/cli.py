@@ -7,24 +7,36 @@ interrupted, as `hdfs dfs`.
 from __future__ import annotations
 
 import io
+import math
 import os
 import sys
 from collections.abc import Iterator
 
 from mrstream.cluster.config.config import current_cluster
-from mrstream.cluster.errors import ClusterError, UserError
+from mrstream.cluster.errors import ClusterError, HostUnreachable, UserError
+from mrstream.cluster.wire.addresses import WHAT_TO_DO
 from mrstream.dfs.shell.arguments import BadUsage
 from mrstream.dfs.shell.items import Shell
 from mrstream.dfs.shell.verbs import VERBS, help_of, usage_of, usage_of_all
 from mrstream.dfs.shell.volumes import PIECE_BYTES, ClusterVolume, DiskVolume, Volume
 
 USAGE_STATUS = 255
+CHANGING = frozenset((
+    "appendToFile", "chgrp", "chmod", "chown", "copyFromLocal", "cp", "expunge", "mkdir", "mv",
+    "policy", "put", "rm", "rmdir", "setrep", "snapshot", "touch", "touchz", "undelete",
+))  # fmt: skip
+"""Verbs that change what a bare path names."""
+READING = frozenset((
+    "cat", "checksum", "copyToLocal", "count", "df", "du", "find", "fsck", "get", "getmerge",
+    "head", "ls", "stat", "tail", "test", "text",
+))  # fmt: skip
+"""Verbs that only read: a shadow answers them where no master does."""
 
 
 def main(argv: list[str]) -> int:
     """Run one verb; return its exit status."""
     try:
-        words, cluster, is_local = _generic(argv)
+        words, cluster, is_local, is_fresh = _generic(argv)
     except BadUsage as error:
         print(error, file=sys.stderr)
         return USAGE_STATUS
@@ -40,7 +52,7 @@ def main(argv: list[str]) -> int:
         print("\n".join(usage_of_all()), file=sys.stderr)
         return USAGE_STATUS
     try:
-        shell = _shell(name, cluster, is_local)
+        shell = _shell(name, cluster, is_local, is_fresh)
         # The path may come before fsck's options, as in `hdfs fsck / -files`.
         said = verb.grammar.parse(_options_first(words[1:]) if name == "fsck" else words[1:])
         verb.run(shell, said)
@@ -56,18 +68,24 @@ def main(argv: list[str]) -> int:
         return 1
     except ClusterError as error:
         print(f"{name}: {error}", file=sys.stderr)
+        if isinstance(error, HostUnreachable):
+            print(WHAT_TO_DO, file=sys.stderr)
         return error.exit_status
     except KeyboardInterrupt:
         return 130
 
 
-def _generic(argv: list[str]) -> tuple[list[str], str | None, bool]:
-    """Take the options that stand before the verb: -cluster FILE, -fs URL, -D name=value."""
+def _generic(argv: list[str]) -> tuple[list[str], str | None, bool, bool]:
+    """Take the options that stand before the verb: -cluster FILE, -fs URL, -D name=value,
+    --fresh."""
     words = list(argv)
     cluster: str | None = None
-    is_local = False
-    while words and words[0] in ("-cluster", "-fs", "-D", "-conf", "-jt"):
+    is_local = is_fresh = False
+    while words and words[0] in ("-cluster", "-fs", "-D", "-conf", "-jt", "--fresh"):
         option = words.pop(0)
+        if option == "--fresh":
+            is_fresh = True
+            continue
         if not words:
             raise BadUsage(f"{option} needs a value")
         value = words.pop(0)
@@ -77,7 +95,7 @@ def _generic(argv: list[str]) -> tuple[list[str], str | None, bool]:
             is_local = value in ("local", "file:///", "file:/")
             if value.startswith("dfs://") and value.removeprefix("dfs://").strip("/"):
                 cluster = value.removeprefix("dfs://").strip("/")
-    return words, cluster, is_local
+    return words, cluster, is_local, is_fresh
 
 
 def _options_first(words: list[str]) -> list[str]:
@@ -97,17 +115,18 @@ def _help(kind: str, names: list[str]) -> int:
     return 0
 
 
-def _shell(verb: str, cluster: str | None, is_local: bool) -> Shell:
+def _shell(verb: str, cluster: str | None, is_local: bool, is_fresh: bool) -> Shell:
     disk = DiskVolume()
+    stale_s_max = math.inf if verb in READING and not is_fresh else None
     known: dict[str, ClusterVolume] = {}
 
     def cluster_of(name: str) -> Volume:
         if name not in known:
-            known[name] = _cluster_volume(name or cluster)
+            known[name] = _cluster_volume(name or cluster, stale_s_max)
         return known[name]
 
     default: Volume = disk
-    if not is_local and (found := _current(cluster)) is not None:
+    if not is_local and (found := _current(cluster, stale_s_max)) is not None:
         known[""] = default = found
         known[found.uri.removeprefix("dfs://")] = found
     return Shell(
@@ -117,18 +136,30 @@ def _shell(verb: str, cluster: str | None, is_local: bool) -> Shell:
         decode=_decode,
         verb=verb,
         shows_progress=sys.stderr.isatty(),
+        spares_disk=verb in CHANGING and not is_local,
     )
 
 
-def _current(cluster: str | None) -> ClusterVolume | None:
+def _current(cluster: str | None, stale_s_max: float | None) -> ClusterVolume | None:
     from mrstream.dfs.client.client import client_of
 
     found = current_cluster(cluster)
-    return None if found is None else ClusterVolume(client_of(found), found.config.name)
+    if found is None:
+        return None
+    said: set[str] = set()
+
+    def say(host: str, behind_s: float) -> None:
+        if host not in said:  # a listing asks many times
+            said.add(host)
+            words = f"answered by a shadow on {host}, at most {math.ceil(behind_s)} s old"
+            print(f"no master: {words}", file=sys.stderr)
+
+    client = client_of(found, stale_s_max=stale_s_max, on_stale=say)
+    return ClusterVolume(client, found.config.name)
 
 
-def _cluster_volume(cluster: str | None) -> ClusterVolume:
-    volume = _current(cluster)
+def _cluster_volume(cluster: str | None, stale_s_max: float | None) -> ClusterVolume:
+    volume = _current(cluster, stale_s_max)
     if volume is None:
         raise UserError(
             "there is no current cluster: `mrstream cluster up` makes one, or name a cluster file "

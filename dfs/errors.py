@@ -2,9 +2,11 @@
 
 UserError     NoSuchFile · FileExists · NotADirectory · IsADirectory · DirectoryNotEmpty
               BadPath · BadRequest · PermissionDenied · WriterFenced · FileBusy
-              RecordTooLarge · NotInTrash
+              RecordTooLarge · NotInTrash · FencedOff · FileReplaced · NotAligned
+              NameQuotaExceeded · SpaceQuotaExceeded · NoSuchKey · AlreadySpent
 Unavailable   SafeMode · LeaseExpired · NotPrimary · StaleReplica · NoReplica · NoServers
               NoSuchChunk · ChunkFull · DataNotPushed · ReplicaFailed · NotRegistered
+              StaleMaster
 Corrupt       ChunkCorrupt
 """
 
@@ -61,6 +63,34 @@ class NotInTrash(UserError, FileNotFoundError):
     """There is nothing to undelete under that name."""
 
 
+class FencedOff(UserError):
+    """A newer holder of the lock, or leader, was seen: this one may change nothing any more."""
+
+
+class FileReplaced(UserError):
+    """Another file has the path by now; the one that was meant is gone."""
+
+
+class NotAligned(UserError):
+    """These files cannot be joined without moving bytes: they do not fill their chunks."""
+
+
+class NameQuotaExceeded(UserError, OSError):
+    """A directory above may hold no more files and directories."""
+
+
+class SpaceQuotaExceeded(UserError, OSError):
+    """A directory above may hold no more bytes, replicas counted."""
+
+
+class NoSuchKey(UserError, LookupError):
+    """There is no such key to the doors."""
+
+
+class AlreadySpent(UserError):
+    """The link was used before."""
+
+
 class SafeMode(Unavailable):
     """The master has just started and waits for its chunkservers to report."""
 
@@ -103,6 +133,10 @@ class ReplicaFailed(Unavailable):
 
 class NotRegistered(Unavailable):
     """The master does not know this incarnation of the chunkserver; register again."""
+
+
+class StaleMaster(Unavailable):
+    """A later master has been seen, or the order is too old: it may be one of a deposed master."""
 
 
 class DiskFull(Unavailable):

@@ -2,8 +2,10 @@
 
 The shell around `dfs.metadata`. Its duties, in order: take one request, let the brain decide, put
 what must last into the operation log, and only when that is durable answer and send. A question
-that only reads waits the same way if the state it saw is not yet durable (M1). Heartbeats,
-checkpoints and ticks run on the one loop; there is no other thread that touches the brain.
+that only reads waits the same way if the state it saw is not yet durable (M1). Who leads, and
+whether anything may be said, is the office's to know (`cluster/leader`): a master that does not
+lead is a shadow, which folds the log, watches the chunkservers and answers questions that may be a
+little old. All of it runs on the one loop; there is no other thread that touches the brain.
 
 Never sees a byte of a file, never decides anything itself.
 """
@@ -20,18 +22,21 @@ import pwd
 import random
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from mrstream.cluster.config.config import DFS_MASTER, DfsConfig
 from mrstream.cluster.config.state import LOSS_ACCEPTED_MARK
-from mrstream.cluster.copies.log_check import WayBack, look_and_compare
+from mrstream.cluster.consensus.standing import AskGroup
+from mrstream.cluster.copies.log_check import WayBack, check_founding, look_and_compare
 from mrstream.cluster.copies.log_sink import LogSink, start_sinks, stop_sinks
 from mrstream.cluster.daemon import Daemon, run
 from mrstream.cluster.errors import ClusterError, Unavailable, WrongCluster
 from mrstream.cluster.journal.journal import Journal, JournalSink
+from mrstream.cluster.leader.epoch_file import EpochFile
+from mrstream.cluster.leader.office import Office
 from mrstream.cluster.wire.network import Handler, Peer
 from mrstream.dfs.chunk import ServerId
 from mrstream.dfs.duties import Duties
@@ -45,27 +50,32 @@ from mrstream.dfs.metadata.events import (
     Log,
     LogInDoubt,
     LossAccepted,
+    Outrun,
     Refuse,
     Reply,
     Send,
     ServerGone,
     Tick,
 )
-from mrstream.dfs.metadata.metadata import Metadata
+from mrstream.dfs.metadata.image import load_image, pack_image
+from mrstream.dfs.metadata.metadata import WATCHED, Metadata
 from mrstream.dfs.metadata.settings import Settings
-from mrstream.dfs.oplog import OperationLog, replay
+from mrstream.dfs.oplog import fold
 from mrstream.dfs.protocol import (
     PROTOCOL_VERSION,
+    AskShadow,
     Checkpoint,
     ClusterReport,
     Register,
     Report,
     Summarise,
 )
+from mrstream.dfs.shadow import Shadow
 
 log = logging.getLogger(__name__)
 
 ROLE = DFS_MASTER
+LOG = "oplog"
 TICK_S = 0.25
 BEHIND_TICK_S = 0.02
 """While chunks wait to be looked at: a million of them take seconds, a slice at a time."""
@@ -87,7 +97,7 @@ def settings_from(config: DfsConfig) -> Settings:
 
 
 class Master:
-    """The service of the `dfs.master` daemon."""
+    """The service of the `dfs.master` daemon: the leader, or one of its shadows."""
 
     def __init__(self, daemon: Daemon, sinks: Sequence[JournalSink] = ()) -> None:
         self._daemon = daemon
@@ -97,61 +107,101 @@ class Master:
         self._cluster_id = daemon.identity.cluster_id
         seed = random.SystemRandom().getrandbits(64)
         self._brain = Metadata(self._settings, random.Random(seed))
-        self._journal = Journal(
-            os.path.join(daemon.state_directory, "oplog"),
-            self._cluster_id,
-            sinks=sinks,
-            on_failure=lambda error: daemon.fail(error, "operation log"),
+        self._alone: Journal | None = None
+        if len(daemon.config.masters_of(ROLE)) == 1:
+            self._alone = Journal(
+                os.path.join(daemon.state_directory, LOG),
+                self._cluster_id,
+                sinks=sinks,
+                on_failure=lambda error: daemon.fail(error, "operation log"),
+            )
+        checkpoint_bytes = daemon.config.dfs.checkpoint_bytes
+        self._office = office = Office(
+            daemon, self, LOG, checkpoint_bytes=checkpoint_bytes, alone=self._alone
         )
-        self._oplog = OperationLog(self._journal, daemon.config.dfs.checkpoint_bytes)
+        self._gate = office.gate(self._carry_out)
         self._answers: dict[int, asyncio.Future[Any]] = {}
-        self._duties = Duties(self._brain, self._oplog, self._carry_out)
+        self._duties = Duties(self._brain, office.log, self._gate, self._carry_out)
         self._peers: dict[ServerId, Peer] = {}
         self._next_call = 1
-        self._is_watching = False
         self._ticker: asyncio.TimerHandle | None = None
         self._tick_due_s = 0.0
         self._checkpointing: list[asyncio.Future[None]] = []
         self._counts: dict[str, int] = {}
         self._sinks: list[LogSink] = []
         self._is_in_doubt = False
+        self._replayed = 0
+        self._is_new = True
+        """Nothing was ever logged."""
+        shadow = Shadow(self._brain, office, self._clock, daemon.config.failover_after_s)
+        guarded = office.guard(
+            {
+                **dict.fromkeys(self._brain.queries, self._query),
+                **dict.fromkeys(self._brain.calls, self._call),
+                Register: self._register,
+                Summarise: self._summarise,
+                Checkpoint: self._checkpoint_now,
+            }
+        )
         self.handlers: Mapping[type[Any], Handler] = {
-            **dict.fromkeys(self._brain.queries, self._query),
-            **dict.fromkeys(self._brain.calls, self._call),
-            Register: self._register,
-            Summarise: self._summarise,
-            Checkpoint: self._checkpoint_now,
+            **office.handlers,
+            **guarded,
+            **{kind: shadow.or_watch(guarded[kind]) for kind in WATCHED},
+            AskShadow: shadow.answer,
+            AskGroup: self._ask_group,
         }
 
     # --- life
 
     async def start(self) -> None:
-        """Recover the exact acknowledged state, then serve (chunkservers report meanwhile)."""
+        """Take up the exact acknowledged state; then lead (chunkservers report meanwhile), or
+        follow."""
         began_s = time.perf_counter()
-        # Nothing is changed or served before it is known that no other host has more of the log.
-        found = await look_and_compare(self._daemon, self._journal, "chunks")
-        self._journal.recover(found)
-        for problem in [*found.problems, *([found.torn] if found.torn else [])]:
-            log.warning("recovery: %s", problem)
-        count = replay(found, self._brain)
+        if self._alone is not None and self._is_alone:
+            # Nothing is changed or served before it is known that no other host has more of it.
+            found = await look_and_compare(self._daemon, self._alone, "chunks")
+            await self._office.start(found)
+            await self._give_up_what_is_lost(found.last_sequence)
+        else:
+            await self._office.start()
         # What was just read stays for good: the collector need not look at it again.
         gc.collect()
         gc.freeze()
         _give_memory_back()
-        self._journal.start(self._loop)
-        self._sinks = start_sinks(self._daemon, self._journal)
-        self._happened(LeadershipBegan(int(self._clock.wall_s() * 1000) << 20))
-        self._doubt(bool(self._sinks))
-        await self._give_up_what_is_lost(found.last_sequence)
-        if found.last_sequence == 0:
-            self._happened(Founded(_user_name(), _group_name()))
         log.info(
             "recovered files=%d directories=%d chunks=%d sequence=%d replayed=%d seconds=%.2f",
             self._brain.file_count, self._brain.directory_count, self._brain.chunk_count,
-            found.last_sequence, count, time.perf_counter() - began_s,
+            self._office.seen, self._replayed, time.perf_counter() - began_s,
         )  # fmt: skip
         self._tick_due_s = self._clock.now_s() + TICK_S
         self._ticker = self._loop.call_later(TICK_S, self._tick)
+
+    @property
+    def _is_alone(self) -> bool:
+        """One master, over a journal that never was a group's."""
+        return self._office.journal is self._alone
+
+    def load(self, pieces: Iterator[bytes]) -> None:
+        """The state of a checkpoint."""
+        load_image(self._brain, pieces)
+        self._is_new = False
+
+    def apply(self, payload: bytes) -> None:
+        """A record of the log."""
+        fold(payload, self._brain)
+        self._replayed += 1
+        self._is_new = False
+
+    def lead(self, epoch: int) -> None:
+        """The brain has all that was ever acknowledged: it decides from now on."""
+        if self._alone is not None and self._is_alone:
+            self._sinks = start_sinks(self._daemon, self._alone)
+        self._tick_due_s = self._clock.now_s() + TICK_S
+        self._happened(LeadershipBegan(epoch))
+        if self._sinks:
+            self._doubt(True)
+        if self._is_new:
+            self._happened(Founded(_user_name(), _group_name()))
 
     async def _give_up_what_is_lost(self, last_sequence: int) -> None:
         """Where `restore --from` left its mark, for the log that it put here: once, for good."""
@@ -162,7 +212,7 @@ class Master:
             is_of_this_log = file.read() == str(last_sequence)
         if is_of_this_log:
             self._happened(LossAccepted())
-            await self._journal.when_durable(self._oplog.seen)
+            await self._office.journal.when_durable(self._office.seen)
         os.unlink(mark)
 
     def _doubt(self, is_in_doubt: bool) -> None:
@@ -173,16 +223,18 @@ class Master:
         """Make durable what was decided; there is nothing else to do (GFS §5.1.1)."""
         if self._ticker is not None:
             self._ticker.cancel()
-        await self._loop.run_in_executor(None, self._journal.close)
+        await self._office.stop()
         await self._loop.run_in_executor(None, stop_sinks, self._sinks)
 
     def ready(self) -> tuple[bool, str]:
-        """Serving, and what is still missing."""
-        if self._journal.blocked:
-            return False, f"cannot log: {self._journal.blocked}"
+        """Serving, and what is still missing; or whose shadow."""
+        is_well, words = self._office.ready()
+        if not is_well or not self._office.is_leading:
+            return is_well, words
         waiting = self._brain.safe_mode
+        serving = "serving" if self._is_alone else f"serving, {words}"
         # Reads are served as soon as nothing is missing, though some servers may be.
-        return not waiting or self._brain.is_whole, waiting or "serving"
+        return not waiting or self._brain.is_whole, waiting or serving
 
     def metrics(self) -> dict[str, float]:
         """The master's counters."""
@@ -199,8 +251,9 @@ class Master:
             "clones_active": report.clones_active,
             "leases": report.leases,
             "files_open": report.files_open,
-            "log_sequence": self._oplog.seen,
-            "log_durable": self._oplog.durable,
+            "epoch": self._office.epoch,
+            "log_sequence": self._office.seen,
+            "log_durable": self._office.durable,
             "log_copies_in_step": sum(1 for sink in self._sinks if sink.in_step),
             "log_copies_wanted": len(self._sinks),
             "answers_waiting": len(self._answers),
@@ -223,9 +276,17 @@ class Master:
 
     # --- requests
 
+    async def _ask_group(self, ask: AskGroup, peer: Peer) -> Any:
+        """A wish for the group; a new one is founded only over a log that nobody has more of."""
+        if ask.verb == "found":
+            directory = self._office.journal.directory
+            await check_founding(self._daemon, directory, self._office.seen, "chunks")
+        wished: Any = self._office.handlers[AskGroup](ask, peer)
+        return await wished
+
     def _query(self, request: Any, peer: Peer) -> Any:
         """A question; answered at once if all that it may rest on is durable."""
-        if self._duties.is_clear and type(request) is not Report:
+        if self._gate.is_clear and type(request) is not Report:
             return self._brain.query(request, self._clock.now_s())
         call, answer = self._new_call()
         self._duties.ask(call, request, self._clock.now_s())
@@ -243,7 +304,7 @@ class Master:
             await asyncio.sleep(0)
         call, answer = self._new_call()
         self._duties.answer(call, sums)
-        self._watch()
+        self._office.watch(self._gate)
         return await answer
 
     def _call(self, request: Any, peer: Peer) -> Any:
@@ -258,7 +319,7 @@ class Master:
         """The answer if there is one (or its refusal, raised), else what to wait for."""
         if answer.done():
             return answer.result()
-        self._watch()
+        self._office.watch(self._gate)
         return answer
 
     def _new_call(self) -> tuple[int, asyncio.Future[Any]]:
@@ -286,6 +347,15 @@ class Master:
             log.info("chunkserver=%s registered address=%s", name, request.address.host)
         return answer
 
+    def _outrun(self, epoch: int) -> None:
+        """Alone, we are the master because cluster.yaml says so: begin anew above whoever was it
+        before. In a group, whoever has that epoch leads."""
+        words = f"a chunkserver has obeyed a master of epoch {epoch}; ours is {self._office.epoch}"
+        log.warning(words)
+        if self._is_alone:
+            EpochFile(os.path.join(self._daemon.state_directory, "epoch")).raise_to(epoch)
+            self._daemon.restart(words)
+
     # --- the order of duties
 
     def _event(self, event: Event) -> None:
@@ -294,20 +364,7 @@ class Master:
     def _happened(self, event: Event) -> None:
         """Something that nobody waits for an answer to."""
         self._event(event)
-        self._watch()
-
-    def _watch(self) -> None:
-        """Be told when the next thing can be said: once for all that one commit makes durable."""
-        sequence = self._duties.waits_for
-        if sequence and not self._is_watching:
-            self._is_watching = True
-            self._journal.when_durable(sequence).add_done_callback(self._release)
-
-    def _release(self, durable: asyncio.Future[None]) -> None:
-        self._is_watching = False
-        if durable.exception() is None:  # else the journal has told the daemon, which is ending
-            self._duties.release()
-            self._watch()
+        self._office.watch(self._gate)
 
     def _carry_out(self, command: Command) -> None:
         match command:
@@ -321,9 +378,11 @@ class Master:
                 peer = self._peers.get(server)
                 if peer is not None and peer.context == (server, incarnation):
                     peer.push(message)
+            case Outrun(epoch):
+                self._outrun(epoch)
             case Halt(why):
                 way_back = WayBack(
-                    self._daemon.config, self._daemon.host.name, self._journal.directory
+                    self._daemon.config, self._daemon.host.name, self._office.journal.directory
                 )
                 self._daemon.refuse(way_back.older(why))
             case Log():
@@ -332,7 +391,7 @@ class Master:
     def _completed(self, report: ClusterReport) -> ClusterReport:
         """Add what the brain does not know."""
         return msgspec.structs.replace(
-            report, log_sequence=self._oplog.seen, started_at_s=self._daemon.since_s
+            report, log_sequence=self._office.seen, started_at_s=self._daemon.since_s
         )
 
     def _answer(self, call: int, value: Any, error: ClusterError | None) -> None:
@@ -347,14 +406,19 @@ class Master:
     # --- time and checkpoints
 
     def _tick(self) -> None:
-        self._happened(Tick(late_s=self._clock.now_s() - self._tick_due_s))
+        wait_s = BEHIND_TICK_S if self._brain.is_behind and self._office.epoch else TICK_S
+        # A leader without its lease can say nothing to anybody: that time is ours.
+        if self._office.is_leading or not self._office.epoch:
+            self._happened(Tick(late_s=max(0.0, self._clock.now_s() - self._tick_due_s)))
+            self._tick_due_s = self._clock.now_s() + wait_s
         if self._is_in_doubt and all(sink.is_compared for sink in self._sinks):
             self._doubt(False)
-        if self._oplog.wants_checkpoint and not self._checkpointing:
+        if self._office.log.wants_checkpoint and not self._checkpointing:
             self._begin_checkpoint()
-        wait_s = BEHIND_TICK_S if self._brain.is_behind else TICK_S
-        self._tick_due_s = self._clock.now_s() + wait_s
         self._ticker = self._loop.call_later(wait_s, self._tick)
+
+    def _image(self) -> Iterable[bytes]:
+        return pack_image(self._brain)
 
     def _begin_checkpoint(self) -> int:
         done: asyncio.Future[None] = self._loop.create_future()
@@ -367,7 +431,7 @@ class Master:
         def ended_elsewhere() -> None:
             self._loop.call_soon_threadsafe(ended)
 
-        return self._oplog.checkpoint(self._brain, ended_elsewhere)
+        return self._office.log.checkpoint(self._image, ended_elsewhere)
 
     async def _checkpoint_now(self, request: Checkpoint, peer: Peer) -> int:
         while self._checkpointing:

@@ -86,7 +86,7 @@ class Caller:
 
     @staticmethod
     def of(stream: BulkStream, number: int) -> Caller:
-        """The other side of a connection, at its so-manieth request."""
+        """The other side of a connection, with the number of its request."""
         peer = stream.peer
         return Caller(peer.role, peer.host, stream.address, (peer.client_id, number))
 
@@ -265,7 +265,8 @@ class ChunkService:
             else:
                 _receive_and_pass_on(stream, view, chain)
             if crc32c(data) != request.crc:
-                raise BadRequest(
+                # Damaged on its way: whoever sent it has it still, and sends it again.
+                raise DataNotPushed(
                     f"push {request.data_id.hex()} arrived with crc {crc32c(data):#010x}, "
                     f"expected {request.crc:#010x}"
                 )

@@ -270,6 +270,11 @@ class ChunkStore:
 
     # -- disks ----------------------------------------------------------------------------
 
+    def disks(self) -> list[Disk]:
+        """The disks in use."""
+        with self._lock:
+            return list(self._disks)
+
     def roomiest(self, need_bytes: int) -> Disk:
         """The disk with the most free space, which must be more than `need_bytes`."""
         best: Disk | None = None

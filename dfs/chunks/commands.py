@@ -64,19 +64,26 @@ class CommandRunner:
         self._pool = pool
         self._clock = clock
         self.throttle = throttle
+        self._touched: dict[int, None] = {}
 
-    def run(self, command: Command, read_at_s: float) -> tuple[int, int]:
+    def take_touched(self) -> list[int]:
+        """The chunks with which something was done since the last call, for those who watch."""
+        touched, self._touched = self._touched, {}
+        return list(touched)
+
+    def run(self, command: Command, since_s: float) -> tuple[int, int]:
         """Do it; return version and length of the replica, (0, 0) where there is none now.
 
-        `read_at_s` is when the command arrived: a lease counts from then at the latest.
+        `since_s` is when the news was sent that it rests on: a lease counts from then.
         """
+        self._touched[int(command.handle)] = None  # type: ignore[attr-defined]  # all have one
         match command:
             case CreateChunk():
-                return self._create(command, read_at_s)
+                return self._create(command, since_s)
             case SetVersion():
                 return self._set_version(command)
             case GrantLease():
-                return self._grant(command, read_at_s)
+                return self._grant(command, since_s)
             case TruncateChunk():
                 return self._truncate(command)
             case CopyChunk():
@@ -117,17 +124,17 @@ class CommandRunner:
         replica = self._store.get(handle)
         return replica.version, replica.length
 
-    def _create(self, command: CreateChunk, read_at_s: float) -> tuple[int, int]:
+    def _create(self, command: CreateChunk, since_s: float) -> tuple[int, int]:
         with self._service.lock_of(command.handle):
             replica = self._store.create(command.handle, command.version)
             if command.lease_s > 0:
                 self._order.granted(
-                    command.handle, command.version, read_at_s + command.lease_s, read_at_s
+                    command.handle, command.version, since_s + command.lease_s, since_s
                 )
         return replica.version, replica.length
 
     def _set_version(self, command: SetVersion) -> tuple[int, int]:
-        # Whoever holds the lock is in a mutation; after it no mutation of before can begin.
+        # Whoever holds the lock is in a mutation; after it no earlier mutation can begin.
         with self._service.lock_of(command.handle):
             replica = self._store.get(command.handle)
             if not command.from_version <= replica.version <= command.version:
@@ -141,12 +148,10 @@ class CommandRunner:
                     replica.set_version(command.version)
             return replica.version, replica.length
 
-    def _grant(self, command: GrantLease, read_at_s: float) -> tuple[int, int]:
+    def _grant(self, command: GrantLease, since_s: float) -> tuple[int, int]:
         with self._service.lock_of(command.handle):
             replica = self._store.get(command.handle, command.version)
-            self._order.granted(
-                command.handle, command.version, read_at_s + command.lease_s, read_at_s
-            )
+            self._order.granted(command.handle, command.version, since_s + command.lease_s, since_s)
             return replica.version, replica.length
 
     def _truncate(self, command: TruncateChunk) -> tuple[int, int]:

@@ -89,8 +89,8 @@ def _in_force(disk: Disk, slots: Sequence[Slot], other: bytes) -> Recovered:
     if newest.boot != disk.boot_id():
         return Recovered(_trusted(disk, slots, was_synced=bool(other)))
     if len(slots) == 1 and other not in (b"", fmt.ERASED_SLOT):
-        # Without a power cut no header is torn, so this one has rotted: who knows whether it is
-        # the newer.
+        # The same boot: a header cannot be torn, so the damaged one has rotted, and it may have
+        # been the newer.
         raise ChunkCorrupt(f"chunk {newest.handle:016x}: a header on {disk.name} is damaged")
     # The last process may have ended before it synced: it is in the cache, no more.
     return Recovered(newest, is_doubtful=True)

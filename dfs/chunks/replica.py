@@ -112,7 +112,8 @@ class Replica:
         if found.redo is not None:
             replica._apply(found.redo.first_block, found.redo.images)
             disk.remove(replica._path("redo"))
-        replica._is_doubtful = found.is_doubtful
+        # A process that ended before its first sync had not synced the names of the files either.
+        replica._is_doubtful, replica._is_named = found.is_doubtful, not found.is_doubtful
         return replica
 
     # -- reading --------------------------------------------------------------------------

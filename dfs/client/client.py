@@ -8,47 +8,69 @@ out once. Bytes never go through the master.
 from __future__ import annotations
 
 import getpass
-import logging
 import os
 import random
 import socket
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import msgspec
+
 from mrstream.cluster.config.config import DFS_MASTER, Cluster, ClusterConfig, current_cluster
+from mrstream.cluster.consensus.standing import NotLeader
 from mrstream.cluster.errors import HostUnreachable, Unavailable, UserError
+from mrstream.cluster.leader.connection import LeaderConnection
+from mrstream.cluster.leader.finding import Finding
+from mrstream.cluster.leader.hint import read_hint
+from mrstream.cluster.wire.addresses import silent_master
 from mrstream.cluster.wire.identity import Identity, new_client_id
 from mrstream.cluster.wire.messages import Request
-from mrstream.cluster.wire.network import Connection
-from mrstream.dfs.chunk import Epoch
+from mrstream.dfs.chunk import NO_FENCE, Epoch, Fence, FileId
+from mrstream.dfs.client.ending import Ending
+from mrstream.dfs.client.fence import fence_of_environment
+from mrstream.dfs.client.keeper import Keeper
 from mrstream.dfs.client.retry import RetryPolicy
+from mrstream.dfs.client.stale import StaleReads
 from mrstream.dfs.client.topology import Place
 from mrstream.dfs.protocol import (
+    NO_FILE,
+    QUOTA_STAYS,
+    AttributesReply,
+    ClearQuota,
     ClusterReport,
     ContentSummary,
     Delete,
     Expunge,
+    FenceFact,
     FileStatus,
+    FindKeys,
     FindTree,
     Fsck,
     FsckPage,
+    GetAttributes,
     GetPolicy,
+    GetQuota,
     Glob,
-    KeepAlive,
+    JoinFiles,
+    KeyPage,
     ListDirectory,
+    ListFences,
     ListTrash,
     Locate,
     Located,
     MakeDirectory,
     Page,
     PolicyReply,
+    QuotaReply,
+    RaiseFence,
     RecoverFile,
     Rename,
     Report,
+    SetAttributes,
     SetMode,
     SetOwner,
     SetPolicy,
+    SetQuota,
     SetReplication,
     SetTimes,
     Snapshot,
@@ -61,9 +83,6 @@ from mrstream.dfs.protocol import (
 )
 from mrstream.dfs.transfer.bulk_pool import BulkPool
 
-log = logging.getLogger(__name__)
-
-KEEP_ALIVE_S = 2.0
 PAGE_ENTRIES = 1000
 RULE_STAYS, NO_RULE = -1, -2
 
@@ -83,8 +102,20 @@ class DfsClient:
         call_s_max: float = 10.0,
         transfer_s_max: float = 15.0,
         connect_s_max: float = 3.0,
+        fence: Fence = NO_FENCE,
+        finding: Finding | None = None,
+        stale_s_max: float | None = None,
+        on_stale: Callable[[str, float], None] | None = None,
     ) -> None:
+        """Every change is made under `fence`; where none is given under that of
+        `$MRSTREAM_SEQUENCER`, if that is set. `finding` knows who may lead; else `master` does.
+
+        While nobody leads, what only reads may be answered by a shadow, if `stale_s_max` says so:
+        from a state that is at most so old. `on_stale` hears of the shadow's host and its bound.
+        """
         self.master = master
+        self._stale = StaleReads(stale_s_max, on_stale)
+        self.fence = fence if fence != NO_FENCE else fence_of_environment()
         self.place = place or Place()
         self.user = user or _user()
         self.group = group or self.user
@@ -98,13 +129,13 @@ class DfsClient:
         )
         self.chance = random.Random()
         self._call_s_max = call_s_max
-        self._connection = Connection(
-            master, identity, role=DFS_MASTER, connect_s_max=connect_s_max
+        self._connection = LeaderConnection(
+            finding or Finding({"": master}),
+            identity,
+            role=DFS_MASTER,
+            connect_s_max=connect_s_max,
         )
-        self._writers_lock = threading.Lock()
-        self._epochs: dict[Epoch, Callable[[], None]] = {}
-        self._keeper: threading.Thread | None = None
-        self._closed = threading.Event()
+        self._keeper = Keeper(self.name, self.call_once)
         self.calls_count = 0
 
     def __enter__(self) -> DfsClient:
@@ -115,7 +146,7 @@ class DfsClient:
 
     def close(self) -> None:
         """End the connections; files still open for writing are left to their fate."""
-        self._closed.set()
+        self._keeper.close()
         self._connection.close()
         self.pool.close()
 
@@ -123,22 +154,35 @@ class DfsClient:
 
     def call(self, request: Request) -> Any:
         """Ask the master, again and again while nobody answers; raise what it refuses."""
+        request = self._fenced(request)
         number = self._connection.next_number()
         for attempt in self.retry.attempts():
             try:
                 self.calls_count += 1
-                return self._connection.call(request, self._call_s_max, number)
+                reply = self._connection.call(request, self._call_s_max, number)
+                self._stale.is_led()
+                return reply
             except Unavailable as error:
-                if not isinstance(error, HostUnreachable):
-                    # It was answered with a refusal, which changed nothing: ask afresh.
+                if not isinstance(error, HostUnreachable | NotLeader):
+                    # The leader refused it, which changed nothing: ask afresh. Who does not lead
+                    # does not know what became of an earlier try.
                     number = self._connection.next_number()
-                attempt.failed(error)
+                answer = self._stale.ask(self._connection, request)
+                if answer is not None:
+                    return answer.value
+                attempt.failed(error, silent_master("dfs", error))
         raise AssertionError("attempts do not end")
 
     def call_once(self, request: Request) -> Any:
         """Ask the master once."""
         self.calls_count += 1
-        return self._connection.call(request, self._call_s_max)
+        return self._connection.call(self._fenced(request), self._call_s_max)
+
+    def _fenced(self, request: Request) -> Request:
+        """The request under our fence, if it has none and changes something."""
+        if self.fence != NO_FENCE and getattr(request, "fence", None) == NO_FENCE:
+            return msgspec.structs.replace(request, fence=self.fence)
+        return request
 
     # -- names ----------------------------------------------------------------------------
 
@@ -164,22 +208,30 @@ class DfsClient:
         sums: tuple[ContentSummary, ...] = self.call(Summarise(path, children))
         return sums
 
-    def locate(self, path: str, first_index: int = 0, count: int = 8) -> Located:
-        """Where chunks of a file are."""
-        located: Located = self.call(Locate(path, first_index, count))
+    def locate(
+        self, path: str, first_index: int = 0, count: int = 8, file_id: FileId = NO_FILE
+    ) -> Located:
+        """Where chunks of a file are: of this very file, if an id is given."""
+        located: Located = self.call(Locate(path, first_index, count, file_id))
         return located
 
-    def make_directory(self, path: str, *, mode: int = 0o755, parents: bool = False) -> None:
-        """Make a directory."""
-        self.call(MakeDirectory(path, self.user, self.group, mode, parents))
+    def make_directory(
+        self, path: str, *, mode: int = 0o755, parents: bool = False, implicit: bool = False
+    ) -> None:
+        """Make a directory; an implicit one goes when nothing lies in it and nothing is told of
+        it any more."""
+        self.call(MakeDirectory(path, self.user, self.group, mode, parents, implicit=implicit))
 
     def rename(self, source: str, target: str, *, overwrite: bool = False) -> None:
         """Give a file or tree another path, atomically."""
         self.call(Rename(source, target, self.user, overwrite))
 
-    def delete(self, path: str, *, recursive: bool = False, skip_trash: bool = False) -> str:
-        """Move to the trash; return the path that it has there, empty if it is gone for good."""
-        hidden: str = self.call(Delete(path, self.user, recursive, skip_trash))
+    def delete(
+        self, path: str, *, recursive: bool = False, skip_trash: bool = False, prune_to: str = ""
+    ) -> str:
+        """Move to the trash; return the path that it has there, empty if it is gone for good.
+        Empty directories below `prune_to` that nobody asked for go with it."""
+        hidden: str = self.call(Delete(path, self.user, recursive, skip_trash, prune_to))
         return hidden
 
     def undelete(self, path: str) -> str:
@@ -267,40 +319,87 @@ class DfsClient:
                 return
             after = page.next
 
+    # -- what is told of files ------------------------------------------------------------
+
+    def attributes(self, path: str) -> AttributesReply:
+        """A file or directory with its attributes."""
+        reply: AttributesReply = self.call(GetAttributes(path))
+        return reply
+
+    def set_attributes(
+        self,
+        path: str,
+        changed: dict[str, bytes | None],
+        *,
+        replace_all: bool = False,
+        file_id: FileId = NO_FILE,
+    ) -> None:
+        """Change attributes; None takes one away, `replace_all` those that are not named."""
+        self.call(SetAttributes(path, changed, self.user, replace_all, file_id))
+
+    def find_keys(
+        self,
+        root: str,
+        prefix: str = "",
+        after: str = "",
+        *,
+        by_directory: bool = False,
+        limit: int = PAGE_ENTRIES,
+        attributes: tuple[str, ...] = (),
+    ) -> KeyPage:
+        """One page of the keys below a directory, in their order."""
+        page: KeyPage = self.call(FindKeys(root, prefix, after, by_directory, limit, attributes))
+        return page
+
+    def join(
+        self, target: str, sources: Sequence[FileId], ending: Ending | None = None
+    ) -> FileStatus:
+        """Make one file of several without moving a byte; NotAligned if that cannot be. `ending`
+        says what else comes with it."""
+        end = ending or Ending()
+        status: FileStatus = self.call(
+            JoinFiles(
+                target, tuple(sources), self.user, end.overwrite, end.parents, end.replaces,
+                end.keep_replaced, end.attributes,
+            )
+        )  # fmt: skip
+        return status
+
+    # -- rules ----------------------------------------------------------------------------
+
+    def raise_fence(self, fence: Fence) -> None:
+        """Have changes under older generations refused."""
+        self.call(RaiseFence(fence))
+
+    def fences(self) -> tuple[FenceFact, ...]:
+        """The highest generation seen of each name."""
+        facts: tuple[FenceFact, ...] = self.call(ListFences())
+        return facts
+
+    def set_quota(
+        self, path: str, *, names: int = QUOTA_STAYS, space_bytes: int = QUOTA_STAYS
+    ) -> None:
+        """Limit what a directory holds: files and directories, bytes with all replicas."""
+        self.call(SetQuota(path, self.user, names, space_bytes))
+
+    def clear_quota(self, path: str, *, names: bool = False, space: bool = False) -> None:
+        """Take limits away."""
+        self.call(ClearQuota(path, self.user, names, space))
+
+    def quota(self, path: str) -> QuotaReply:
+        """The limits of a directory itself, and what is used of them."""
+        reply: QuotaReply = self.call(GetQuota(path))
+        return reply
+
     # -- writers that live ----------------------------------------------------------------
 
     def keep_alive(self, epoch: Epoch, on_fenced: Callable[[], None]) -> None:
         """Tell the master, from now on, that this epoch's writer lives."""
-        with self._writers_lock:
-            self._epochs[epoch] = on_fenced
-            if self._keeper is None or not self._keeper.is_alive():
-                self._keeper = threading.Thread(
-                    target=self._keep, name="dfs-keep-alive", daemon=True
-                )
-                self._keeper.start()
+        self._keeper.keep(epoch, on_fenced)
 
     def let_go(self, epoch: Epoch) -> None:
         """The writer is done."""
-        with self._writers_lock:
-            self._epochs.pop(epoch, None)
-
-    def _keep(self) -> None:
-        while not self._closed.wait(KEEP_ALIVE_S):
-            with self._writers_lock:
-                epochs = tuple(self._epochs)
-                if not epochs:
-                    self._keeper = None
-                    return
-            try:
-                fenced = self.call_once(KeepAlive(self.name, epochs))
-            except Unavailable as error:
-                log.debug("keep-alive was not answered: %s", error)
-                continue
-            for epoch in fenced:
-                with self._writers_lock:
-                    on_fenced = self._epochs.pop(epoch, None)
-                if on_fenced is not None:
-                    on_fenced()
+        self._keeper.let_go(epoch)
 
 
 def _user() -> str:
@@ -311,7 +410,13 @@ def _user() -> str:
 
 
 def connect(
-    cluster: str | None = None, *, user: str = "", retry: RetryPolicy | None = None
+    cluster: str | None = None,
+    *,
+    user: str = "",
+    retry: RetryPolicy | None = None,
+    fence: Fence = NO_FENCE,
+    stale_s_max: float | None = None,
+    on_stale: Callable[[str, float], None] | None = None,
 ) -> DfsClient:
     """Return a client of the cluster given (a file or a name), or of the current one.
 
@@ -323,12 +428,23 @@ def connect(
             "there is no current cluster: `mrstream cluster up` makes one, or name a cluster file "
             "with -cluster FILE or $MRSTREAM_CLUSTER"
         )
-    return client_of(found, user=user, retry=retry)
+    return client_of(
+        found, user=user, retry=retry, fence=fence, stale_s_max=stale_s_max, on_stale=on_stale
+    )
 
 
-def client_of(cluster: Cluster, *, user: str = "", retry: RetryPolicy | None = None) -> DfsClient:
+def client_of(
+    cluster: Cluster,
+    *,
+    user: str = "",
+    retry: RetryPolicy | None = None,
+    fence: Fence = NO_FENCE,
+    stale_s_max: float | None = None,
+    on_stale: Callable[[str, float], None] | None = None,
+) -> DfsClient:
     """Return a client of a cluster that was found already."""
     config = cluster.config
+    masters = config.master_addresses(DFS_MASTER)
     return DfsClient(
         config.master_address(DFS_MASTER),
         cluster.identity(),
@@ -336,6 +452,10 @@ def client_of(cluster: Cluster, *, user: str = "", retry: RetryPolicy | None = N
         user=user,
         retry=retry,
         transfer_s_max=max(5.0, config.dfs.dead_after_s),
+        fence=fence,
+        finding=Finding(masters, read_hint(config.name, DFS_MASTER) if len(masters) > 1 else ""),
+        stale_s_max=stale_s_max,
+        on_stale=on_stale,
     )
 
 

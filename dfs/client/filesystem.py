@@ -197,15 +197,6 @@ class DfsFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec has no 
             index = chunks[-1].index + 1
         return blocks
 
-    def hosts_of(self, path: str, start: int, length: int) -> tuple[str, ...]:
-        """The hosts that hold most of a range, best first."""
-        held: dict[str, int] = {}
-        for block in self.block_locations(path, start, length):
-            end = min(start + length, block["offset"] + block["length"])
-            for host in block["hosts"]:
-                held[host] = held.get(host, 0) + max(0, end - max(start, block["offset"]))
-        return tuple(sorted(held, key=lambda host: (-held[host], host)))
-
     # -- changing names -------------------------------------------------------------------
 
     def mkdir(self, path: str, create_parents: bool = True, **kwargs: Any) -> None:
@@ -280,10 +271,13 @@ class DfsFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec has no 
     # -- bytes ----------------------------------------------------------------------------
 
     def create(self, path: str, *, overwrite: bool, **options: Any) -> writer.DfsWriter:
-        """Open a new file for writing, without fsspec's buffer."""
-        return writer.create(
-            self.client, path, overwrite=overwrite, replication=self._replication, **options
-        )
+        """Open a new file for writing, without fsspec's buffer. One that may replace another has
+        its name, and the other loses it, only when it is complete."""
+        make = writer.create_hidden if overwrite else writer.create
+        return make(
+            self.client, path, overwrite=overwrite, replication=self._replication,
+            **{"parents": True, **options},
+        )  # fmt: skip
 
     def _open(
         self,

@@ -15,12 +15,13 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from mrstream.cluster.errors import Corrupt, HostUnreachable, Unavailable
-from mrstream.dfs.chunk import BLOCK_BYTES
+from mrstream.dfs.chunk import BLOCK_BYTES, FileId
 from mrstream.dfs.client.chunk_source import ChunkSource, LocalSource, RemoteSource
 from mrstream.dfs.client.hedge import quickest
 from mrstream.dfs.client.topology import nearest_first
-from mrstream.dfs.errors import IsADirectory, NoReplica
+from mrstream.dfs.errors import FileReplaced, IsADirectory, NoReplica
 from mrstream.dfs.protocol import (
+    NO_FILE,
     ChunkLength,
     FileStatus,
     LocatedChunk,
@@ -40,15 +41,13 @@ LOCATE_COUNT = 8
 class Locations:
     """What the master said about one file's chunks, for a bounded time (GFS-08)."""
 
-    def __init__(self, client: DfsClient, path: str, first: FileStatus | None = None) -> None:
+    def __init__(self, client: DfsClient, path: str, file_id: FileId) -> None:
         self._client = client
         self._path = path
+        self._file_id = file_id
         self._chunks: dict[int, tuple[LocatedChunk, float]] = {}
         self.status: FileStatus
-        if first is not None:
-            self.status = first
-        else:
-            self._fetch(0)
+        self._fetch(0)
 
     def get(self, index: int) -> LocatedChunk | None:
         """The chunk at `index`, or None beyond the end of the file."""
@@ -67,23 +66,32 @@ class Locations:
         self._chunks.clear()
 
     def _fetch(self, index: int) -> None:
-        located = self._client.locate(self._path, index, LOCATE_COUNT)
+        located = self._client.locate(self._path, index, LOCATE_COUNT, self._file_id)
         if located.status.is_directory:
             raise IsADirectory(f"{self._path} is a directory")
         self.status = located.status
+        # G2: from now on it is this file, whatever gets the path.
+        self._file_id = self._file_id or self.status.file_id
+        if self._file_id != self.status.file_id:
+            raise FileReplaced(f"{self._path}: was replaced by another file since it was opened")
         until_s = time.monotonic() + LOCATIONS_S_MAX
         for chunk in located.chunks:
             self._chunks[chunk.index] = (chunk, until_s)
 
 
 class DfsReader(io.RawIOBase):
-    """A file open for reading. Not for two threads at once; `pread` opens no second stream."""
+    """A file open for reading. Not for two threads at once; `pread` opens no second stream.
 
-    def __init__(self, client: DfsClient, path: str) -> None:
+    It is one file to the end: if its path is given to another it is read on while it is known
+    (renamed, or in the trash), and then raises FileReplaced.
+    """
+
+    def __init__(self, client: DfsClient, path: str, file_id: FileId = NO_FILE) -> None:
+        """With `file_id` it is that file, whatever has the path by now."""
         super().__init__()
         self._client = client
         self.path = path
-        self._locations = Locations(client, path)
+        self._locations = Locations(client, path, file_id)
         self._position = 0
         self._source: ChunkSource | None = None
         self._source_chunk: LocatedChunk

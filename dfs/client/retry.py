@@ -9,6 +9,7 @@ for attempt in policy.attempts():
 
 from __future__ import annotations
 
+import logging
 import random
 import time
 from collections.abc import Iterator
@@ -16,23 +17,30 @@ from dataclasses import dataclass
 
 from mrstream.cluster.errors import Unavailable
 
+SILENCE_S = 3.0
+"""Who waits for longer than this is told why."""
+_log = logging.getLogger(__name__)  # where nobody set logging up, Python prints it to stderr
+
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
     """How long to go on trying, and how the waits between grow."""
 
-    total_s: float = 30.0
+    total_s: float = 60.0
     first_s: float = 0.05
     longest_s: float = 1.0
 
     def attempts(self) -> Iterator[Attempt]:
         """Yield attempts without end; `Attempt.failed` ends them."""
-        deadline_s = time.monotonic() + self.total_s
+        began_s = time.monotonic()
         wait_s = self.first_s
         number = 0
+        has_said = False
         while True:
             number += 1
-            yield Attempt(number, wait_s, deadline_s)
+            attempt = Attempt(number, wait_s, began_s, began_s + self.total_s, has_said)
+            yield attempt
+            has_said = attempt.has_said
             wait_s = min(wait_s * 2, self.longest_s)
 
 
@@ -42,12 +50,19 @@ class Attempt:
 
     number: int
     wait_s: float
+    began_s: float
     deadline_s: float
+    has_said: bool = False
 
-    def failed(self, error: Unavailable) -> None:
-        """Wait before the next try; raise `error` if there is no time for one."""
+    def failed(self, error: Unavailable, said: str = "") -> None:
+        """Wait before the next try; raise `error` if there is no time for one. `said` is a line
+        for people, once, when they have waited for a while."""
         # Spread out those who fail together, so that they do not come back together.
         wait_s = self.wait_s * random.uniform(0.5, 1.0)
         if time.monotonic() + wait_s >= self.deadline_s:
             raise error
+        if said and not self.has_said and time.monotonic() - self.began_s >= SILENCE_S:
+            self.has_said = True
+            left_s = self.deadline_s - time.monotonic()
+            _log.warning("%s; trying for another %.0f s", said, left_s)
         time.sleep(wait_s)

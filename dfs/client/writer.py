@@ -16,10 +16,11 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from mrstream.cluster.errors import ClusterError, Unavailable, UserError
+from mrstream.cluster.errors import ClusterError
 from mrstream.dfs.chunk import ServerId
 from mrstream.dfs.client.chunk_writer import SMALL_BYTES as SMALL_RUN_BYTES
 from mrstream.dfs.client.chunk_writer import Push, Run, write_run
+from mrstream.dfs.client.ending import Ending
 from mrstream.dfs.errors import BadRequest, WriterFenced
 from mrstream.dfs.protocol import (
     AbandonFile,
@@ -41,21 +42,22 @@ RUN_BYTES = 4 << 20
 READ_BYTES = 1 << 20
 SMALL_BYTES = 64 << 10
 QUEUE_RUNS = 3
-BUFFERS_KEPT = QUEUE_RUNS + 2
-HIDDEN_SUFFIX = "._COPYING_"
-"""Hadoop's."""
 
 
 class DfsWriter(io.RawIOBase):
     """A file open for writing by one writer. Not for two threads at once."""
 
     def __init__(
-        self, client: DfsClient, opened: OpenFile, final_path: str = "", *, overwrite: bool = False
+        self,
+        client: DfsClient,
+        opened: OpenFile,
+        ending: Ending | None = None,
+        *,
+        queue_runs: int = QUEUE_RUNS,
     ) -> None:
-        """With a `final_path` the file gets that name at the moment it is closed."""
+        """At most `queue_runs` runs wait to be written: each is memory."""
         super().__init__()
-        self._final_path = final_path
-        self._overwrite = overwrite
+        self.ending = ending or Ending()
         self._client = client
         self.status: FileStatus = opened.status
         self._epoch = opened.epoch
@@ -65,7 +67,8 @@ class DfsWriter(io.RawIOBase):
         self._filled = 0
         self._spare: list[bytearray] = []
         self._is_synced = True
-        self._runs: queue.Queue[Run | None] = queue.Queue(QUEUE_RUNS)
+        self._runs: queue.Queue[Run | None] = queue.Queue(queue_runs)
+        self._buffers_kept = queue_runs + 2
         self._idle = threading.Condition()
         self._unwritten = 0
         self._error: BaseException | None = None
@@ -118,7 +121,8 @@ class DfsWriter(io.RawIOBase):
         self._client.call(ConfirmLength(self.status.file_id, self._epoch, self._position))
 
     def close(self) -> None:
-        """Write out the rest and make the file's length durable; the file is complete then."""
+        """Write out the rest and make the file's length durable; the file is complete then. If that
+        fails the file is given up, as by `abandon`."""
         if self.closed:
             return
         try:
@@ -126,6 +130,10 @@ class DfsWriter(io.RawIOBase):
                 self.flush()
                 self._end()
                 self._close_file()
+        except BaseException:
+            # What is not complete must not look so, nor take the place of what was there.
+            self._give_up()
+            raise
         finally:
             self._is_over = True
             self._end()
@@ -133,16 +141,18 @@ class DfsWriter(io.RawIOBase):
             super().close()
 
     def _close_file(self) -> None:
-        file_id, epoch = self.status.file_id, self._epoch
-        request = CloseFile(file_id, epoch, self._position, self._final_path, self._overwrite)
-        try:
-            self.status = self._client.call(request)
-        except UserError:
-            if self._final_path:
-                # Its name cannot be had: what has the temporary one is of no use to anybody.
-                with contextlib.suppress(ClusterError):
-                    self._client.call_once(AbandonFile(file_id, epoch))
-            raise
+        end = self.ending
+        self.status = self._client.call(
+            CloseFile(
+                self.status.file_id, self._epoch, self._position, end.path, end.overwrite,
+                end.parents, end.replaces, end.keep_replaced, end.attributes,
+            )
+        )  # fmt: skip
+
+    def _give_up(self) -> None:
+        # Not heard, or over already: the master finds out by itself.
+        with contextlib.suppress(ClusterError):
+            self._client.call_once(AbandonFile(self.status.file_id, self._epoch))
 
     def abandon(self) -> None:
         """Give the file up: if this writer created it, it disappears; if it was there before, it
@@ -151,8 +161,7 @@ class DfsWriter(io.RawIOBase):
             return
         self._is_over = True
         self._end()
-        with contextlib.suppress(Unavailable, WriterFenced):  # the master then finds out by itself
-            self._client.call_once(AbandonFile(self.status.file_id, self._epoch))
+        self._give_up()
         self._client.let_go(self._epoch)
         super().close()
 
@@ -263,7 +272,7 @@ class DfsWriter(io.RawIOBase):
         buffer = run.data.obj
         run.data.release()
         assert isinstance(buffer, bytearray)
-        if len(buffer) == RUN_BYTES and len(self._spare) < BUFFERS_KEPT:
+        if len(buffer) == RUN_BYTES and len(self._spare) < self._buffers_kept:
             self._spare.append(buffer)
 
     def _grant_for(self, index: int) -> ChunkGrant:
@@ -368,23 +377,38 @@ def create(
 
 
 def create_hidden(
-    client: DfsClient, path: str, *, overwrite: bool = False, replication: int = 0
+    client: DfsClient,
+    path: str,
+    *,
+    overwrite: bool = False,
+    replication: int = 0,
+    chunk_bytes: int = 0,
+    mode: int = 0o644,
+    parents: bool = False,
+    first_chunk: bool = False,
+    queue_runs: int = QUEUE_RUNS,
 ) -> DfsWriter:
-    """As `create`, under the name `PATH._COPYING_` until it is closed: then it has its own name,
-    and only then a file that was there is replaced. Its directory must exist."""
+    """As `create`, under a name that no listing shows until it is closed: then it has its own, and
+    only then a file that was there is replaced. Any number may write to one path at a time: the
+    last to close has it. `DfsWriter.ending` says what else comes with the close."""
     opened: OpenFile = client.call(
         CreateFile(
-            path=path + HIDDEN_SUFFIX,
+            path=path,
             client=client.name,
             user=client.user,
             group=client.group,
+            mode=mode,
             replication=replication,
-            overwrite=True,
-            parents=False,
+            chunk_bytes=chunk_bytes,
+            overwrite=overwrite,
+            parents=parents,
+            first_chunk=first_chunk,
             near=client.place.host,
+            hidden=True,
         )
     )
-    return DfsWriter(client, opened, path, overwrite=overwrite)
+    ending = Ending(path, overwrite, parents)
+    return DfsWriter(client, opened, ending, queue_runs=queue_runs)
 
 
 def append(client: DfsClient, path: str) -> DfsWriter:

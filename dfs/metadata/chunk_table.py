@@ -104,6 +104,7 @@ class ChunkTable:
 
     def grant(self, handle: ChunkHandle, version: ChunkVersion, owner: int, index: int) -> None:
         page, at = self._at(handle)
+        self._outdate(handle, version)
         page.version[at] = version
         page.owner[at] = owner
         page.index[at] = index
@@ -113,11 +114,22 @@ class ChunkTable:
 
     def seal(self, handle: ChunkHandle, version: ChunkVersion, length_bytes: int) -> None:
         page, at = self._at(handle)
+        self._outdate(handle, version)
         page.version[at] = version
         page.length[at] = length_bytes
         page.flags[at] &= ~UNSEALED
         self.unsealed.pop(handle, None)
         self.dirty.add(handle)
+
+    def _outdate(self, handle: ChunkHandle, version: ChunkVersion) -> None:
+        """M4: a new version is logged: who has it, the answers say, or to a shadow the reports."""
+        current = self.version(handle)
+        if version > current:
+            self._ahead.pop(handle, None)
+            for server in self.good(handle):
+                self._set_odd(handle, server, OddReplica("stale", current, self.length(handle)))
+        elif self._ahead.get(handle) == version:
+            del self._ahead[handle]
 
     def reference(self, handle: ChunkHandle, change: int) -> None:
         """One file more or less has the chunk; at none it is forgotten (its replicas: garbage)."""
@@ -130,6 +142,13 @@ class ChunkTable:
         page, at = self._at(handle)
         page.goal[at] = goal if page.references[at] == 1 else max(goal, page.goal[at])
         self.dirty.add(handle)
+
+    def belongs(self, handle: ChunkHandle, owner: int, index: int, goal: int) -> None:
+        """Another file has the chunk from now on, in the place of one that had it."""
+        page, at = self._at(handle)
+        page.owner[at] = owner
+        page.index[at] = index
+        self.set_goal(handle, goal)
 
     def _forget(self, handle: ChunkHandle, page: Page, at: int) -> None:
         for server in self.good(handle):

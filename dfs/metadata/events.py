@@ -1,8 +1,9 @@
 """What comes into the brain and what it wants done.
 
-The first event is `LeadershipBegan`. Order of the shell's duties: take one event, let the brain
-decide, make durable every `Log` in the order given, and only then carry out the `Reply`, `Refuse`
-and `Send` commands. A `Halt` stands alone and is carried out at once.
+Before `LeadershipBegan` the brain is a shadow's: it takes a `Called` with one of `WATCHED`, and
+`Tick`, and gives answers and nothing else (F4). Order of the shell's duties: take one event, let
+the brain decide, make durable every `Log` in the order given, and only then carry out the `Reply`,
+`Refuse` and `Send` commands. A `Halt` stands alone and is carried out at once.
 """
 
 from __future__ import annotations
@@ -20,10 +21,11 @@ from mrstream.dfs.protocol import Command as ServerCommand
 @dataclass(frozen=True, slots=True)
 class LeadershipBegan:
     """The log is folded in and this master serves from now on: it has just started. Chunkservers
-    may still act on leases from before, and nobody has reported."""
+    may still act on leases from before, and nobody has registered here."""
 
-    first_command_id: int
-    """Chunkservers remember the commands that they carried out: no id is ever used twice."""
+    epoch: int
+    """Higher than that of every master before. Commands are numbered below it: chunkservers
+    remember those that they carried out, and refuse those of an older epoch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,4 +114,11 @@ class Halt:
     why: str
 
 
-Command = Log | Reply | Refuse | Send | Halt
+@dataclass(frozen=True, slots=True)
+class Outrun:
+    """A chunkserver has obeyed a master of this later epoch, and obeys us no more."""
+
+    epoch: int
+
+
+Command = Log | Reply | Refuse | Send | Halt | Outrun

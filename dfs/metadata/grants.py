@@ -26,14 +26,14 @@ from mrstream.dfs.chunk import (
     ServerId,
     handle_name,
 )
-from mrstream.dfs.errors import NoServers
+from mrstream.dfs.errors import NoServers, SpaceQuotaExceeded, StaleMaster
 from mrstream.dfs.metadata import operations as op
 from mrstream.dfs.metadata.events import Called
 from mrstream.dfs.metadata.leases import Lease
 from mrstream.dfs.metadata.outbox import Gather
 from mrstream.dfs.metadata.servers import Server
 from mrstream.dfs.metadata.underway import Tables, Underway, Underways
-from mrstream.dfs.protocol import CopyChunk, CreateChunk, GrantLease, SetVersion
+from mrstream.dfs.protocol import CommandDone, CopyChunk, CreateChunk, GrantLease, SetVersion
 
 HANDLES_RESERVED_AT_ONCE = 4096
 LOST_HANDLES_MAX = 1 << 32
@@ -59,10 +59,12 @@ class Grants:
         parked: list[Called] | None = None,
         attempt: int = 1,
     ) -> Underway:
-        """Begin a new chunk at the end of a file; NoServers when there is nowhere to put it."""
+        """Begin a new chunk at the end of a file; NoServers when there is nowhere to put it,
+        SpaceQuotaExceeded when a directory above may not hold it."""
         t = self._t
         row = t.space.row_of(file_id)
         size = t.space.chunk_bytes(row)
+        t.space.quotas.check_chunk(row)
         candidates = [s for s in t.servers.all() if s.id not in avoid]
         chosen = t.placement.choose(
             t.space.nodes.replication[row], candidates,
@@ -85,7 +87,7 @@ class Grants:
 
         def command(command_id: int, server: Server) -> CreateChunk:
             lease_s = t.settings.lease_s if server is primary else 0.0
-            return CreateChunk(command_id, handle, FIRST_VERSION, lease_s, server.number)
+            return CreateChunk(command_id, handle, FIRST_VERSION, lease_s)
 
         then = partial(self._created, work, primary, near, list(avoid))
         Gather(t.outbox, chosen, command, t.settings.command_s_max, then)
@@ -111,10 +113,19 @@ class Grants:
                     again = self.create(work.file_id, near, avoid, work.parked, work.attempt + 1)
                     again.then = work.then
                     return
+                except SpaceQuotaExceeded as exceeded:
+                    self._underways.finish(work, False, exceeded)
+                    return
                 except NoServers:
                     pass
             error = NoServers(f"no chunkserver took a new chunk: {'; '.join(gather.errors)}")
             self._underways.finish(work, False, error)
+            return
+        try:
+            t.space.quotas.check_chunk(row)  # others may have been quicker
+        except SpaceQuotaExceeded as exceeded:
+            self._discard(work)
+            self._underways.finish(work, False, exceeded)
             return
         t.outbox.emit(op.ChunkAdded(work.file_id, work.handle))
         t.chunks.prepared(work.handle, FIRST_VERSION, gather.acks)
@@ -191,9 +202,11 @@ class Grants:
             return
         version = lease.version
 
-        def given_up(done: object) -> None:
+        def given_up(done: CommandDone | None) -> None:
             now = t.leases.in_force(handle, t.outbox.now_s)
-            if done is not None and now is not None and now.version == version:
+            if done is None or done.error.startswith(StaleMaster.__name__):
+                return  # it heard too late, and acts on the lease until that ends
+            if now is not None and now.version == version:
                 t.leases.end(handle)
                 self.look_at_waiting()
 
@@ -251,20 +264,20 @@ class Grants:
         t.leases.begin(Lease(work.handle, version, primary.index, ends_at_s), now_s)
         t.outbox.ask(
             primary,
-            lambda command_id: GrantLease(
-                command_id, work.handle, version, t.settings.lease_s, primary.number
-            ),
+            lambda command_id: GrantLease(command_id, work.handle, version, t.settings.lease_s),
             t.settings.command_s_max,
             lambda done: self._leased(work, version, primary, done is not None and done.ok),
         )
 
     def _may_be_leased(self, handle: ChunkHandle) -> bool:
-        """Just after a start a server that has not reported yet may hold a lease from before."""
+        """Just after a start a server that has not registered here yet may hold a lease from
+        before (F3); what it holds besides, its report may tell as late as it likes."""
         t = self._t
         if t.outbox.now_s >= t.started_at_s + t.settings.dead_after_s:
             return False
-        return len(t.chunks.good(handle)) < t.chunks.goal(handle) and not all(
-            server.has_reported for server in t.servers.all()
+        here = [index for index in t.chunks.good(handle) if t.servers.at(index).has_registered]
+        return len(here) < t.chunks.goal(handle) and not all(
+            server.has_registered for server in t.servers.all()
         )
 
     def _leased(self, work: Underway, version: ChunkVersion, primary: Server, ok: bool) -> None:

@@ -11,21 +11,28 @@ import struct
 import sys
 from array import array
 from collections.abc import Iterable, Iterator
+from dataclasses import astuple
 from typing import Any
 
 import msgspec
 
 from mrstream.cluster.errors import JournalCorrupt, NewerFormat
-from mrstream.dfs.chunk import Epoch, FileId, ServerId
+from mrstream.dfs.chunk import NO_FENCE, Epoch, FileId, ServerId
 from mrstream.dfs.metadata.chunk_table import PAGE_CHUNKS, ChunkTable, Page
+from mrstream.dfs.metadata.entries import UNKNOWN, Hidden, Policy
 from mrstream.dfs.metadata.metadata import Metadata
-from mrstream.dfs.metadata.namespace import Hidden, Namespace, Policy
+from mrstream.dfs.metadata.namespace import Namespace
 from mrstream.dfs.metadata.nodes import DIRECTORY, FREE, ROOT, NodeTable
+from mrstream.dfs.metadata.paths import HIDDEN_PREFIX
+from mrstream.dfs.metadata.quotas import Quota
+from mrstream.dfs.protocol import DoorKey
 
-FORMAT = 1
+FORMAT = 2
 _SECTION = struct.Struct("<8sQ")
 _PAGE = struct.Struct("<Q")
+_attributes = msgspec.msgpack.Decoder(list[tuple[int, bytes]])
 NAMES_PER_SECTION = 100_000
+ATTRIBUTES_PER_SECTION = 10_000
 assert sys.byteorder == "little", "columns are stored as they lie in memory, little-endian"
 
 
@@ -39,6 +46,11 @@ def pack_image(brain: Metadata) -> Iterator[bytes]:
         names = nodes.name[begin : begin + NAMES_PER_SECTION]
         yield from _section("names", msgspec.msgpack.encode(names))
     yield from _section("small", msgspec.msgpack.encode(_small(space, brain)))
+    packed = list(space.attributes.items())
+    for begin in range(0, len(packed), ATTRIBUTES_PER_SECTION):
+        part = packed[begin : begin + ATTRIBUTES_PER_SECTION]
+        yield from _section("attribut", msgspec.msgpack.encode(part))
+    yield from _section("implicit", array("I", space.implicit).tobytes())
     yield from _section("free", array("I", nodes.free).tobytes())
     for row, handles in nodes.more_chunks.items():
         yield from _section("chunks", _PAGE.pack(row) + handles.tobytes())
@@ -59,10 +71,18 @@ def _small(space: Namespace, brain: Metadata) -> dict[str, Any]:
         "chunk_sizes": space.chunk_sizes,
         "next_epoch": space.next_epoch,
         "handles_reserved": space.handles_reserved,
-        "writers": [[row, w.epoch, w.client, w.is_first] for row, w in space.writers.items()],
+        "writers": [
+            [row, w.epoch, w.client, w.is_first, w.fence] for row, w in space.writers.items()
+        ],
         "policies": [[r, p.replication, p.trash_after_s] for r, p in space.policies.items()],
+        "quotas": [[row, *astuple(quota)] for row, quota in space.quotas.by_row.items()],
         "trash": [[row, h.original, h.at_s] for row, h in space.trash.items()],
-        "requests": [[*request, file_id] for request, file_id in space.requests.items()],
+        "requests": space.requests.packed(),
+        "fences": [[name, *known] for name, known in brain.fences.raised.items()],
+        "doors": [brain.doors.version, brain.doors.known_since],
+        "keys": list(brain.doors.keys.values()),
+        "revoked": [[key, *known] for key, known in brain.doors.revoked.items()],
+        "spent": list(brain.doors.spent.items()),
         "accessed": list(space.nodes.accessed_at_s.items()),
         "servers": [
             None if s is None else [s.id, s.is_draining] for s in brain.tables.servers.by_index()
@@ -93,6 +113,10 @@ def load_image(brain: Metadata, blocks: Iterable[bytes]) -> None:
             nodes.name += msgspec.msgpack.decode(payload, type=list[bytes])
         elif tag == "small":
             _load_small(brain, msgspec.msgpack.decode(payload))
+        elif tag == "attribut":
+            brain.space.attributes.update(_attributes.decode(payload))
+        elif tag == "implicit":
+            brain.space.implicit.update(dict.fromkeys(array("I", payload)))
         elif tag == "free":
             nodes.free = list(array("I", payload))
         elif tag == "chunks":
@@ -133,17 +157,36 @@ def _load_small(brain: Metadata, small: dict[str, Any]) -> None:
     space.chunk_sizes[:] = small["chunk_sizes"]
     space.next_epoch = small["next_epoch"]
     space.handles_reserved = small["handles_reserved"]
-    for row, epoch, client, *is_first in small["writers"]:
-        space.begin_writer(row, Epoch(epoch), client, is_first=bool(is_first and is_first[0]))
+    for row, epoch, client, *more in small["writers"]:
+        is_first = bool(more and more[0])
+        name, generation = more[1] if len(more) > 1 else NO_FENCE
+        space.begin_writer(row, Epoch(epoch), client, is_first=is_first, fence=(name, generation))
     space.policies.update({row: Policy(n, after_s) for row, n, after_s in small["policies"]})
+    space.quotas.by_row.update({row: Quota(*rest) for row, *rest in small.get("quotas", ())})
     space.trash.update({row: Hidden(path, at_s) for row, path, at_s in small["trash"]})
-    for client_id, number, file_id in small["requests"]:
-        space.requests[(client_id, number)] = FileId(file_id)
+    for client_id, number, file_id, *answer in small["requests"]:
+        known = answer[0] if answer else UNKNOWN
+        space.requests.remember((client_id, number), FileId(file_id), known)
+    _load_doors(brain, small)
     space.nodes.accessed_at_s.update(dict(small["accessed"]))
     for entry in small["servers"]:
         brain.tables.servers.restore(None if entry is None else ServerId(entry[0]))
         if entry is not None and entry[1]:
             brain.tables.servers.drain(ServerId(entry[0]), True)
+
+
+def _load_doors(brain: Metadata, small: dict[str, Any]) -> None:
+    """What images of format 1 do not have."""
+    fences, doors = brain.fences, brain.doors
+    fences.raised.update({name: (n, at_s) for name, n, at_s in small.get("fences", ())})
+    doors.version, doors.known_since = small.get("doors", (0, 0))
+    for version, key in small.get("keys", ()):
+        made = msgspec.convert(key, DoorKey)
+        doors.keys[made.id] = (version, made)
+    doors.revoked.update(
+        {i: (version, until_s) for i, version, until_s in small.get("revoked", ())}
+    )
+    doors.spent.update(dict(small.get("spent", ())))
 
 
 def _load_page(chunks: ChunkTable, payload: bytes) -> None:
@@ -173,3 +216,5 @@ def _link(nodes: NodeTable) -> None:
     ):
         if kind != FREE and row != ROOT:
             entries[parent][name] = row
+            if name.startswith(HIDDEN_PREFIX):
+                nodes.hidden[row] = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mrstream.dfs.chunk import ChunkHandle
-from mrstream.dfs.errors import BadRequest, SafeMode
+from mrstream.dfs.errors import BadRequest, FileReplaced, SafeMode
 from mrstream.dfs.metadata.changes import Changes
 from mrstream.dfs.metadata.listing import Listing
 from mrstream.dfs.metadata.membership import Membership
@@ -51,15 +51,29 @@ class Inspect:
         """Return chunks and where they are; GFS §2.4."""
         if ask.first_index < 0 or ask.count < 0:
             raise BadRequest(f"chunks {ask.first_index} + {ask.count}: both must be 0 or more")
-        parts = split_path(ask.path)
-        row = self._changes.existing_file(parts)
+        row, path = self._meant(ask)
         count = min(ask.count, self._t.settings.located_chunks_max)
         end = min(ask.first_index + count, self._nodes.chunk_count[row])
         chunks = tuple(self._located(row, index) for index in range(ask.first_index, end))
         why = self._membership.safe_mode() if any(not c.replicas for c in chunks) else ""
         if why:
-            raise SafeMode(f"{join_path(parts)}: some chunks have not been found yet; {why}")
-        return Located(self._listing.status(row, join_path(parts)), chunks)
+            raise SafeMode(f"{path}: some chunks have not been found yet; {why}")
+        return Located(self._listing.status(row, path), chunks)
+
+    def _meant(self, ask: Locate) -> tuple[int, str]:
+        """The file with the id, whatever its path is by now; without one, what has the path."""
+        parts = split_path(ask.path)
+        if not ask.file_id:
+            return self._changes.existing_file(parts), join_path(parts)
+        row = self._nodes.row_of(ask.file_id)
+        if row is not None and self._nodes.kind[row] == FILE:
+            return row, join_path(self._nodes.path_of(row))
+        self._changes.existing_file(parts)
+        raise FileReplaced(
+            f"{join_path(parts)}: was replaced by another file since it was opened; open it again",
+            path=join_path(parts),
+            file_id=ask.file_id,
+        )
 
     def _located(self, row: int, index: int) -> LocatedChunk:
         chunks = self._t.chunks
@@ -88,7 +102,8 @@ class Inspect:
 
     def fsck(self, ask: Fsck) -> FsckPage:
         """Return what is known about the replicas of every file below a path, a page at a time."""
-        page = self._listing.find_tree(FindTree(ask.path, ask.start_after, max(1, ask.limit)))
+        below = FindTree(ask.path, ask.start_after, max(1, ask.limit))
+        page = self._listing.find_tree(below, everything=True)
         files = []
         for status in page.entries:
             if status.is_directory:

@@ -10,15 +10,20 @@ import re
 from collections.abc import Generator, Iterator
 
 from mrstream.dfs.errors import BadPath, BadRequest
+from mrstream.dfs.metadata.attributes import unpack_attributes
 from mrstream.dfs.metadata.changes import Changes
-from mrstream.dfs.metadata.namespace import NO_RULE, Namespace
+from mrstream.dfs.metadata.entries import NO_RULE, Done
+from mrstream.dfs.metadata.namespace import Namespace
 from mrstream.dfs.metadata.nodes import DIRECTORY, FILE, ROOT
-from mrstream.dfs.metadata.paths import TRASH_NAME, Parts, join_path, split_path
+from mrstream.dfs.metadata.paths import TRASH_NAME, Parts, is_hidden, join_path, split_path
 from mrstream.dfs.metadata.settings import Settings
+from mrstream.dfs.metadata.trash import Trash
 from mrstream.dfs.protocol import (
+    AttributesReply,
     ContentSummary,
     FileStatus,
     FindTree,
+    GetAttributes,
     GetPolicy,
     Glob,
     ListDirectory,
@@ -53,10 +58,13 @@ Step = bytes | NamePattern
 class Listing:
     """Answers questions about names."""
 
-    def __init__(self, namespace: Namespace, changes: Changes, settings: Settings) -> None:
+    def __init__(
+        self, namespace: Namespace, changes: Changes, trash: Trash, settings: Settings
+    ) -> None:
         self._space = namespace
         self._nodes = namespace.nodes
         self._changes = changes
+        self._trash = trash
         self._settings = settings
 
     def status(self, row: int, path: str) -> FileStatus:
@@ -82,6 +90,15 @@ class Listing:
             float(nodes.created_at_s[row]),
         )
 
+    def closed(self, done: Done, path: str, length_bytes: int = 0) -> FileStatus:
+        """What is known of a file that a request, now repeated, closed: all of it while it is
+        there."""
+        row = self._nodes.row_of(done.file_id)
+        if row is not None:
+            return self.status(row, join_path(self._nodes.path_of(row)))
+        at_s = float(done.answer or 0)
+        return FileStatus(path, False, length_bytes, 0, 0, at_s, at_s, "", "", 0, done.file_id, 0)
+
     def tail_is_open(self, row: int) -> bool:
         """May the last chunk of a file be growing (record appends)?"""
         count = self._nodes.chunk_count[row]
@@ -93,6 +110,12 @@ class Listing:
         parts = split_path(ask.path)
         return self.status(self._changes.existing(parts), join_path(parts))
 
+    def attributes(self, ask: GetAttributes) -> AttributesReply:
+        parts = split_path(ask.path)
+        row = self._changes.existing(parts)
+        values = unpack_attributes(self._space.attributes.get(row))
+        return AttributesReply(self.status(row, join_path(parts)), values)
+
     def list_directory(self, ask: ListDirectory) -> Page:
         parts = split_path(ask.path)
         row = self._changes.existing(parts)
@@ -100,7 +123,7 @@ class Listing:
         if self._nodes.kind[row] == FILE:
             return Page(() if ask.start_after else (self.status(row, path),))
         limit = self._limit(ask.limit)
-        names = self._nodes.names_after(row, _name(ask.start_after), limit + 2)
+        names = self._nodes.visible_after(row, _name(ask.start_after), limit + 2)
         if row == ROOT:
             names = [name for name in names if name != TRASH_NAME]
         shown = names[:limit]
@@ -109,20 +132,22 @@ class Listing:
         statuses = tuple(self.status(entries[name], base + name.decode()) for name in shown)
         return Page(statuses, shown[-1].decode() if len(names) > limit else "")
 
-    def find_tree(self, ask: FindTree) -> Page:
+    def find_tree(self, ask: FindTree, *, everything: bool = False) -> Page:
+        """What lies below a path; `everything`: with what is unfinished."""
         parts = split_path(ask.path)
         row = self._changes.existing(parts)
         after = split_path(ask.start_after) if ask.start_after else None
         limit = self._limit(ask.limit)
         found: list[FileStatus] = []
-        for node, at in self._walk_after(row, parts, after, ask.depth_max or 1 << 30):
+        depth_max = ask.depth_max or 1 << 30
+        for node, at in self._walk_after(row, parts, after, depth_max, everything):
             if len(found) == limit:
                 return Page(tuple(found), found[-1].path)
             found.append(self.status(node, join_path(at)))
         return Page(tuple(found))
 
     def _walk_after(
-        self, row: int, parts: Parts, after: Parts | None, depth_max: int
+        self, row: int, parts: Parts, after: Parts | None, depth_max: int, everything: bool
     ) -> Iterator[tuple[int, Parts]]:
         """Yield nodes at and below a path, parents first, that come after `after` in that order;
         finds its way down to `after` without passing over what comes before."""
@@ -133,14 +158,17 @@ class Listing:
         step = after[len(parts)] if after is not None and len(after) > len(parts) else b""
         entries = self._nodes.entries[row]
         if step and step in entries:
-            yield from self._walk_after(entries[step], (*parts, step), after, depth_max - 1)
+            below = (*parts, step)
+            yield from self._walk_after(entries[step], below, after, depth_max - 1, everything)
         start = step
+        names_after = self._nodes.names_after if everything else self._nodes.visible_after
         while True:
-            names = self._nodes.names_after(row, start, 1000)
+            names = names_after(row, start, 1000)
             for name in names:
                 if row == ROOT and name == TRASH_NAME:
                     continue
-                yield from self._walk_after(entries[name], (*parts, name), None, depth_max - 1)
+                below = (*parts, name)
+                yield from self._walk_after(entries[name], below, None, depth_max - 1, everything)
             if len(names) < 1000:
                 return
             start = names[-1]
@@ -172,7 +200,9 @@ class Listing:
                 yield from self._match(below, (*parts, first), rest)
             return
         for name in sorted(entries):
-            if first.fullmatch(name) and not (row == ROOT and name == TRASH_NAME):
+            if is_hidden(name) or (row == ROOT and name == TRASH_NAME):
+                continue
+            if first.fullmatch(name):
                 yield from self._match(entries[name], (*parts, name), rest)
 
     def summarise(self, ask: Summarise) -> tuple[ContentSummary, ...]:
@@ -229,7 +259,7 @@ class Listing:
                 join_path(self._nodes.path_of(row)),
                 hidden.original,
                 hidden.at_s,
-                hidden.at_s + self._changes.expiry_s(hidden.original),
+                hidden.at_s + self._trash.expiry_s(hidden.original),
             )
             for row, hidden in self._space.trash.items()
             if split_path(hidden.original)[: len(below)] == below

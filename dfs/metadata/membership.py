@@ -13,7 +13,7 @@ Never does any IO.
 from __future__ import annotations
 
 from mrstream.dfs.chunk import ChunkHandle, ChunkVersion, ServerId, handle_name, unpack_reports
-from mrstream.dfs.errors import BadRequest, NoSuchFile, NotRegistered
+from mrstream.dfs.errors import BadRequest, NoSuchFile, NotRegistered, StaleMaster
 from mrstream.dfs.metadata import operations as op
 from mrstream.dfs.metadata.chunk_table import ServerIndex
 from mrstream.dfs.metadata.events import Called, LogInDoubt, ServerGone
@@ -63,7 +63,13 @@ class Membership:
         t = self._t
         if self._safe_mode_over:
             return ""
-        awaited = [server.id for server in t.servers.all() if not server.has_reported]
+        # One that was heard of in this life, also as a shadow's, and is dead by now is not awaited:
+        # only of one never heard of can it be that it is just starting, as we are.
+        awaited = [
+            server.id
+            for server in t.servers.all()
+            if not server.has_reported and (server.address is None or server.is_up)
+        ]
         left_s = t.started_at_s + t.settings.safe_mode_s_max - t.outbox.now_s
         if not awaited or left_s <= 0:
             return ""
@@ -81,7 +87,14 @@ class Membership:
     def register(self, called: Called, ask: Register) -> None:
         t = self._t
         address = ask.address
+        if ask.epoch > t.epoch and t.outbox.leads:
+            t.outbox.outrun(ask.epoch)
+            raise StaleMaster(
+                f"{address.server} has obeyed a master of epoch {ask.epoch}; this is {t.epoch}"
+            )
         if t.servers.get(address.server) is None:
+            if not t.outbox.leads:
+                raise NotRegistered(f"{address.server}: the log here does not know of it yet")
             t.outbox.emit(op.ServerKnown(address.server))
         server = t.servers.get(address.server)
         assert server is not None
@@ -99,17 +112,21 @@ class Membership:
         if server.rack != address.rack:
             self._repair.server_changed(server.index)
         server.address, server.incarnation = address, ask.incarnation
-        server.is_up = server.is_connected = True
+        server.is_up, server.is_connected, server.epoch = True, t.outbox.leads, t.epoch
         server.heard_at_s, server.disks = t.outbox.now_s, ask.disks
         t.chunks.unsure_of(server.index)
         server.has_reported, server.parts_seen = False, 0
         server.unseen = t.chunks.all_held_by(server.index)
-        void = self._take_leases(server, ask.leases)
+        void = self._take_leases(server, ask.leases) if t.outbox.leads else ()
+        # What is void it may act on until it has read so.
+        server.has_registered = not void
         s = t.settings
         reply = ServerSettings(
-            s.heartbeat_s, s.lease_s, s.contact_s, s.chunk_bytes, s.clone_bytes_per_s, void=void
-        )
+            s.heartbeat_s, s.lease_s, s.contact_s, s.chunk_bytes, s.clone_bytes_per_s, void=void,
+            epoch=t.epoch, leads=t.outbox.leads,
+        )  # fmt: skip
         t.outbox.reply(called.call, reply)
+        self._grants.look_at_waiting()
 
     def _take_leases(self, server: Server, held: tuple[HeldLease, ...]) -> tuple[ChunkHandle, ...]:
         """What it says it holds is in force, unless things have moved on: return those chunks.
@@ -133,7 +150,7 @@ class Membership:
         server = self._registered(ask.server, ask.incarnation)
         if ask.number not in (server.number, -1):
             raise NotRegistered(f"{server.id}: registration {ask.number} was overtaken")
-        server.heard_at_s = t.outbox.now_s
+        server.heard_at_s, server.has_registered = t.outbox.now_s, True
         if ask.part > server.parts_seen:
             raise NotRegistered(
                 f"{server.id}: part {ask.part} of the report came after {server.parts_seen} parts"
@@ -170,7 +187,7 @@ class Membership:
 
     def _halt_beyond(self, server: Server, handle: ChunkHandle) -> None:
         reserved = self._t.space.handles_reserved
-        if handle >= reserved:
+        if handle >= reserved and self._t.outbox.leads:
             self._t.outbox.halt(
                 f"{server.id} has chunk {handle_name(handle)}, and the log has made none from "
                 f"{handle_name(ChunkHandle(reserved))} on"
@@ -219,7 +236,8 @@ class Membership:
 
     def _registered(self, name: ServerId, incarnation: int) -> Server:
         server = self._t.servers.get(name)
-        if server is None or not server.is_up or server.incarnation != incarnation:
+        is_here = server is not None and server.is_up and server.epoch == self._t.epoch
+        if server is None or not is_here or server.incarnation != incarnation:
             raise NotRegistered(f"{name}: register first (the master restarted, or gave you up)")
         return server
 
@@ -247,6 +265,10 @@ class Membership:
             garbage = (*rubbish, *self._sampled(server, ask.sample))
         except ValueError as error:
             raise BadRequest(f"{server.id}: {error}") from None
+        if not t.outbox.leads:
+            # F4: behind its log it would call live chunks garbage.
+            t.outbox.reply(called.call, HeartbeatReply())
+            return
         t.outbox.reply(called.call, HeartbeatReply(self._extended(server, ask.extend), garbage))
 
     def _corrupt(self, server: Server, handle: ChunkHandle, version: ChunkVersion) -> None:
@@ -318,6 +340,13 @@ class Membership:
         for handle in [h for h in self.open_lengths if h not in t.chunks.unsealed]:
             del self.open_lengths[handle]
 
+    def take_over(self) -> None:
+        """Nobody is registered with us any more, who lead now; where replicas were, as a shadow saw
+        it, counts until their server registers, or would have to be dead."""
+        for server in self._t.servers.all():
+            server.is_connected = server.has_reported = server.has_registered = False
+            server.heard_at_s = self._t.outbox.now_s
+
     def forgive(self, late_s: float) -> None:
         """The master itself was stopped for so long: that silence is not the servers'. Their
         leases may have ended meanwhile, but never last longer than they know."""
@@ -341,20 +370,24 @@ class Membership:
 
     def drain(self, called: Called, ask: DrainServer) -> None:
         server = self._known(ask.server)
-        if server.is_draining != ask.drain:
-            self._t.outbox.emit(op.ServerDraining(ask.server, ask.drain))
+        is_repeat = called.request_id in self._t.space.requests
+        if server.is_draining != ask.drain and not is_repeat:
+            self._t.outbox.emit(op.ServerDraining(ask.server, ask.drain, called.request_id))
             self._repair.server_changed(server.index)
         self._t.outbox.reply(called.call, None)
 
     def forget(self, called: Called, ask: ForgetServer) -> None:
         t = self._t
+        if called.request_id in t.space.requests:
+            t.outbox.reply(called.call, None)
+            return
         server = self._known(ask.server)
         if server.is_up and not server.is_drained:
             raise BadRequest(f"{ask.server} is up and not drained: drain it first")
         t.outbox.server_left(server.index)
         t.leases.end_all_of(server.index)
         t.chunks.lose_server(server.index)
-        t.outbox.emit(op.ServerForgotten(ask.server))
+        t.outbox.emit(op.ServerForgotten(ask.server, called.request_id))
         t.outbox.reply(called.call, None)
 
     def verify(self, called: Called, ask: ReportReplica) -> None:

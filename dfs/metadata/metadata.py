@@ -1,7 +1,8 @@
 """The brain of the master: events in, commands out (all of `dfs.metadata` behind one door).
 
-There are two ways to change it, one after the other. Recovery folds what is on disk: `load_image`
-for a checkpoint, then `apply` for each record of the log (M2). From the event `LeadershipBegan` on,
+There are two ways to change it, one after the other. A shadow folds what is committed: `load_image`
+for a checkpoint, then `apply` for each record of the log (M2); what chunkservers tell it meanwhile
+comes by `handle` and changes nothing that is logged (F4). From the event `LeadershipBegan` on,
 `handle` is the only mutator. `query` and the properties answer questions, before and after. Time
 and chance come in as arguments. Never does any IO, never reads a clock, never logs.
 """
@@ -15,10 +16,12 @@ from typing import Any, assert_never
 from mrstream.cluster.errors import ClusterError, Unavailable
 from mrstream.cluster.wire.messages import Request
 from mrstream.dfs import protocol as p
-from mrstream.dfs.chunk import FileId, ServerId
+from mrstream.dfs.chunk import NO_FENCE, Fence, ServerId
+from mrstream.dfs.errors import BadRequest
 from mrstream.dfs.metadata import operations as op
 from mrstream.dfs.metadata.changes import Changes
 from mrstream.dfs.metadata.chunk_table import ChunkTable
+from mrstream.dfs.metadata.entries import UNKNOWN, Done
 from mrstream.dfs.metadata.events import (
     Called,
     Command,
@@ -30,12 +33,17 @@ from mrstream.dfs.metadata.events import (
     ServerGone,
     Tick,
 )
+from mrstream.dfs.metadata.fences import Fences, Fencing
 from mrstream.dfs.metadata.grants import Grants
 from mrstream.dfs.metadata.inspect import Inspect
+from mrstream.dfs.metadata.joining import Joining
+from mrstream.dfs.metadata.key_order import KeyOrder
+from mrstream.dfs.metadata.keys import DoorChanges, Doors
 from mrstream.dfs.metadata.leases import Leases
 from mrstream.dfs.metadata.listing import Listing
 from mrstream.dfs.metadata.membership import Membership
 from mrstream.dfs.metadata.namespace import Namespace
+from mrstream.dfs.metadata.nodes import ROOT
 from mrstream.dfs.metadata.outbox import Outbox
 from mrstream.dfs.metadata.paths import join_path
 from mrstream.dfs.metadata.placement import Placement
@@ -45,6 +53,8 @@ from mrstream.dfs.metadata.servers import ServerTable
 from mrstream.dfs.metadata.settings import Settings
 from mrstream.dfs.metadata.snapshots import Snapshots
 from mrstream.dfs.metadata.story import Chronicle
+from mrstream.dfs.metadata.taking import Takings
+from mrstream.dfs.metadata.trash import Trash
 from mrstream.dfs.metadata.underway import Tables, Underways
 from mrstream.dfs.metadata.writers import Writers
 from mrstream.dfs.metadata.writing import Parts, Writing
@@ -52,9 +62,21 @@ from mrstream.dfs.metadata.writing import Parts, Writing
 AGAIN_MAX = 10_000
 """Turns that parked requests may take in one event; more would be a loop."""
 
+TRASH_HELD_S = 3600.0
+"""After a start, older trash is kept for so long: a wrong clock is most often set by then."""
 TRASH_EVERY_S = 5.0
 LATE_S = 2.0
 """A tick that is later than this shows that the master was stopped, not only busy."""
+
+
+WATCHED = (p.Register, p.ReportChunks, p.Heartbeat)
+"""What a shadow takes from chunkservers."""
+
+
+def _is_for_shadows(event: Event) -> bool:
+    if type(event) is Called:
+        return type(event.request) in WATCHED
+    return type(event) is LeadershipBegan or type(event) is Tick
 
 
 class Metadata:
@@ -68,14 +90,21 @@ class Metadata:
             self.space, chunks, servers, Leases(), Placement(random), settings, self._outbox,
             Chronicle(),
         )  # fmt: skip
+        self.fences, self.doors = Fences(), Doors(self.space.requests)
         self._appliers: dict[type[Any], Callable[[Any], None]] = {
             **self.space.appliers,
+            **self.doors.appliers,
+            op.FenceRaised: self._fence_raised,
             op.ServerKnown: lambda record: servers.know(record.server),
-            op.ServerDraining: lambda record: servers.drain(record.server, record.drain),
-            op.ServerForgotten: lambda record: servers.forget(record.server),
+            op.ServerDraining: self._server_draining,
+            op.ServerForgotten: self._server_forgotten,
         }
-        self._changes = Changes(self.space, settings, self._outbox.emit)
-        self._listing = Listing(self.space, self._changes, settings)
+        emit = self._outbox.emit
+        self._changes = Changes(self.space, settings, emit)
+        self._trash = Trash(self.space, self._changes, settings, emit)
+        self._listing = Listing(self.space, self._changes, self._trash, settings)
+        self._key_order = KeyOrder(self.space, self._changes, settings)
+        self._door_changes = DoorChanges(self.doors, emit)
         self.underways = Underways(t)
         seals = Seals(t, self.underways)
         grants = self._grants = Grants(t, self.underways)
@@ -83,11 +112,14 @@ class Metadata:
         self.membership = Membership(t, self.underways, grants, self.repair)
         self._writers = Writers(t, self._changes, self._listing, self.underways, seals)
         self._snapshots = Snapshots(t, self._changes, self.underways, seals)
+        self._fencing = Fencing(self.fences, self._writers, emit)
+        takings = Takings(self.space, self._changes, emit)
+        self._joining = Joining(t, self._listing, self.underways, self._writers, takings)
         self._writing = Writing(
             t,
             Parts(
                 self._changes, self._listing, self.underways, grants, seals, self.repair,
-                self._writers, self._snapshots,
+                self._writers, self._snapshots, takings,
             ),
         )  # fmt: skip
         self._inspect = Inspect(t, self._changes, self._listing, self.membership, self.repair)
@@ -105,13 +137,32 @@ class Metadata:
 
     def _apply(self, record: op.AnyRecord) -> None:
         """The one place where what is logged changes, for recovery and for decisions."""
-        self._appliers[type(record)](record)
+        if type(record) is op.Together:
+            for one in record.records:
+                self._appliers[type(one)](one)
+        else:
+            self._appliers[type(record)](record)
+
+    def _fence_raised(self, record: op.FenceRaised) -> None:
+        self.fences.apply(record)
+        self.space.remember(record.request, ROOT)
+
+    def _server_draining(self, record: op.ServerDraining) -> None:
+        self.tables.servers.drain(record.server, record.drain)
+        self.space.remember(record.request, ROOT)
+
+    def _server_forgotten(self, record: op.ServerForgotten) -> None:
+        server = self.tables.servers.get(record.server)
+        if server is not None:
+            self.tables.chunks.lose_server(server.index)
+        self.tables.servers.forget(record.server)
+        self.space.remember(record.request, ROOT)
 
     # --- the door
 
     def handle(self, event: Event, now_s: float, wall_s: float) -> list[Command]:
         """Take in one event; return what is to be made durable, said and sent, in this order."""
-        assert self._leads or type(event) is LeadershipBegan, f"{event} came before its time"
+        assert self._leads or _is_for_shadows(event), f"{event} came before its time"
         outbox = self._outbox
         outbox.begin(now_s, wall_s)
         self.tables.story.wall_s = wall_s
@@ -132,6 +183,8 @@ class Metadata:
                 self._grants.pass_over_lost_handles()
             case _ as never:
                 assert_never(never)
+        if not self._leads:
+            return outbox.take()
         self.membership.end_safe_mode()
         if self.repair.is_eager and not self.membership.safe_mode():
             self.repair.tick()
@@ -193,7 +246,10 @@ class Metadata:
         assert not self._leads, "leadership begins once: who loses it starts anew from the log"
         self._leads = True
         self.tables.started_at_s = self._outbox.now_s
-        self._outbox.number_from(event.first_command_id)
+        self.tables.epoch = event.epoch
+        self.membership.take_over()
+        self._outbox.number_in(event.epoch)
+        self._trash.hold(self._outbox.wall_s)
 
     def _found(self, event: Founded) -> None:
         assert self.file_count == 0 and self.directory_count == 1, "there is a file system already"
@@ -209,10 +265,31 @@ class Metadata:
             self._outbox.refuse(called.call, error)
             self._snapshots.given_up(called)
             return
+        request = called.request
+        self._outbox.begin_together()
         try:
-            self._calls[type(called.request)](called, called.request)
+            fence = getattr(request, "fence", NO_FENCE)
+            if fence != NO_FENCE:
+                self._pass_fence(called, fence)
+            self._calls[type(request)](called, request)
         except ClusterError as error:
             self._outbox.refuse(called.call, error)
+            self._snapshots.given_up(called)
+        finally:
+            self._outbox.end_together()
+
+    def _pass_fence(self, called: Called, fence: Fence) -> None:
+        """F6; what is done already may be told to anybody."""
+        if called.request_id in self.space.requests:
+            return
+        is_all = type(called.request) is p.RaiseFence
+        request = called.request_id if is_all else op.NO_REQUEST
+        self._fencing.admit(fence, self._outbox.wall_s, request)
+
+    def _raise_fence(self, ask: p.RaiseFence, at_s: float, request: op.RequestId) -> None:
+        """All of it was done at the door, unless no fence was named."""
+        if ask.fence == NO_FENCE:
+            raise BadRequest("a fence has a name")
 
     def _change(
         self, decide: Callable[[Any, float, op.RequestId], Any]
@@ -229,16 +306,14 @@ class Metadata:
 
         return changed
 
-    def _repeated(self, ask: Any, file_id: FileId) -> Any:
-        """What the first try answered, as far as it still can be told."""
+    def _repeated(self, ask: Any, done: Done) -> Any:
+        """What the first try answered."""
+        if done.answer is not UNKNOWN:
+            return done.answer
         if not isinstance(ask, p.Delete | p.Undelete):
             return None
-        row = self.space.nodes.row_of(file_id)
+        row = self.space.nodes.row_of(done.file_id)
         return "" if row is None else join_path(self.space.nodes.path_of(row))
-
-    def _simple(self, decide: Callable[[Any], Any]) -> Callable[[Called, Any], None]:
-        """A change that may be repeated without harm."""
-        return lambda called, ask: self._outbox.reply(called.call, decide(ask))
 
     def _call_table(self) -> dict[type[Request], Callable[[Called, Any], None]]:
         c, w, m = self._changes, self._writing, self.membership
@@ -246,14 +321,22 @@ class Metadata:
             p.MakeDirectory: self._change(c.make_directory),
             p.Rename: self._change(c.rename),
             p.Delete: self._change(c.delete),
-            p.Undelete: self._change(c.undelete),
-            p.Expunge: self._simple(lambda ask: c.expunge(ask, self._outbox.wall_s)),
-            p.SetReplication: self._simple(c.set_replication),
-            p.SetPolicy: self._simple(c.set_policy),
-            p.SetOwner: self._simple(c.set_owner),
-            p.SetMode: self._simple(c.set_mode),
-            p.SetTimes: self._simple(c.set_times),
+            p.Undelete: self._change(self._trash.undelete),
+            p.Expunge: self._change(self._trash.expunge),
+            p.SetReplication: self._change(c.set_replication),
+            p.SetPolicy: self._change(c.set_policy),
+            p.SetOwner: self._change(c.set_owner),
+            p.SetMode: self._change(c.set_mode),
+            p.SetTimes: self._change(c.set_times),
+            p.SetAttributes: self._change(c.set_attributes),
+            p.SetQuota: self._change(c.set_quota),
+            p.ClearQuota: self._change(c.clear_quota),
+            p.RaiseFence: self._change(self._raise_fence),
+            p.MakeKey: self._change(self._door_changes.make),
+            p.RevokeKey: self._change(self._door_changes.revoke),
+            p.SpendLink: self._change(self._door_changes.spend),
             p.Snapshot: self._snapshots.snapshot,
+            p.JoinFiles: self._joining.join,
             p.CreateFile: w.create,
             p.OpenAppend: w.open_append,
             p.AllocateChunk: w.allocate,
@@ -283,6 +366,11 @@ class Metadata:
             p.Summarise: q.summarise,
             p.ListTrash: q.list_trash,
             p.GetPolicy: q.policy,
+            p.GetAttributes: q.attributes,
+            p.GetQuota: self._changes.quota,
+            p.FindKeys: self._key_order.find,
+            p.KeysSince: self.doors.since,
+            p.ListFences: self.fences.listed,
             p.Locate: i.locate,
             p.Fsck: i.fsck,
             p.Story: i.story,
@@ -308,9 +396,14 @@ class Metadata:
             self._writers.forgive(event.late_s)
         self._outbox.time_out()
         self.membership.tick()
+        if not self._leads:
+            return
         if self._outbox.now_s >= self._trash_at_s:
             self._trash_at_s = self._outbox.now_s + TRASH_EVERY_S
-            self._changes.expire_trash(self._outbox.wall_s)
+            if self._outbox.now_s >= self.tables.started_at_s + TRASH_HELD_S:
+                self._trash.release()
+            self._trash.expire_trash(self._outbox.wall_s)
+            self._trash.drop_unfinished(self._outbox.wall_s)
         if self.membership.safe_mode():
             self.repair.look()
         else:

@@ -9,65 +9,18 @@ any IO.
 from __future__ import annotations
 
 from array import array
-from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
 
-from mrstream.dfs.chunk import NO_EPOCH, ChunkHandle, Epoch, FileId
+from mrstream.dfs.chunk import NO_EPOCH, NO_FENCE, ChunkHandle, Epoch, Fence, FileId
 from mrstream.dfs.metadata import operations as op
+from mrstream.dfs.metadata.attributes import changed_attributes, pack_attributes
 from mrstream.dfs.metadata.chunk_table import ChunkTable
-from mrstream.dfs.metadata.nodes import DIRECTORY, FILE, ROOT, NodeTable
+from mrstream.dfs.metadata.contents import Contents
+from mrstream.dfs.metadata.entries import NO_RULE, Answer, Hidden, Names, Policy, Requests, Writer
+from mrstream.dfs.metadata.nodes import DIRECTORY, FILE, FREE, ROOT, NodeTable
 from mrstream.dfs.metadata.paths import TRASH_NAME, split_path
-
-NO_RULE = -2
-REQUESTS_REMEMBERED_MAX = 20_000
-
-
-@dataclass(slots=True)
-class Writer:
-    """Who may write a file: the one with this epoch. No client: the master is closing it."""
-
-    epoch: Epoch
-    client: str
-    is_first: bool = False
-    """It created the file: nothing in it was there before."""
-
-
-@dataclass(slots=True)
-class Policy:
-    """Rules of a directory and what is below it; NO_RULE where it has none."""
-
-    replication: int = NO_RULE
-    trash_after_s: float = NO_RULE
-
-
-@dataclass(slots=True)
-class Hidden:
-    """Something in the trash."""
-
-    original: str
-    at_s: float
-
-
-@dataclass
-class Names:
-    """Strings that many nodes share (owners, groups), by number."""
-
-    strings: list[str] = field(default_factory=list)
-    _numbers: dict[str, int] = field(default_factory=dict)
-
-    def number(self, string: str) -> int:
-        number = self._numbers.get(string)
-        if number is None:
-            number = self._numbers[string] = len(self.strings)
-            self.strings.append(string)
-        return number
-
-    def forget(self) -> None:
-        """Begin anew."""
-        self.strings.clear()
-        self._numbers.clear()
+from mrstream.dfs.metadata.quotas import Quotas
 
 
 class Namespace:
@@ -83,22 +36,18 @@ class Namespace:
         """The row that each epoch in force writes."""
         self.policies: dict[int, Policy] = {}
         self.trash: dict[int, Hidden] = {}
-        self.requests: OrderedDict[op.RequestId, FileId] = OrderedDict()
-        """Requests carried out lately, and the node that they made or changed."""
+        self.attributes: dict[int, bytes] = {}
+        """Of the nodes that have any, packed."""
+        self.implicit: dict[int, None] = {}
+        """Directories that go with the last thing in them."""
+        self.quotas = Quotas(self)
+        self.requests = Requests()
         self.next_epoch = 1
         self.handles_reserved = 1
         self.appliers: dict[type[Any], Callable[[Any], None]] = {
+            **Contents(self).appliers,
             op.DirectoryMade: self._directory_made,
             op.FileCreated: self._file_created,
-            op.FileOpened: self._file_opened,
-            op.HandlesReserved: self._handles_reserved,
-            op.ChunkAdded: self._chunk_added,
-            op.ChunkGranted: self._chunk_granted,
-            op.ChunkSealed: self._chunk_sealed,
-            op.ChunkReplaced: self._chunk_replaced,
-            op.ChunkDropped: self._chunk_dropped,
-            op.LengthConfirmed: self._length_confirmed,
-            op.FileClosed: self._file_closed,
             op.Renamed: self._renamed,
             op.Trashed: self._trashed,
             op.Restored: self._restored,
@@ -109,6 +58,10 @@ class Namespace:
             op.ModeSet: self._mode_set,
             op.TimesSet: self._times_set,
             op.Snapshotted: self._snapshotted,
+            op.DirectoryKept: self._directory_kept,
+            op.AttributesSet: self._attributes_set,
+            op.Joined: self._joined,
+            op.QuotaSet: self._quota_set,
         }
         root = self.nodes.add(DIRECTORY, ROOT, b"", 0.0)
         assert root == ROOT
@@ -134,15 +87,14 @@ class Namespace:
         self.nodes.group[row] = self.principals.number(group)
         self.nodes.mode[row] = mode
 
-    def _touch(self, row: int, at_s: float) -> None:
+    def touch(self, row: int, at_s: float) -> None:
+        """It changed."""
         self.nodes.modified_at_s[row] = at_s
 
-    def _remember(self, request: op.RequestId, row: int) -> None:
-        if request == (0, 0):
-            return
-        self.requests[request] = self.nodes.id_of(row)
-        if len(self.requests) > REQUESTS_REMEMBERED_MAX:
-            self.requests.popitem(last=False)
+    def remember(self, request: op.RequestId, row: int, answer: Answer = None) -> None:
+        """The request that made or changed this node was answered so."""
+        if request != op.NO_REQUEST:
+            self.requests.remember(request, self.nodes.id_of(row), answer)
 
     def _parent_and_name(self, path: str) -> tuple[int, bytes]:
         parts = split_path(path)
@@ -153,13 +105,17 @@ class Namespace:
     def _drop_tree(self, row: int) -> None:
         """Sever the links of a tree to its chunks and forget it."""
         nodes = self.nodes
+        self.quotas.dropping(row)
         for node in reversed(list(nodes.walk(row))):
             if nodes.kind[node] == FILE:
                 for handle in nodes.chunks(node):
                     self.chunks.reference(ChunkHandle(handle), -1)
-                self._end_writer(node)
+                self.end_writer(node)
             else:
                 self.policies.pop(node, None)
+                self.implicit.pop(node, None)
+                self.quotas.by_row.pop(node, None)
+            self.attributes.pop(node, None)
             self.trash.pop(node, None)
             nodes.remove(node)
 
@@ -170,8 +126,16 @@ class Namespace:
         row = self.nodes.add(DIRECTORY, parent, name, record.at_s)
         assert self.nodes.id_of(row) == record.file_id
         self._own(row, record.owner, record.group, record.mode)
-        self._touch(parent, record.at_s)
-        self._remember(record.request, row)
+        if record.implicit:
+            self.implicit[row] = None
+        self.quotas.add(parent, 1, 0)
+        self.touch(parent, record.at_s)
+        self.remember(record.request, row)
+
+    def _directory_kept(self, record: op.DirectoryKept) -> None:
+        row = self.row_of(record.file_id)
+        self.implicit.pop(row, None)
+        self.remember(record.request, row)
 
     def _file_created(self, record: op.FileCreated) -> None:
         parent, name = self._parent_and_name(record.path)
@@ -181,32 +145,41 @@ class Namespace:
         row = self.nodes.add(FILE, parent, name, record.at_s)
         assert self.nodes.id_of(row) == record.file_id
         self._own(row, record.owner, record.group, record.mode)
-        self._touch(parent, record.at_s)
+        self.touch(parent, record.at_s)
         self.nodes.replication[row] = record.replication
         if record.chunk_bytes not in self.chunk_sizes:
             self.chunk_sizes.append(record.chunk_bytes)
         self.nodes.chunk_kind[row] = self.chunk_sizes.index(record.chunk_bytes)
-        self.begin_writer(row, record.epoch, record.client, is_first=True)
-        self._remember(record.request, row)
+        self.quotas.add(parent, 1, 0)
+        self.begin_writer(row, record.epoch, record.client, is_first=True, fence=record.fence)
+        self.remember(record.request, row, record.epoch)
 
     def _renamed(self, record: op.Renamed) -> None:
         row = self.row(record.source)
-        target = self.nodes.lookup(split_path(record.target))
-        if target is not None:
-            self._drop_tree(target)
-        parent, name = self._parent_and_name(record.target)
-        self._touch(self.nodes.parent[row], record.at_s)
+        self._take(row, record.target, record.at_s)
+        self.remember(record.request, row)
+
+    def _take(self, row: int, target: str, at_s: float) -> None:
+        """Give a node a path; what had it is gone."""
+        old = self.nodes.lookup(split_path(target))
+        if old is not None and old != row:
+            self._drop_tree(old)
+        parent, name = self._parent_and_name(target)
+        self.touch(self.nodes.parent[row], at_s)
+        self._move(row, parent, name)
+        self.touch(parent, at_s)
+
+    def _move(self, row: int, parent: int, name: bytes) -> None:
+        self.quotas.moving(row, parent)
         self.nodes.move(row, parent, name)
-        self._touch(parent, record.at_s)
-        self._remember(record.request, row)
 
     def _trashed(self, record: op.Trashed) -> None:
         row = self.row(record.path)
-        self._touch(self.nodes.parent[row], record.at_s)
+        self.touch(self.nodes.parent[row], record.at_s)
         name = split_path(record.hidden)[-1]
-        self.nodes.move(row, self._trash_row(record.at_s), name)
+        self._move(row, self._trash_row(record.at_s), name)
         self.trash[row] = Hidden(record.path, record.at_s)
-        self._remember(record.request, row)
+        self.remember(record.request, row, record.hidden)
 
     def _trash_row(self, at_s: float) -> int:
         row = self.nodes.entries[ROOT].get(TRASH_NAME)
@@ -221,14 +194,15 @@ class Namespace:
         row = self.row(record.hidden)
         parent, name = self._parent_and_name(record.target)
         self.trash.pop(row, None)
-        self.nodes.move(row, parent, name)
-        self._touch(parent, record.at_s)
-        self._remember(record.request, row)
+        self._move(row, parent, name)
+        self.touch(parent, record.at_s)
+        self.remember(record.request, row, record.target)
 
     def _removed(self, record: op.Removed) -> None:
         row = self.row(record.path)
-        self._touch(self.nodes.parent[row], record.at_s)
-        self._remember(record.request, self.nodes.parent[row])
+        self.touch(self.nodes.parent[row], record.at_s)
+        answer: Answer = record.count or ""
+        self.remember(record.request, self.nodes.parent[row], answer)
         self._drop_tree(row)
 
     def _snapshotted(self, record: op.Snapshotted) -> None:
@@ -248,106 +222,102 @@ class Namespace:
                 values = getattr(nodes, column)
                 values[copy] = values[row]
             nodes.modified_at_s[copy] = nodes.modified_at_s[row]
+            if row in self.attributes:
+                self.attributes[copy] = self.attributes[row]
+            if row in self.implicit:
+                self.implicit[copy] = None
             if nodes.kind[row] == FILE:
                 nodes.set_chunks(copy, array("Q", nodes.chunks(row)))
                 for handle in nodes.chunks(row):
                     self.chunks.reference(ChunkHandle(handle), +1)
-        self._touch(parent, record.at_s)
-        self._remember(record.request, copies[source])
+        if self.quotas.by_row:
+            self.quotas.add(parent, *self.quotas.sums(copies[source]))
+        self.touch(parent, record.at_s)
+        self.remember(record.request, copies[source])
 
-    # --- writing
+    def _joined(self, record: op.Joined) -> None:
+        """The first has all chunks, whose references stay; the others go without theirs."""
+        nodes = self.nodes
+        rows = [self.row_of(file_id) for file_id in record.sources]
+        first, length = rows[0], sum(nodes.length[row] for row in rows)
+        handles = array("Q")
+        for row in rows:
+            handles += nodes.chunks(row)
+        for row in rows[1:]:
+            nodes.set_chunks(row, array("Q"))
+            self.touch(nodes.parent[row], record.at_s)
+            self._drop_tree(row)
+        before = self.quotas.charge(first)
+        nodes.set_chunks(first, handles)
+        nodes.length[first] = length
+        self.quotas.add(nodes.parent[first], 0, self.quotas.charge(first) - before)
+        for index, handle in enumerate(handles):
+            self.chunks.belongs(ChunkHandle(handle), first, index, nodes.replication[first])
+        self._take(first, record.target, record.at_s)
+        self.touch(first, record.at_s)
+        self._set_attributes(first, pack_attributes(record.attributes))
+        self.remember(record.request, first, record.at_s)
 
-    def _file_opened(self, record: op.FileOpened) -> None:
-        row = self.row_of(record.file_id)
-        self.begin_writer(row, record.epoch, record.client)
-        self._remember(record.request, row)
+    # --- writers
 
-    def begin_writer(self, row: int, epoch: Epoch, client: str, *, is_first: bool = False) -> None:
+    def begin_writer(
+        self,
+        row: int,
+        epoch: Epoch,
+        client: str,
+        *,
+        is_first: bool = False,
+        fence: Fence = NO_FENCE,
+    ) -> None:
         """From now on this epoch, and no other, may write the file."""
-        self._end_writer(row)
-        self.writers[row] = Writer(epoch, client, is_first)
+        self.end_writer(row)
+        self.writers[row] = Writer(epoch, client, is_first, fence)
         self.epochs[epoch] = row
         self.next_epoch = max(self.next_epoch, epoch + 1)
 
-    def _end_writer(self, row: int) -> None:
+    def end_writer(self, row: int) -> None:
+        """Nobody may write the file."""
         writer = self.writers.pop(row, None)
         if writer is not None:
             del self.epochs[writer.epoch]
 
-    def _handles_reserved(self, record: op.HandlesReserved) -> None:
-        self.handles_reserved = record.below
-
-    def _chunk_added(self, record: op.ChunkAdded) -> None:
-        nodes = self.nodes
-        row = self.row_of(record.file_id)
-        size = self.chunk_bytes(row)
-        count = nodes.chunk_count[row]
-        if count:
-            last = nodes.chunk_at(row, count - 1)
-            if self.chunks.is_unsealed(last):
-                # The one writer says that every byte of it is acknowledged.
-                self.chunks.seal(last, self.chunks.granted(last), size)
-        index = nodes.append_chunk(row, record.handle)
-        nodes.length[row] = max(nodes.length[row], index * size)
-        self.chunks.add(record.handle, row, index, nodes.replication[row])
-
-    def _chunk_granted(self, record: op.ChunkGranted) -> None:
-        row = self.row_of(record.file_id)
-        self.chunks.grant(record.handle, record.version, row, record.index)
-
-    def _chunk_sealed(self, record: op.ChunkSealed) -> None:
-        row, index = self.chunks.owner(record.handle)
-        self.chunks.seal(record.handle, record.version, record.length_bytes)
-        if index == self.nodes.chunk_count[row] - 1:
-            self.nodes.length[row] = index * self.chunk_bytes(row) + record.length_bytes
-
-    def _chunk_replaced(self, record: op.ChunkReplaced) -> None:
-        nodes = self.nodes
-        row = self.row_of(record.file_id)
-        old = nodes.chunk_at(row, record.index)
-        handles = array("Q", nodes.chunks(row))
-        handles[record.index] = record.handle
-        nodes.set_chunks(row, handles)
-        self.chunks.add(record.handle, row, record.index, nodes.replication[row])
-        self.chunks.reference(old, -1)
-
-    def _chunk_dropped(self, record: op.ChunkDropped) -> None:
-        nodes = self.nodes
-        row = self.row_of(record.file_id)
-        handles = array("Q", nodes.chunks(row))
-        assert handles[-1] == record.handle, "only the last chunk can be taken off"
-        handles.pop()
-        nodes.set_chunks(row, handles)
-        nodes.length[row] = len(handles) * self.chunk_bytes(row)
-        self.chunks.reference(record.handle, -1)
-
-    def _length_confirmed(self, record: op.LengthConfirmed) -> None:
-        row = self.row_of(record.file_id)
-        self.nodes.length[row] = record.length_bytes
-        self._touch(row, record.at_s)
-
-    def _file_closed(self, record: op.FileClosed) -> None:
-        nodes = self.nodes
-        row = self.row_of(record.file_id)
-        nodes.length[row] = record.length_bytes
-        self._touch(row, record.at_s)
-        self._end_writer(row)
-        count = nodes.chunk_count[row]
-        if count:
-            last = nodes.chunk_at(row, count - 1)
-            if self.chunks.is_unsealed(last) or self.chunks.references(last) == 1:
-                tail = record.length_bytes - (count - 1) * self.chunk_bytes(row)
-                self.chunks.seal(last, self.chunks.granted(last), tail)
-
     # --- attributes
 
+    def _attributes_set(self, record: op.AttributesSet) -> None:
+        row = self.row_of(record.file_id)
+        self._set_attributes(row, changed_attributes(self.attributes.get(row), record.changed))
+        self.remember(record.request, row)
+
+    def is_only_passed(self, row: int) -> bool:
+        """Is it a directory that nobody asked for and of which nothing is told? It is there for
+        what lies in it."""
+        return row in self.implicit and row not in self.attributes
+
+    def _set_attributes(self, row: int, packed: bytes) -> None:
+        if packed:
+            self.attributes[row] = packed
+        else:
+            self.attributes.pop(row, None)
+
     def _replication_set(self, record: op.ReplicationSet) -> None:
-        nodes = self.nodes
-        for row in nodes.walk(self.row(record.path)):
+        nodes, quotas = self.nodes, self.quotas
+        start, count = self.row(record.path), 0
+        for row in nodes.walk(start):
             if nodes.kind[row] == FILE:
+                count += 1
+                before = quotas.charge(row) if quotas.by_row else 0
                 nodes.replication[row] = record.replication
+                if quotas.by_row:
+                    quotas.add(nodes.parent[row], 0, quotas.charge(row) - before)
                 for handle in nodes.chunks(row):
                     self.chunks.set_goal(ChunkHandle(handle), record.replication)
+        self.remember(record.request, start, count)
+
+    def _quota_set(self, record: op.QuotaSet) -> None:
+        row = self.row(record.path)
+        self.quotas.set(row, record.names, record.space_bytes)
+        self.implicit.pop(row, None)
+        self.remember(record.request, row)
 
     def _policy_set(self, record: op.PolicySet) -> None:
         row = self.row(record.path)
@@ -355,6 +325,8 @@ class Namespace:
             self.policies.pop(row, None)
         else:
             self.policies[row] = Policy(record.replication, record.trash_after_s)
+            self.implicit.pop(row, None)
+        self.remember(record.request, row)
 
     def _owner_set(self, record: op.OwnerSet) -> None:
         nodes, start = self.nodes, self.row(record.path)
@@ -363,18 +335,21 @@ class Namespace:
                 nodes.owner[row] = self.principals.number(record.owner)
             if record.group:
                 nodes.group[row] = self.principals.number(record.group)
+        self.remember(record.request, start)
 
     def _mode_set(self, record: op.ModeSet) -> None:
         nodes, start = self.nodes, self.row(record.path)
         for row in nodes.walk(start) if record.recursive else (start,):
             nodes.mode[row] = record.mode
+        self.remember(record.request, start)
 
     def _times_set(self, record: op.TimesSet) -> None:
         row = self.row(record.path)
         if record.modified_at_s >= 0:
-            self._touch(row, record.modified_at_s)
+            self.touch(row, record.modified_at_s)
         if record.accessed_at_s >= 0:
             self.nodes.accessed_at_s[row] = record.accessed_at_s
+        self.remember(record.request, row)
 
     # --- rules, by looking upwards
 
@@ -401,7 +376,8 @@ class Namespace:
         return NO_EPOCH if writer is None else writer.epoch
 
     def check_invariants(self) -> None:
-        """Names lead to nodes and back; references are what the files say."""
+        """Names lead to nodes and back; references are what the files say; N1: every chunk of a
+        file but the last is full; no sparse table has a row of what is gone."""
         nodes = self.nodes
         references: dict[int, int] = {}
         seen = 0
@@ -411,7 +387,22 @@ class Namespace:
             if nodes.kind[row] == FILE:
                 for handle in nodes.chunks(row):
                     references[handle] = references.get(handle, 0) + 1
+                self.check_full(row)
         assert seen == nodes.file_count + nodes.directory_count
         assert len(references) == self.chunks.count, "a chunk without a file, or the reverse"
         for handle, count in references.items():
             assert self.chunks.references(ChunkHandle(handle)) == count
+        for row in self.attributes:
+            assert nodes.kind[row] != FREE, f"attributes of row {row}, which is free"
+        for row in self.implicit:
+            assert nodes.kind[row] == DIRECTORY, f"row {row} is no directory, and implicit"
+        self.quotas.check_invariants()
+
+    def check_full(self, row: int) -> None:
+        """N1 for one file."""
+        handles, size = self.nodes.chunks(row), self.chunk_bytes(row)
+        for handle in map(ChunkHandle, handles[:-1]):
+            length = self.chunks.length(handle)
+            assert self.chunks.is_unsealed(handle) or length == size, (
+                f"N1: chunk {handle:016x} has {length} of {size} bytes, and is not the last"
+            )

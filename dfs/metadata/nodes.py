@@ -13,6 +13,7 @@ from bisect import bisect_left, insort
 from collections.abc import Iterator
 
 from mrstream.dfs.chunk import ChunkHandle, FileId
+from mrstream.dfs.metadata.paths import AFTER_HIDDEN, is_hidden
 
 ROOT = 0
 FREE, FILE, DIRECTORY = 0, 1, 2
@@ -48,6 +49,8 @@ class NodeTable:
         self.entries: dict[int, dict[bytes, int]] = {}
         self.more_chunks: dict[int, array[int]] = {}
         self.accessed_at_s: dict[int, float] = {}
+        self.hidden: dict[int, None] = {}
+        """Nodes with the name of something unfinished."""
         self._sorted: dict[int, list[bytes]] = {}
         self.file_count = 0
         self.directory_count = 0
@@ -126,6 +129,8 @@ class NodeTable:
         if row == parent:
             return  # the root
         self.entries[parent][name] = row
+        if is_hidden(name):
+            self.hidden[row] = None
         names = self._sorted.get(parent)
         if names is not None:
             insort(names, name)
@@ -133,6 +138,7 @@ class NodeTable:
     def _leave(self, row: int) -> None:
         parent, name = self.parent[row], self.name[row]
         del self.entries[parent][name]
+        self.hidden.pop(row, None)
         names = self._sorted.get(parent)
         if names is not None:
             del names[bisect_left(names, name)]
@@ -177,6 +183,16 @@ class NodeTable:
                 self._sorted[row] = names
         begin = bisect_left(names, start_after + b"\0") if start_after else 0
         return names[begin : begin + limit]
+
+    def visible_after(self, row: int, start_after: bytes, limit: int) -> list[bytes]:
+        """As `names_after`, without names of what is unfinished."""
+        names = self.names_after(row, start_after, limit)
+        if not self.hidden or not any(map(is_hidden, names)):
+            return names
+        # They all stand together: what comes behind them is looked for there, not one by one.
+        before = [name for name in names if name < AFTER_HIDDEN and not is_hidden(name)]
+        behind = self.names_after(row, max(start_after, AFTER_HIDDEN), limit - len(before))
+        return before + behind
 
     def walk(self, row: int) -> Iterator[int]:
         """Yield the node and all below it, parents first, in name order."""

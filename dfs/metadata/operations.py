@@ -9,10 +9,20 @@ from __future__ import annotations
 
 import msgspec
 
-from mrstream.dfs.chunk import ChunkHandle, ChunkVersion, Epoch, FileId, ServerId
+from mrstream.dfs.chunk import (
+    NO_FENCE,
+    ChunkHandle,
+    ChunkVersion,
+    Epoch,
+    Fence,
+    FileId,
+    ServerId,
+)
 
 RequestId = tuple[int, int]
 """(client id, request number): tells a repeat of a request whose answer was lost."""
+
+NO_REQUEST: RequestId = (0, 0)
 
 
 class Record(msgspec.Struct, frozen=True, array_like=True, tag=True):
@@ -26,7 +36,9 @@ class DirectoryMade(Record, frozen=True):
     group: str
     mode: int
     at_s: float
-    request: RequestId = (0, 0)
+    request: RequestId = NO_REQUEST
+    implicit: bool = False
+    """Made only because something lies in it; it goes with the last that does (`prune_to`)."""
 
 
 class FileCreated(Record, frozen=True):
@@ -42,7 +54,8 @@ class FileCreated(Record, frozen=True):
     replication: int
     chunk_bytes: int
     at_s: float
-    request: RequestId = (0, 0)
+    request: RequestId = NO_REQUEST
+    fence: Fence = NO_FENCE
 
 
 class FileOpened(Record, frozen=True):
@@ -53,7 +66,8 @@ class FileOpened(Record, frozen=True):
     epoch: Epoch
     client: str
     at_s: float
-    request: RequestId = (0, 0)
+    request: RequestId = NO_REQUEST
+    fence: Fence = NO_FENCE
 
 
 class HandlesReserved(Record, frozen=True):
@@ -106,6 +120,7 @@ class LengthConfirmed(Record, frozen=True):
     file_id: FileId
     length_bytes: int
     at_s: float
+    request: RequestId = NO_REQUEST
 
 
 class FileClosed(Record, frozen=True):
@@ -113,6 +128,7 @@ class FileClosed(Record, frozen=True):
     epoch: Epoch
     length_bytes: int
     at_s: float
+    request: RequestId = NO_REQUEST
 
 
 class Renamed(Record, frozen=True):
@@ -121,7 +137,7 @@ class Renamed(Record, frozen=True):
     source: str
     target: str
     at_s: float
-    request: RequestId = (0, 0)
+    request: RequestId = NO_REQUEST
 
 
 class Trashed(Record, frozen=True):
@@ -130,14 +146,14 @@ class Trashed(Record, frozen=True):
     path: str
     hidden: str
     at_s: float
-    request: RequestId = (0, 0)
+    request: RequestId = NO_REQUEST
 
 
 class Restored(Record, frozen=True):
     hidden: str
     target: str
     at_s: float
-    request: RequestId = (0, 0)
+    request: RequestId = NO_REQUEST
 
 
 class Removed(Record, frozen=True):
@@ -145,7 +161,9 @@ class Removed(Record, frozen=True):
 
     path: str
     at_s: float
-    request: RequestId = (0, 0)
+    request: RequestId = NO_REQUEST
+    count: int = 0
+    """With the last of what one `Expunge` drops: how many that was."""
 
 
 class ReplicationSet(Record, frozen=True):
@@ -153,6 +171,7 @@ class ReplicationSet(Record, frozen=True):
 
     path: str
     replication: int
+    request: RequestId = NO_REQUEST
 
 
 class PolicySet(Record, frozen=True):
@@ -161,6 +180,7 @@ class PolicySet(Record, frozen=True):
     path: str
     replication: int
     trash_after_s: float
+    request: RequestId = NO_REQUEST
 
 
 class OwnerSet(Record, frozen=True):
@@ -168,18 +188,21 @@ class OwnerSet(Record, frozen=True):
     owner: str
     group: str
     recursive: bool
+    request: RequestId = NO_REQUEST
 
 
 class ModeSet(Record, frozen=True):
     path: str
     mode: int
     recursive: bool
+    request: RequestId = NO_REQUEST
 
 
 class TimesSet(Record, frozen=True):
     path: str
     modified_at_s: float
     accessed_at_s: float
+    request: RequestId = NO_REQUEST
 
 
 class Snapshotted(Record, frozen=True):
@@ -188,7 +211,88 @@ class Snapshotted(Record, frozen=True):
     source: str
     target: str
     at_s: float
-    request: RequestId = (0, 0)
+    request: RequestId = NO_REQUEST
+
+
+class DirectoryKept(Record, frozen=True):
+    """A directory that was there implicitly was asked for by name: it stays when it is empty."""
+
+    file_id: FileId
+    request: RequestId = NO_REQUEST
+
+
+class AttributesSet(Record, frozen=True):
+    """Names of attributes with their new values; None takes one away."""
+
+    file_id: FileId
+    changed: dict[str, bytes | None]
+    at_s: float
+    request: RequestId = NO_REQUEST
+
+
+class Joined(Record, frozen=True):
+    """The first source has the chunks of all, in order, these attributes and no others, and the
+    target's path; the other sources are gone, and what had the target is."""
+
+    target: str
+    sources: tuple[FileId, ...]
+    replaces: FileId
+    """What had the target when it was decided (0: nothing)."""
+    attributes: dict[str, bytes]
+    at_s: float
+    request: RequestId = NO_REQUEST
+
+
+class FenceRaised(Record, frozen=True):
+    """From now on a change under an older generation of this name is refused."""
+
+    name: str
+    generation: int
+    at_s: float
+    request: RequestId = NO_REQUEST
+
+
+class QuotaSet(Record, frozen=True):
+    """Limits of a directory and all below it; -1 where it has none."""
+
+    path: str
+    names: int
+    space_bytes: int
+    request: RequestId = NO_REQUEST
+
+
+class KeyMade(Record, frozen=True):
+    """Somebody may come in by the doors. The secret follows from the id and is nowhere."""
+
+    id: str
+    name: str
+    user: str
+    paths: tuple[str, ...]
+    rights: str
+    """r | rw"""
+    expires_at_s: float
+    """0: never."""
+    at_s: float
+    request: RequestId = NO_REQUEST
+
+
+class KeyRevoked(Record, frozen=True):
+    """A key, or a token that was made with one, is void. A token's id is remembered until its own
+    end, `until_s`."""
+
+    id: str
+    until_s: float
+    at_s: float
+    request: RequestId = NO_REQUEST
+
+
+class LinkSpent(Record, frozen=True):
+    """A link that may be used once was used; it would have been good until `until_s`."""
+
+    nonce: str
+    until_s: float
+    at_s: float
+    request: RequestId = NO_REQUEST
 
 
 class ServerKnown(Record, frozen=True):
@@ -200,13 +304,15 @@ class ServerKnown(Record, frozen=True):
 class ServerDraining(Record, frozen=True):
     server: ServerId
     drain: bool
+    request: RequestId = NO_REQUEST
 
 
 class ServerForgotten(Record, frozen=True):
     server: ServerId
+    request: RequestId = NO_REQUEST
 
 
-AnyRecord = (
+OneRecord = (
     DirectoryMade
     | FileCreated
     | FileOpened
@@ -228,7 +334,30 @@ AnyRecord = (
     | ModeSet
     | TimesSet
     | Snapshotted
+    | DirectoryKept
+    | AttributesSet
+    | Joined
+    | FenceRaised
+    | QuotaSet
+    | KeyMade
+    | KeyRevoked
+    | LinkSpent
     | ServerKnown
     | ServerDraining
     | ServerForgotten
 )
+
+
+class Together(Record, frozen=True):
+    """What one request changed, where that takes several records: all of it or nothing survives a
+    crash."""
+
+    records: tuple[OneRecord, ...]
+
+
+AnyRecord = OneRecord | Together
+
+
+def parts_of(record: AnyRecord) -> tuple[OneRecord, ...]:
+    """The changes that a record of the log holds, in order."""
+    return record.records if isinstance(record, Together) else (record,)

@@ -10,13 +10,28 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
 from mrstream.cluster.errors import ClusterError
+from mrstream.dfs.chunk import first_command_id
 from mrstream.dfs.metadata.chunk_table import ServerIndex
-from mrstream.dfs.metadata.events import Called, Command, Halt, Log, Refuse, Reply, Send
-from mrstream.dfs.metadata.operations import AnyRecord
+from mrstream.dfs.metadata.events import (
+    Called,
+    Command,
+    Halt,
+    Log,
+    Outrun,
+    Refuse,
+    Reply,
+    Send,
+)
+from mrstream.dfs.metadata.operations import OneRecord, Together
 from mrstream.dfs.metadata.servers import Server
 from mrstream.dfs.protocol import Command as ServerCommand
 from mrstream.dfs.protocol import CommandDone
+
+TOGETHER_MAX = 10_000
+"""Records in one; only expunging takes more, and it may well be done in parts."""
 
 OnDone = Callable[[CommandDone | None], None]
 """Called with the answer, or with None when there will be none."""
@@ -33,13 +48,15 @@ class _Question:
 class Outbox:
     """The commands of this turn; the time of this turn; questions under way."""
 
-    def __init__(self, apply: Callable[[AnyRecord], None]) -> None:
+    def __init__(self, apply: Callable[[OneRecord], None]) -> None:
         self._apply = apply
         self._commands: list[Command] = []
+        self._together: list[OneRecord] | None = None
         self._questions: dict[int, _Question] = {}
         self._next_command_id = 1
         self._since_s: dict[int, float] = {}
         self._halted = ""
+        self.leads = False
         self.again: list[Called] = []
         """Requests that waited for something that is settled now: to be handled once more."""
         self.now_s = 0.0
@@ -55,10 +72,31 @@ class Outbox:
 
     # --- decisions
 
-    def emit(self, record: AnyRecord) -> None:
+    def emit(self, record: OneRecord) -> None:
         """Change the metadata: apply at once, durable before whatever follows is said."""
+        assert self.leads, f"F4: a shadow decides nothing: {record}"
         self._apply(record)
-        self._commands.append(Log(record))
+        if self._together is None:
+            self._commands.append(Log(record))
+            return
+        self._together.append(record)
+        if len(self._together) == TOGETHER_MAX:
+            self._log_together()
+
+    def begin_together(self) -> None:
+        """What is emitted from here on is one record of the log: a crash leaves all or nothing."""
+        assert self._together is None, "one decision inside another"
+        self._together = []
+
+    def end_together(self) -> None:
+        self._log_together()
+        self._together = None
+
+    def _log_together(self) -> None:
+        records, self._together = self._together, []
+        if records:
+            whole = records[0] if len(records) == 1 else Together(tuple(records))
+            self._commands.append(Log(whole))
 
     def reply(self, call: int, value: Any) -> None:
         self._since_s.pop(call, None)
@@ -68,8 +106,13 @@ class Outbox:
         self._since_s.pop(call, None)
         self._commands.append(Refuse(call, error))
 
+    def outrun(self, epoch: int) -> None:
+        """A later master has been seen."""
+        self._commands.append(Outrun(epoch))
+
     def halt(self, why: str) -> None:
         """Nothing that was decided, or will be, may be done."""
+        assert self.leads, f"F4: a shadow may be behind, and judges nobody's log: {why}"
         self._halted = self._halted or why
 
     def waited_s(self, call: int) -> float:
@@ -78,9 +121,10 @@ class Outbox:
 
     # --- questions
 
-    def number_from(self, first_command_id: int) -> None:
-        """Give commands the ids from here on."""
-        self._next_command_id = first_command_id
+    def number_in(self, epoch: int) -> None:
+        """Give commands the ids of this epoch."""
+        self._next_command_id = first_command_id(epoch)
+        self.leads = True
 
     def ask(
         self,
@@ -90,19 +134,24 @@ class Outbox:
         on_done: OnDone,
     ) -> int:
         """Send a command, made with the id it gets; `on_done` hears the outcome once."""
-        command_id = self._next_command_id
-        self._next_command_id += 1
+        command_id = self._send(server, make)
         self._questions[command_id] = _Question(
             server.index, server.incarnation, self.now_s + wait_s, on_done
         )
-        self._commands.append(Send(server.id, server.incarnation, make(command_id)))
         return command_id
 
     def tell(self, server: Server, make: Callable[[int], ServerCommand]) -> None:
         """Send a command whose outcome changes nothing here."""
+        self._send(server, make)
+
+    def _send(self, server: Server, make: Callable[[int], ServerCommand]) -> int:
+        assert self.leads, "F4: a shadow commands nobody"
         command_id = self._next_command_id
         self._next_command_id += 1
-        self._commands.append(Send(server.id, server.incarnation, make(command_id)))
+        # It dies of age on its way: what was decided on old news is not done (F2).
+        command = msgspec.structs.replace(make(command_id), since=server.number)
+        self._commands.append(Send(server.id, server.incarnation, command))
+        return command_id
 
     def answered(self, done: CommandDone) -> None:
         """Take in an answer; one that nobody waits for (late, repeated) is dropped."""

@@ -7,6 +7,7 @@ files.
 
 from __future__ import annotations
 
+from mrstream.dfs.chunk import HIDDEN_NAME
 from mrstream.dfs.errors import BadPath
 
 PATH_BYTES_MAX = 4096
@@ -16,6 +17,12 @@ DEPTH_MAX = 255
 TRASH_NAME = b".trash"
 TRASH_PATH = "/.trash"
 """Where deleted files wait (GFS §4.4.1); hidden in listings, readable by name."""
+
+HIDDEN_PREFIX = HIDDEN_NAME.encode()
+AFTER_HIDDEN = HIDDEN_PREFIX + b"\xff"
+"""Behind every name that begins so, since names are UTF-8."""
+UPLOADS_NAME = b".mrstream-uploads"
+"""A directory of what is being put together, one directory each; kept for longer."""
 
 Parts = tuple[bytes, ...]
 
@@ -60,3 +67,8 @@ def split_new_path(path: str) -> Parts:
 def join_path(parts: Parts) -> str:
     """Return the parts as a path again."""
     return "/" + b"/".join(parts).decode()
+
+
+def is_hidden(name: bytes) -> bool:
+    """Is it the name of something unfinished, which no listing shows?"""
+    return name.startswith(HIDDEN_PREFIX)

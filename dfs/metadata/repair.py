@@ -62,7 +62,7 @@ class Repair:
         self._retry_at_s: dict[ChunkHandle, float] = {}
         self._cloning: dict[ChunkHandle, list[Clone]] = {}
         self._waiting: dict[ChunkHandle, list[Called]] = {}
-        self._deleting: dict[tuple[ChunkHandle, ServerIndex], None] = {}
+        self._deleting: dict[tuple[ChunkHandle, ServerIndex], ChunkVersion] = {}
         self.missing: dict[ChunkHandle, None] = {}
         self.corrupt: dict[ChunkHandle, None] = {}
         self.clones_active = 0
@@ -91,9 +91,6 @@ class Repair:
         """Is there more to look at than a tick does, as after a start? Then the next should come
         soon."""
         return len(self._t.chunks.dirty) > LOOKED_AT_PER_TICK
-
-    def is_cloning(self, handle: ChunkHandle) -> bool:
-        return handle in self._cloning
 
     def must_wait(self, handle: ChunkHandle) -> bool:
         """Should a new lease wait for a clone? Only where one copy is left and there could be
@@ -221,7 +218,7 @@ class Repair:
                 if not self._try_clone(handle, urgency):
                     vain += 1
                     if queue.pop(handle, True) is None:
-                        queue[handle] = None  # to the back: nothing waits behind the hopeless
+                        queue[handle] = None  # to the back, so that it blocks nobody
 
     def _try_clone(self, handle: ChunkHandle, urgency: int) -> bool:
         """Start one more copy of a chunk; false if nothing could be done for it now."""
@@ -372,17 +369,20 @@ class Repair:
         t.chunks.mark_leaving(handle, server.index)
 
         def deleted(done: CommandDone | None) -> None:
-            self._deleting.pop((handle, server.index), None)
+            if self._deleting.get((handle, server.index)) == version:
+                del self._deleting[(handle, server.index)]
             if handle not in t.chunks:
                 return
             t.chunks.dirty.add(handle)
-            if done is not None:
-                # Deleted; or refused, since it is not what we thought: it will be reported again.
-                replica = t.chunks.odd(handle).get(server.index)
-                if replica is not None and replica.state == "leaving":
-                    t.chunks.lose(handle, server.index)
+            replica = t.chunks.odd(handle).get(server.index)
+            if done is None or replica is None or replica.state != "leaving":
+                return
+            # Deleted; or refused, since it is not what we thought: it will be reported again. If
+            # it was, and is to be deleted at that version too, the answer to that one counts.
+            if replica.version == version:
+                t.chunks.lose(handle, server.index)
 
-        self._deleting[(handle, server.index)] = None
+        self._deleting[(handle, server.index)] = version
         t.outbox.ask(
             server,
             lambda command_id: DeleteChunk(command_id, handle, version, reason),

@@ -1,6 +1,6 @@
 """Sealing a chunk: no more changes at this version, and its length is certain.
 
-Every replica that can be reached takes a higher version, after which no mutation of before can
+Every replica that can be reached takes a higher version, after which no earlier mutation can
 succeed. Whatever was acknowledged is on all of them, so the shortest length (of those that have all
 confirmed bytes) is right; it is logged, and the longer ones are cut. Done when a writer is lost,
 before a snapshot, before a clone, when a shared file is idle. Never does any IO.

@@ -29,6 +29,10 @@ class Server:
     is_up: bool = False
     """Registered and heard of within `dead_after_s`."""
     is_connected: bool = False
+    epoch: int = 0
+    """Of the leader that it registered with; 0: with a shadow."""
+    has_registered: bool = False
+    """Under this leader: the leases that it acts on are known here."""
     has_reported: bool = False
     """This incarnation has told everything that it holds."""
     is_forgotten: bool = False

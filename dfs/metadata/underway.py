@@ -35,6 +35,8 @@ class Tables:
     outbox: Outbox
     story: Chronicle
     started_at_s: float = 0.0
+    epoch: int = 0
+    """Of this leader; 0: it does not lead yet."""
     doubted: range = range(0)
     """Handles that files may have though the log here names no file for them: see `LogInDoubt`."""
 

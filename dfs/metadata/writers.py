@@ -7,14 +7,14 @@ any more. Never does any IO.
 
 from __future__ import annotations
 
-from mrstream.dfs.chunk import ChunkHandle, Epoch, FileId
-from mrstream.dfs.errors import FileBusy, WriterFenced
+from mrstream.dfs.chunk import ChunkHandle, Epoch, Fence, FileId
+from mrstream.dfs.errors import FileBusy, NoSuchFile, WriterFenced
 from mrstream.dfs.metadata import operations as op
 from mrstream.dfs.metadata.changes import Changes
 from mrstream.dfs.metadata.events import Called
 from mrstream.dfs.metadata.listing import Listing
 from mrstream.dfs.metadata.nodes import FILE
-from mrstream.dfs.metadata.paths import join_path, split_path
+from mrstream.dfs.metadata.paths import is_hidden, join_path, split_path
 from mrstream.dfs.metadata.seals import Seals
 from mrstream.dfs.metadata.underway import Tables, Underways
 from mrstream.dfs.protocol import FileStatus, KeepAlive, RecoverFile
@@ -88,28 +88,48 @@ class Writers:
     # --- closing for others
 
     def recover(self, called: Called, ask: RecoverFile) -> None:
+        t = self._t
         row = self._changes.existing_file(split_path(ask.path))
-        if row in self._t.space.writers:
+        writer, is_repeat = t.space.writers.get(row), called.request_id in t.space.requests
+        if writer is not None and (not is_repeat or not writer.client):
+            file_id = self._nodes.id_of(row)
             self.check_not_busy(row, ask.force)
-            self.take_over(row)
-            if row in self._t.space.writers:
+            self.take_over(row, called.request_id)
+            if self._nodes.row_of(file_id) is None:
+                raise NoSuchFile(f"{ask.path}: was not to be seen unfinished, and is gone now")
+            if row in t.space.writers:
                 self.wait_for_close(row, called)
                 return
-        elif self.seal_open_chunks(row, called):
+        elif writer is None and self.seal_open_chunks(row, called):
             return
-        self._t.outbox.reply(called.call, self._status(row))
+        t.outbox.reply(called.call, self._status(row))
 
-    def take_over(self, row: int) -> None:
-        """Fence the writer of a file and close it at the length that all replicas agree on."""
+    def take_over(
+        self, row: int, request: op.RequestId = op.NO_REQUEST, why: str = "is silent"
+    ) -> None:
+        """Fence the writer of a file and close it at the length that all replicas agree on; what
+        was to appear only when it is complete, and never will be, goes."""
         t = self._t
         writer = t.space.writers[row]
         file_id = self._nodes.id_of(row)
+        if writer.is_first and is_hidden(self._nodes.name[row]):
+            self._heard_at_s.pop(writer.epoch, None)
+            t.outbox.emit(op.Removed(self._path(row), t.outbox.wall_s, request))
+            self._wake(file_id)
+            return
         if writer.client:
             epoch = Epoch(t.space.next_epoch)
-            t.outbox.emit(op.FileOpened(file_id, epoch, "", t.outbox.wall_s))
+            t.outbox.emit(op.FileOpened(file_id, epoch, "", t.outbox.wall_s, request))
             self._heard_at_s.pop(writer.epoch, None)
-            t.story.tell(f"{writer.client} is silent; closing it, epoch {epoch}", file_id=file_id)
+            t.story.tell(f"{writer.client} {why}; closing it, epoch {epoch}", file_id=file_id)
         self._close_when_sealed(file_id)
+
+    def take_over_fenced(self, fence: Fence) -> None:
+        """Take over what was opened under an older generation of a fence."""
+        name, generation = fence
+        for row, writer in list(self._t.space.writers.items()):
+            if writer.fence[0] == name and writer.fence[1] < generation and writer.client:
+                self.take_over(row, why=f"is fenced off by {name}, generation {generation}")
 
     def _close_when_sealed(self, file_id: FileId) -> None:
         t = self._t

@@ -14,9 +14,16 @@ from dataclasses import dataclass
 import msgspec
 
 from mrstream.dfs.chunk import NO_HANDLE, ChunkVersion, Epoch, FileId, ServerId
-from mrstream.dfs.errors import BadRequest, FileBusy, NoServers, WriterFenced
+from mrstream.dfs.errors import (
+    BadRequest,
+    FileBusy,
+    NoServers,
+    SpaceQuotaExceeded,
+    WriterFenced,
+)
 from mrstream.dfs.metadata import operations as op
 from mrstream.dfs.metadata.changes import Changes
+from mrstream.dfs.metadata.entries import UNKNOWN, Done
 from mrstream.dfs.metadata.events import Called
 from mrstream.dfs.metadata.grants import Grants
 from mrstream.dfs.metadata.listing import Listing
@@ -24,6 +31,7 @@ from mrstream.dfs.metadata.paths import join_path, split_path
 from mrstream.dfs.metadata.repair import Repair
 from mrstream.dfs.metadata.seals import Seals
 from mrstream.dfs.metadata.snapshots import Snapshots
+from mrstream.dfs.metadata.taking import Taking, Takings
 from mrstream.dfs.metadata.underway import Tables, Underways
 from mrstream.dfs.metadata.writers import Writers
 from mrstream.dfs.protocol import (
@@ -38,7 +46,6 @@ from mrstream.dfs.protocol import (
     FindLease,
     OpenAppend,
     OpenFile,
-    Rename,
 )
 
 
@@ -54,6 +61,7 @@ class Parts:
     repair: Repair
     writers: Writers
     snapshots: Snapshots
+    takings: Takings
 
 
 class Writing:
@@ -70,29 +78,37 @@ class Writing:
         self._repair = parts.repair
         self._writers = parts.writers
         self._snapshots = parts.snapshots
+        self._takings = parts.takings
 
     # --- opening
 
     def create(self, called: Called, ask: CreateFile) -> None:
         t = self._t
         done = t.space.requests.get(called.request_id)
-        row = None if done is None else self._nodes.row_of(done)
-        if done is not None and row is not None and row in t.space.writers:
-            file_id = done  # the answer to the first try was lost
-        else:
+        if done is None:
             file_id = self._changes.create(ask, t.outbox.wall_s, called.request_id)
+        else:
+            file_id = self._still_written(done, ask.path)  # the answer to the first try was lost
         epoch = t.space.writer_epoch(t.space.row_of(file_id))
         self._writers.alive(epoch)
         t.story.tell(f"created by {ask.client}, epoch {epoch}", file_id=file_id)
         if ask.first_chunk and not self._nodes.chunk_count[t.space.row_of(file_id)]:
             try:
                 work = self._grants.create(file_id, ask.near)
-            except NoServers:
+            except (NoServers, SpaceQuotaExceeded):
                 pass  # the writer hears of it when it needs a chunk
             else:
                 work.then.append(lambda _: self._reply_open(called.call, file_id, epoch))
                 return
         self._reply_open(called.call, file_id, epoch)
+
+    def _still_written(self, done: Done, path: str) -> FileId:
+        """The file that a request, now repeated, opened, if its epoch is in force."""
+        row = self._nodes.row_of(done.file_id)
+        writer = None if row is None else self._t.space.writers.get(row)
+        if writer is None or done.answer not in (writer.epoch, UNKNOWN):
+            raise WriterFenced(f"{path}: was closed, taken over or replaced since it was opened")
+        return done.file_id
 
     def _reply_open(self, call: int, file_id: FileId, epoch: Epoch) -> None:
         row = self._nodes.row_of(file_id)
@@ -105,13 +121,14 @@ class Writing:
 
     def open_append(self, called: Called, ask: OpenAppend) -> None:
         t = self._t
-        row = self._changes.existing_file(split_path(ask.path))
-        writer = t.space.writers.get(row)
         done = t.space.requests.get(called.request_id)
-        if writer is not None and done == self._nodes.id_of(row) and writer.client == ask.client:
-            self._reply_open(called.call, done, writer.epoch)
+        if done is not None:
+            file_id = self._still_written(done, ask.path)
+            epoch = t.space.writer_epoch(t.space.row_of(file_id))
+            self._reply_open(called.call, file_id, epoch)
             return
-        if writer is not None:
+        row = self._changes.existing_file(split_path(ask.path))
+        if row in t.space.writers:
             self._writers.check_not_busy(row, force=False)
             self._writers.take_over(row)
             self._writers.wait_for_close(row, called)
@@ -119,7 +136,9 @@ class Writing:
         if self._writers.seal_open_chunks(row, called):
             return
         file_id, epoch = self._nodes.id_of(row), Epoch(t.space.next_epoch)
-        t.outbox.emit(op.FileOpened(file_id, epoch, ask.client, t.outbox.wall_s, called.request_id))
+        t.outbox.emit(
+            op.FileOpened(file_id, epoch, ask.client, t.outbox.wall_s, called.request_id, ask.fence)
+        )
         self._writers.alive(epoch)
         t.story.tell(f"opened for appending by {ask.client}, epoch {epoch}", file_id=file_id)
         t.outbox.reply(called.call, OpenFile(self._status(row), epoch))
@@ -176,7 +195,14 @@ class Writing:
                 f"{self._path(row)}: chunk {ask.index} was asked for; the file has {count}"
             )
         if not self._snapshots.must_wait(row, called):
+            if ask.epoch:
+                self._check_growth(row, ask.index)
             self._lease(called, row, ask.index, ask.version, ask.failed)
+
+    def _check_growth(self, row: int, index: int) -> None:
+        """The last chunk may grow from now on, if the quotas allow that."""
+        if index == self._nodes.chunk_count[row] - 1:
+            self._t.space.quotas.check_growth(row)
 
     def append_target(self, called: Called, ask: AppendTarget) -> None:
         t = self._t
@@ -196,13 +222,14 @@ class Writing:
         last = self._nodes.chunk_at(row, count - 1)
         size = t.space.chunk_bytes(row)
         if last == ask.full and t.chunks.is_unsealed(last):
-            # Its length must be certain before anything comes after it. Should it turn out not to
-            # be full, the request goes on as one that knows of no full chunk.
+            # Its length must be certain before anything comes after it. If it is not full after
+            # all, the request is handled again as if its client knew of no full chunk.
             again = msgspec.structs.replace(ask, full=NO_HANDLE)
             self._seals.seal_and_park(last, Called(called.call, again, called.request_id))
         elif not t.chunks.is_unsealed(last) and t.chunks.length(last) >= size:
             self._grants.create(file_id, ask.near).parked.append(called)
         else:
+            self._check_growth(row, count - 1)
             self._lease(called, row, count - 1, ask.version, ask.failed)
 
     def _check_shared(self, row: int) -> None:
@@ -223,6 +250,10 @@ class Writing:
         """Reply with a grant above the version that failed the client, making one if need be."""
         t = self._t
         handle = self._nodes.chunk_at(row, index)
+        if version > t.chunks.granted(handle):
+            # It is the version of a chunk that was here before: sealed while empty it was taken
+            # off, and this one came in its place. Any grant of this one is news to the client.
+            version = ChunkVersion(0)
         work = self._underways.of(handle)
         if work is not None:
             work.parked.append(called)
@@ -266,51 +297,87 @@ class Writing:
     # --- closing
 
     def confirm_length(self, called: Called, ask: ConfirmLength) -> None:
-        row = self._writers.row_of(ask.file_id, ask.epoch)
-        self._check_length(row, ask.length_bytes)
-        if ask.length_bytes != self._nodes.length[row]:
-            wall_s = self._t.outbox.wall_s
-            self._t.outbox.emit(op.LengthConfirmed(ask.file_id, ask.length_bytes, wall_s))
-        self._t.outbox.reply(called.call, None)
+        t = self._t
+        if called.request_id not in t.space.requests:
+            row = self._writers.row_of(ask.file_id, ask.epoch)
+            self._check_length(row, ask.length_bytes)
+            if ask.length_bytes != self._nodes.length[row]:
+                t.outbox.emit(
+                    op.LengthConfirmed(
+                        ask.file_id, ask.length_bytes, t.outbox.wall_s, called.request_id
+                    )
+                )
+        t.outbox.reply(called.call, None)
 
     def close(self, called: Called, ask: CloseFile) -> None:
         t = self._t
+        done = t.space.requests.get(called.request_id)
+        if done is not None:
+            path = ask.rename_to or f"file {ask.file_id:x}"
+            t.outbox.reply(called.call, self._listing.closed(done, path, ask.length_bytes))
+            return
         row = self._nodes.row_of(ask.file_id)
-        if (
+        is_closed = (
             row is not None
             and row not in t.space.writers
             and self._nodes.length[row] == ask.length_bytes
-        ):
-            # A repeat: it is closed, just so. The master may have died before it was renamed.
-            if called.request_id not in t.space.requests and (named := self._named(called, row)):
-                t.outbox.emit(named)
-            t.outbox.reply(called.call, self._status(row))
-            return
-        row = self._writers.row_of(ask.file_id, ask.epoch)
-        self._check_length(row, ask.length_bytes)
-        count = self._nodes.chunk_count[row]
-        last = self._nodes.chunk_at(row, count - 1) if count else None
-        if last is not None and (work := self._underways.of(last)) is not None:
-            work.parked.append(called)
-            return
-        named = self._named(called, row)
-        if last is not None and ask.length_bytes == (count - 1) * t.space.chunk_bytes(row):
-            t.outbox.emit(op.ChunkDropped(ask.file_id, last))
-        t.outbox.emit(op.FileClosed(ask.file_id, ask.epoch, ask.length_bytes, t.outbox.wall_s))
-        if named is not None:
-            t.outbox.emit(named)
-        self._writers.ended(ask.epoch)
-        t.story.tell(f"closed with {ask.length_bytes} bytes", file_id=ask.file_id)
+        )
+        if row is None or not is_closed:
+            row = self._writers.row_of(ask.file_id, ask.epoch)
+            self._check_length(row, ask.length_bytes)
+            if self._must_wait(row, called):
+                return
+        # Else the master closed it for its silent writer, just so, and it gets its name now.
+        finished = self._finishing(row, ask)
+        if not is_closed:
+            self._end(row, ask, called.request_id)
+        self._finish(row, ask, finished, called.request_id if is_closed else op.NO_REQUEST)
         t.outbox.reply(called.call, self._status(row))
 
-    def _named(self, called: Called, row: int) -> op.Renamed | None:
-        """The change of name that comes with closing; raises if it cannot be."""
-        ask = called.request
-        assert isinstance(ask, CloseFile)
+    def _must_wait(self, row: int, called: Called) -> bool:
+        """Park the request while something is done to the last chunk."""
+        count = self._nodes.chunk_count[row]
+        work = self._underways.of(self._nodes.chunk_at(row, count - 1)) if count else None
+        if work is not None:
+            work.parked.append(called)
+        return work is not None
+
+    def _end(self, row: int, ask: CloseFile, request: op.RequestId) -> None:
+        """The epoch is over; the file has this length."""
+        t = self._t
+        count = self._nodes.chunk_count[row]
+        if count and ask.length_bytes == (count - 1) * t.space.chunk_bytes(row):
+            last = self._nodes.chunk_at(row, count - 1)
+            t.outbox.emit(op.ChunkDropped(ask.file_id, last))
+        t.outbox.emit(
+            op.FileClosed(ask.file_id, ask.epoch, ask.length_bytes, t.outbox.wall_s, request)
+        )
+        self._writers.ended(ask.epoch)
+        t.story.tell(f"closed with {ask.length_bytes} bytes", file_id=ask.file_id)
+
+    def _finishing(self, row: int, ask: CloseFile) -> Taking | None:
+        """What comes with closing, None if the file keeps its path; raises if it cannot be."""
+        takings = self._takings
+        if ask.attributes:
+            takings.check_attributes(ask.rename_to or self._path(row), ask.attributes)
         if not ask.rename_to:
+            takings.check_alone(ask)
             return None
-        rename = Rename(self._path(row), ask.rename_to, "", ask.overwrite)
-        return self._changes.renaming(rename, self._t.outbox.wall_s, called.request_id)
+        at_s = self._t.outbox.wall_s
+        return takings.decide([row], ask.rename_to, ask, ask.length_bytes, at_s)
+
+    def _finish(
+        self, row: int, ask: CloseFile, taking: Taking | None, request: op.RequestId
+    ) -> None:
+        """Give the file its path and attributes."""
+        outbox = self._t.outbox
+        if taking is not None and taking.target != self._nodes.path_of(row):
+            path = self._path(row)
+            self._takings.make_room(row, taking, outbox.wall_s)
+            outbox.emit(op.Renamed(path, join_path(taking.target), outbox.wall_s, request))
+        if ask.attributes:
+            changed: dict[str, bytes | None] = dict(ask.attributes)
+            outbox.emit(op.AttributesSet(ask.file_id, changed, outbox.wall_s))
 
     def _check_length(self, row: int, length_bytes: int) -> None:
         count, size = self._nodes.chunk_count[row], self._t.space.chunk_bytes(row)
@@ -328,13 +395,15 @@ class Writing:
             )
 
     def abandon(self, called: Called, ask: AbandonFile) -> None:
-        row = self._writers.row_of(ask.file_id, ask.epoch)
-        if self._t.space.writers[row].is_first:
-            self._t.outbox.emit(op.Removed(self._path(row), self._t.outbox.wall_s))
-        else:
-            # It was there before: closed as for a writer that died, it keeps what it had.
-            self._writers.take_over(row)
-        self._t.outbox.reply(called.call, None)
+        t = self._t
+        if called.request_id not in t.space.requests:
+            row = self._writers.row_of(ask.file_id, ask.epoch)
+            if t.space.writers[row].is_first:
+                t.outbox.emit(op.Removed(self._path(row), t.outbox.wall_s, called.request_id))
+            else:
+                # It was there before: closed as for a writer that died, it keeps what it had.
+                self._writers.take_over(row, called.request_id, "gave it up")
+        t.outbox.reply(called.call, None)
 
     # --- small things
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from mrstream.cluster.wire.messages import Message, Request
+from mrstream.cluster.wire.messages import Count, Crc, Message, Request
 from mrstream.dfs.chunk import ChunkHandle, ChunkVersion
 from mrstream.dfs.protocol.shared import ServerAddress
 
@@ -28,9 +28,9 @@ class PushData(Request, frozen=True):
 
     reply: ClassVar[Any] = Done
     data_id: bytes
-    length_bytes: int
+    length_bytes: Count
     chain: tuple[ServerAddress, ...]
-    crc: int = 0
+    crc: Crc = 0
     """CRC32C of all of them."""
 
 
@@ -40,8 +40,8 @@ class WriteChunk(Request, frozen=True):
     reply: ClassVar[Any] = Done
     handle: ChunkHandle
     version: ChunkVersion
-    offset: int
-    length_bytes: int
+    offset: Count
+    length_bytes: Count
     data_id: bytes
     replicas: tuple[ServerAddress, ...]
     durable: bool = True
@@ -57,10 +57,10 @@ class AppendRecord(Request, frozen=True):
     reply: ClassVar[Any] = Number
     handle: ChunkHandle
     version: ChunkVersion
-    length_bytes: int
+    length_bytes: Count
     data_id: bytes
     replicas: tuple[ServerAddress, ...]
-    chunk_bytes: int
+    chunk_bytes: Count
 
 
 class ApplyMutation(Request, frozen=True):
@@ -74,9 +74,9 @@ class ApplyMutation(Request, frozen=True):
     reply: ClassVar[Any] = Done
     handle: ChunkHandle
     version: ChunkVersion
-    serial: int
-    offset: int
-    length_bytes: int
+    serial: Count
+    offset: Count
+    length_bytes: Count
     data_id: bytes
     durable: bool = True
     gap_allowed: bool = False
@@ -89,9 +89,9 @@ class Piece(Message, frozen=True):
     may come in place of any piece.
     """
 
-    count: int
-    crc: int
-    length_bytes: int
+    count: Count
+    crc: Crc
+    length_bytes: Count
     last: bool
 
 
@@ -102,16 +102,16 @@ class ReadChunk(Request, frozen=True):
     reply: ClassVar[Any] = Piece
     handle: ChunkHandle
     version: ChunkVersion
-    offset: int
-    length_bytes: int
+    offset: Count
+    length_bytes: Count
 
 
 class ReplicaFiles(Message, frozen=True):
     """Two descriptors follow: the data and the checksum file (docs/formats/chunk.md)."""
 
     version: ChunkVersion
-    length_bytes: int
-    tail_crc: int
+    length_bytes: Count
+    tail_crc: Crc
 
 
 class OpenReplica(Request, frozen=True):
@@ -143,4 +143,4 @@ class ChecksumChunk(Request, frozen=True):
     reply: ClassVar[Any] = Checksums
     handle: ChunkHandle
     version: ChunkVersion
-    length_bytes: int
+    length_bytes: Count

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from mrstream.cluster.wire.messages import Message, Request
+from mrstream.dfs.chunk import NO_FENCE, Fence, FileId
 from mrstream.dfs.protocol.shared import FileStatus, LocatedChunk, Page
 
 
@@ -67,12 +68,16 @@ class Locate(Request, frozen=True):
     """Chunks `first_index` … of a file, `count` at most, and its status (GFS §2.4: several).
 
     The reply has fewer when the file ends. `count` is capped by the master.
+
+    With `file_id` it is that file that is meant, whatever it is called by now, in the trash too;
+    FileReplaced when another one has the path and it is gone.
     """
 
     reply: ClassVar[Any]
     path: str
     first_index: int = 0
     count: int = 8
+    file_id: FileId = FileId(0)
 
 
 class Located(Message, frozen=True):
@@ -95,6 +100,10 @@ class MakeDirectory(Request, frozen=True):
     group: str = ""
     mode: int = 0o755
     parents: bool = False
+    fence: Fence = NO_FENCE
+    implicit: bool = False
+    """Is it, and are those made above it, there only for what is told of them or lies in them?
+    They go with the last of both (`Delete.prune_to`)."""
 
 
 class Rename(Request, frozen=True):
@@ -110,6 +119,7 @@ class Rename(Request, frozen=True):
     target: str
     user: str
     overwrite: bool = False
+    fence: Fence = NO_FENCE
 
 
 class Delete(Request, frozen=True):
@@ -124,6 +134,10 @@ class Delete(Request, frozen=True):
     user: str
     recursive: bool = False
     skip_trash: bool = False
+    prune_to: str = ""
+    """Directories above it, below this one, that are empty then and were made implicitly, go too;
+    empty: none do."""
+    fence: Fence = NO_FENCE
 
 
 class Undelete(Request, frozen=True):
@@ -136,6 +150,7 @@ class Undelete(Request, frozen=True):
     mutates: ClassVar[bool] = True
     path: str
     user: str
+    fence: Fence = NO_FENCE
 
 
 class Expunge(Request, frozen=True):
@@ -149,6 +164,7 @@ class Expunge(Request, frozen=True):
     user: str
     now: bool = False
     path: str = "/"
+    fence: Fence = NO_FENCE
 
 
 class TrashEntry(Message, frozen=True):
@@ -175,6 +191,7 @@ class SetReplication(Request, frozen=True):
     path: str
     replication: int
     user: str
+    fence: Fence = NO_FENCE
 
 
 class SetPolicy(Request, frozen=True):
@@ -190,6 +207,7 @@ class SetPolicy(Request, frozen=True):
     user: str
     replication: int = -1
     trash_after_s: float = -1
+    fence: Fence = NO_FENCE
 
 
 class PolicyReply(Message, frozen=True):
@@ -218,6 +236,7 @@ class SetOwner(Request, frozen=True):
     owner: str = ""
     group: str = ""
     recursive: bool = False
+    fence: Fence = NO_FENCE
 
 
 class SetMode(Request, frozen=True):
@@ -229,6 +248,7 @@ class SetMode(Request, frozen=True):
     mode: int
     user: str
     recursive: bool = False
+    fence: Fence = NO_FENCE
 
 
 class SetTimes(Request, frozen=True):
@@ -240,6 +260,7 @@ class SetTimes(Request, frozen=True):
     user: str
     modified_at_s: float = -1.0
     accessed_at_s: float = -1.0
+    fence: Fence = NO_FENCE
 
 
 class Snapshot(Request, frozen=True):
@@ -250,3 +271,4 @@ class Snapshot(Request, frozen=True):
     source: str
     target: str
     user: str
+    fence: Fence = NO_FENCE

@@ -31,6 +31,11 @@ class ServerSettings(Message, frozen=True):
     void: tuple[ChunkHandle, ...] = ()
     """Chunks whose lease, named in the registration, is over: the master gave the server up in
     between, and others may be primary now. To be dropped before anything else."""
+    epoch: int = 0
+    """Of the master that answers. A chunkserver that knows a higher one takes no notice; else it
+    makes this one durable before it does anything else (F2)."""
+    leads: bool = True
+    """False: a shadow answers, which watches; nothing that it says is an order (F4)."""
 
 
 class Register(Request, frozen=True):
@@ -50,6 +55,8 @@ class Register(Request, frozen=True):
     number: int = 0
     """Counts the registrations and heartbeats of one incarnation together, from 1 on; one that
     comes after a higher one was overtaken on the way, and is refused."""
+    epoch: int = 0
+    """The highest of a master that the server has registered with, ever."""
 
 
 class ReportChunks(Request, frozen=True):
@@ -122,7 +129,13 @@ class CommandDone(Request, frozen=True):
 
 
 class Command(Message, frozen=True):
-    """What the master wants done; answered by `CommandDone`."""
+    """What the master wants done; answered by `CommandDone`.
+
+    `command_id` is the master's epoch in the upper half, and a count. `since`, last in each, is
+    the number of the `Register` or `Heartbeat` that the master had received last when it decided:
+    a command whose `since` was sent more than `contact_s` ago is refused, for a master that was
+    stopped in between may have been deposed (F2).
+    """
 
     command_id: int
 
@@ -138,7 +151,6 @@ class CreateChunk(Command, frozen=True):
     version: ChunkVersion
     lease_s: float
     since: int = 0
-    """As in `GrantLease`."""
 
 
 class SetVersion(Command, frozen=True):
@@ -152,14 +164,14 @@ class SetVersion(Command, frozen=True):
     handle: ChunkHandle
     from_version: ChunkVersion
     version: ChunkVersion
+    since: int = 0
 
 
 class GrantLease(Command, frozen=True):
     """You are primary of this chunk at this version; with `lease_s` 0 you are no longer.
 
-    The time counts from when you *sent* message number `since` (a `Register` or `Heartbeat`),
-    which the master had received when it decided: however long this one was on its way, your lease
-    ends before the master thinks it does. Heartbeats extend it.
+    The time counts from when you *sent* message number `since`: however long this one was on its
+    way, your lease ends before the master thinks it does. Heartbeats extend it.
     """
 
     handle: ChunkHandle
@@ -174,6 +186,7 @@ class TruncateChunk(Command, frozen=True):
     handle: ChunkHandle
     version: ChunkVersion
     length_bytes: int
+    since: int = 0
 
 
 class CopyChunk(Command, frozen=True):
@@ -184,6 +197,7 @@ class CopyChunk(Command, frozen=True):
     handle: ChunkHandle
     version: ChunkVersion
     length_bytes: int
+    since: int = 0
 
 
 class CloneChunk(Command, frozen=True):
@@ -198,6 +212,7 @@ class CloneChunk(Command, frozen=True):
     sources: tuple[ServerAddress, ...]
     urgent: bool = False
     """A client waits for it, or one copy is left: do not throttle."""
+    since: int = 0
 
 
 class DeleteChunk(Command, frozen=True):
@@ -206,6 +221,7 @@ class DeleteChunk(Command, frozen=True):
     handle: ChunkHandle
     version: ChunkVersion
     reason: str
+    since: int = 0
 
 
 class VerifyChunk(Command, frozen=True):
@@ -213,6 +229,7 @@ class VerifyChunk(Command, frozen=True):
 
     handle: ChunkHandle
     version: ChunkVersion
+    since: int = 0
 
 
 COMMANDS: tuple[type[Command], ...] = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from mrstream.cluster.wire.messages import Message, Request
-from mrstream.dfs.chunk import ChunkHandle, ChunkVersion, ServerId
+from mrstream.dfs.chunk import NO_FENCE, ChunkHandle, ChunkVersion, Fence, ServerId
 from mrstream.dfs.protocol.shared import DiskUse, FileStatus, ServerAddress
 
 
@@ -120,6 +120,7 @@ class DrainServer(Request, frozen=True):
     mutates: ClassVar[bool] = True
     server: ServerId
     drain: bool = True
+    fence: Fence = NO_FENCE
 
 
 class ForgetServer(Request, frozen=True):
@@ -128,6 +129,7 @@ class ForgetServer(Request, frozen=True):
     reply: ClassVar[Any] = type(None)
     mutates: ClassVar[bool] = True
     server: ServerId
+    fence: Fence = NO_FENCE
 
 
 class Checkpoint(Request, frozen=True):

@@ -4,17 +4,25 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+import msgspec
+
 from mrstream.cluster.wire.messages import Request
 from mrstream.dfs.chunk import (
     NO_EPOCH,
+    NO_FENCE,
     NO_HANDLE,
     ChunkHandle,
     ChunkVersion,
     Epoch,
+    Fence,
     FileId,
     ServerId,
 )
 from mrstream.dfs.protocol.shared import ChunkGrant, FileStatus, OpenFile
+
+ANY_FILE = FileId(-1)
+NO_FILE = FileId(0)
+"""Conditions on what has the path that a finished file gets: whatever it is; nothing."""
 
 
 class CreateFile(Request, frozen=True):
@@ -37,6 +45,11 @@ class CreateFile(Request, frozen=True):
     first_chunk: bool = False
     near: str = ""
     """The client's host: its chunkserver, if it has one, gets the first replica."""
+    fence: Fence = NO_FENCE
+    hidden: bool = False
+    """Under a name of its own that no listing shows, in the nearest directory above `path` that
+    exists: `CloseFile.rename_to` gives it its path. What has the path now, and `overwrite`, are
+    looked at here and once more there; with `parents` missing directories are made there."""
 
 
 class OpenAppend(Request, frozen=True):
@@ -51,6 +64,7 @@ class OpenAppend(Request, frozen=True):
     client: str
     user: str
     near: str = ""
+    fence: Fence = NO_FENCE
 
 
 class AllocateChunk(Request, frozen=True):
@@ -67,6 +81,7 @@ class AllocateChunk(Request, frozen=True):
     servers failed: it is dropped and another one, on other servers, takes its place."""
     failed: tuple[ServerId, ...] = ()
     """Servers not to use."""
+    fence: Fence = NO_FENCE
 
 
 class FindLease(Request, frozen=True):
@@ -86,6 +101,7 @@ class FindLease(Request, frozen=True):
     version: ChunkVersion = ChunkVersion(0)
     failed: tuple[ServerId, ...] = ()
     user: str = ""
+    fence: Fence = NO_FENCE
 
 
 class AppendTarget(Request, frozen=True):
@@ -102,6 +118,7 @@ class AppendTarget(Request, frozen=True):
     version: ChunkVersion = ChunkVersion(0)
     failed: tuple[ServerId, ...] = ()
     near: str = ""
+    fence: Fence = NO_FENCE
 
 
 class ConfirmLength(Request, frozen=True):
@@ -112,6 +129,7 @@ class ConfirmLength(Request, frozen=True):
     file_id: FileId
     epoch: Epoch
     length_bytes: int
+    fence: Fence = NO_FENCE
 
 
 class CloseFile(Request, frozen=True):
@@ -126,6 +144,15 @@ class CloseFile(Request, frozen=True):
     """The path that it has from then on; empty: the one it was created with."""
     overwrite: bool = False
     """May a file that is there be replaced?"""
+    parents: bool = False
+    """Are missing directories above that path made (implicitly)?"""
+    replaces: FileId = ANY_FILE
+    """Only if this very file has that path (compare and swap); `NO_FILE`: only if nothing has."""
+    keep_replaced: bool = False
+    """Does what is replaced go to the trash, where the policy there has one?"""
+    attributes: dict[str, bytes] = msgspec.field(default_factory=dict)
+    """Set together with the close."""
+    fence: Fence = NO_FENCE
 
 
 class AbandonFile(Request, frozen=True):
@@ -136,6 +163,7 @@ class AbandonFile(Request, frozen=True):
     mutates: ClassVar[bool] = True
     file_id: FileId
     epoch: Epoch
+    fence: Fence = NO_FENCE
 
 
 class KeepAlive(Request, frozen=True):
@@ -158,6 +186,7 @@ class RecoverFile(Request, frozen=True):
     path: str
     user: str
     force: bool = False
+    fence: Fence = NO_FENCE
 
 
 class ReportReplica(Request, frozen=True):
@@ -168,3 +197,24 @@ class ReportReplica(Request, frozen=True):
     version: ChunkVersion
     server: ServerId
     reason: str
+
+
+class JoinFiles(Request, frozen=True):
+    """Make one file of several, in order, without moving a byte; the sources are gone then.
+
+    All are closed, have one chunk size, and every one but the last fills its chunks: else
+    NotAligned. The first gets the target's path, which may be its own. The other fields are those
+    of `CloseFile`.
+    """
+
+    reply: ClassVar[Any] = FileStatus
+    mutates: ClassVar[bool] = True
+    target: str
+    sources: tuple[FileId, ...]
+    user: str
+    overwrite: bool = False
+    parents: bool = False
+    replaces: FileId = ANY_FILE
+    keep_replaced: bool = False
+    attributes: dict[str, bytes] = msgspec.field(default_factory=dict)
+    fence: Fence = NO_FENCE

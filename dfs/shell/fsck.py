@@ -7,11 +7,12 @@ compared with each other. Ends with `Name: number` lines and a `Status:` line.
 
 from __future__ import annotations
 
+import json
 import re
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 
 from mrstream.cluster.errors import ClusterError, Corrupt, Unavailable
-from mrstream.dfs.chunk import handle_name
+from mrstream.dfs.chunk import HIDDEN_NAME, handle_name
 from mrstream.dfs.client.client import DfsClient
 from mrstream.dfs.protocol import ChecksumChunk, ChunkFact, FileFact
 from mrstream.dfs.shell.arguments import Arguments
@@ -30,6 +31,7 @@ class Totals:
     directories: int = 0
     files: int = 0
     files_open: int = 0
+    files_unfinished: int = 0
     chunks: int = 0
     replicas: int = 0
     under_replicated: int = 0
@@ -40,6 +42,8 @@ class Totals:
     corrupt_replicas: int = 0
     short_replicas: int = 0
     different: int = 0
+    troubles: list[str] = field(default_factory=list)
+    """In words; kept for the JSON form only."""
 
     def is_healthy(self) -> bool:
         """Is every chunk there, and none of its copies known to be bad?"""
@@ -63,6 +67,16 @@ def fsck(shell: Shell, said: Arguments) -> None:
         return
     report = client.report()
     live = sum(1 for server in report.servers if server.state == "up")
+    if "json" in said:
+        document = {
+            "healthy": totals.is_healthy(),
+            "chunkservers": live,
+            "safe_mode": report.safe_mode,
+            **asdict(totals),
+        }
+        shell.print(json.dumps(document, indent=2))
+        shell.status = 0 if totals.is_healthy() else 1
+        return
     if report.safe_mode:
         shell.print(f"The master is in safe mode: {report.safe_mode}")
     _print_totals(shell, totals, live, len({s.address.rack for s in report.servers}))
@@ -79,6 +93,7 @@ def _print_totals(shell: Shell, totals: Totals, live: int, racks: int) -> None:
         ("Total directories", totals.directories),
         ("Total files", totals.files),
         ("Open files", totals.files_open),
+        ("Unfinished files", totals.files_unfinished),
         ("Total chunks", totals.chunks),
         ("Average replication", f"{average:.2f}"),
         ("Over-replicated chunks", totals.over_replicated),
@@ -100,13 +115,14 @@ def _check_file(
     status = fact.status
     totals.files += 1
     totals.files_open += status.is_open
+    totals.files_unfinished += f"/{HIDDEN_NAME}" in status.path
     totals.length_bytes += status.length_bytes
     troubles = [
         trouble
         for chunk in fact.chunks
         for trouble in _check_chunk(client, status.path, chunk, said, totals)
     ]
-    if "files" in said or "chunks" in said or "locations" in said:
+    if "json" not in said and ("files" in said or "chunks" in said or "locations" in said):
         state = "OK" if not troubles else "BAD"
         if status.is_open:
             state += ", OPENFORWRITE"
@@ -114,6 +130,9 @@ def _check_file(
             f"{status.path} {status.length_bytes} bytes, replication={status.replication}, "
             f"{len(fact.chunks)} chunk(s):  {state}"
         )
+    if "json" in said:
+        totals.troubles += [f"{status.path}: {trouble}" for trouble in troubles]
+        return
     for trouble in troubles:
         shell.print(f"{status.path}: {trouble}")
     if "chunks" in said or "locations" in said:

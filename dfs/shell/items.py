@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import IO
 
-from mrstream.cluster.errors import ClusterError
+from mrstream.cluster.errors import ClusterError, UserError
+from mrstream.cluster.terminal import masked
 from mrstream.dfs.errors import (
     DirectoryNotEmpty,
     FileExists,
@@ -92,9 +93,14 @@ class Shell:
     verb: str = ""
     status: int = 0
     shows_progress: bool = False
+    spares_disk: bool = False
+    """A bare path may not mean this machine's disk: the verb changes something, and nobody said so.
+    """
 
     def print(self, text: str) -> None:
         """Write a line."""
+        if self.out.isatty():
+            text = masked(text)
         self.out.write(text.encode("utf-8", "surrogateescape") + b"\n")
 
     def fail(self, error: ClusterError | str, shown: str = "") -> None:
@@ -153,6 +159,12 @@ class Shell:
             return self.cluster_of(name), _absolute("/" + path, "/"), text
         if text.startswith("dfs:"):
             return self.cluster_of(""), _absolute(text.removeprefix("dfs:"), "/"), text
+        if self.spares_disk and is_disk(self.default):
+            raise UserError(
+                f"there is no current cluster, and -{self.verb} would change this machine's own "
+                f"disk: write file:{text} or -fs local if you mean that; `mrstream cluster up` "
+                "makes a cluster"
+            )
         return self.default, _absolute(text, self.default.home()), text or "."
 
 

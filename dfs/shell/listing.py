@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import fnmatch
+import json
 from collections.abc import Iterator
+
+import msgspec
 
 from mrstream.cluster.errors import ClusterError
 from mrstream.dfs.protocol import FileStatus
+from mrstream.dfs.shell import quotas
 from mrstream.dfs.shell.arguments import Arguments, BadUsage
 from mrstream.dfs.shell.formats import figure, minute, permissions, second_utc, table
 from mrstream.dfs.shell.items import Item, Shell
@@ -27,7 +31,7 @@ def ls(shell: Shell, said: Arguments) -> None:
 def _list_directory(shell: Shell, item: Item, said: Arguments) -> None:
     entries = _ordered([item.child(one) for one in item.volume.list(item.path)], said)
     if "R" not in said:
-        if entries and "C" not in said:
+        if entries and "C" not in said and "json" not in said:
             shell.print(f"Found {len(entries)} items")
         _print_entries(shell, entries, said)
         return
@@ -50,9 +54,9 @@ def _ordered(entries: list[Item], said: Arguments) -> list[Item]:
 
 
 def _print_entries(shell: Shell, entries: list[Item], said: Arguments) -> None:
-    if "C" in said:
+    if "C" in said or "json" in said:
         for entry in entries:
-            shell.print(entry.shown)
+            shell.print(_as_json(entry) if "json" in said else entry.shown)
         return
     rows = [_row(entry, said) for entry in entries]
     if not rows:
@@ -79,6 +83,11 @@ def _row(item: Item, said: Arguments) -> tuple[str, str, str, str, str, str, str
         minute(at_s),
         item.shown if shown is None else shown,
     )
+
+
+def _as_json(item: Item) -> str:
+    """All facts of an entry; names as the user would write them, in ASCII whatever they hold."""
+    return json.dumps({**msgspec.structs.asdict(item.known()), "path": item.shown})
 
 
 def du(shell: Shell, said: Arguments) -> None:
@@ -124,27 +133,28 @@ def df(shell: Shell, said: Arguments) -> None:
 
 
 def count(shell: Shell, said: Arguments) -> None:
-    """Directories, files and bytes below each path."""
-    quota = "q" in said or "u" in said
+    """Directories, files and bytes below each path; with -q quotas before them, with -u quotas
+    alone."""
+    shows_quotas, shows_counts = "q" in said or "u" in said, "u" not in said
+    is_human = "h" in said
     if "v" in said:
-        head = f"{'QUOTA':>12} {'REM_QUOTA':>15} {'SPACE_QUOTA':>15} {'REM_SPACE_QUOTA':>15} "
-        shell.print(
-            (head if quota else "")
-            + f"{'DIR_COUNT':>12} {'FILE_COUNT':>12} {'CONTENT_SIZE':>18} PATHNAME"
-        )
+        counts = f"{'DIR_COUNT':>12} {'FILE_COUNT':>12} {'CONTENT_SIZE':>18} "
+        head = (quotas.HEADER if shows_quotas else "") + (counts if shows_counts else "")
+        shell.print(f"{head}PATHNAME")
     for item in shell.each(said.rest):
         try:
-            total = item.volume.summarise(item.path)
+            line = quotas.columns(item, is_human) if shows_quotas else ""
+            if shows_counts:
+                total = item.volume.summarise(item.path)
+                line += (
+                    f"{figure(total.directory_count, is_human):>12} "
+                    f"{figure(total.file_count, is_human):>12} "
+                    f"{figure(total.length_bytes, is_human):>18} "
+                )
         except ClusterError as error:
             shell.fail(error, item.shown)
             continue
-        head = f"{'none':>12} {'inf':>15} {'none':>15} {'inf':>15} " if quota else ""
-        plain = "h" in said
-        shell.print(
-            f"{head}{figure(total.directory_count, plain):>12} "
-            f"{figure(total.file_count, plain):>12} "
-            f"{figure(total.length_bytes, plain):>18} {item.shown}"
-        )
+        shell.print(f"{line}{item.shown}")
 
 
 def stat(shell: Shell, said: Arguments) -> None:
@@ -154,7 +164,7 @@ def stat(shell: Shell, said: Arguments) -> None:
     if not words:
         raise BadUsage("Not enough arguments: expected 1 but got 0")
     for item in shell.each(tuple(words)):
-        shell.print("".join(_stat_parts(item, pattern)))
+        shell.print(_as_json(item) if "json" in said else "".join(_stat_parts(item, pattern)))
 
 
 def _stat_parts(item: Item, pattern: str) -> Iterator[str]:

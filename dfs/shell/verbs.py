@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from mrstream.dfs.shell import changing, copying, fsck, listing, reading
+from mrstream.dfs.shell import changing, copying, fsck, listing, quotas, reading
 from mrstream.dfs.shell.arguments import Arguments, Grammar
 from mrstream.dfs.shell.items import Shell
 
@@ -22,6 +22,7 @@ class Verb:
 
 
 _COPY = Grammar(("f", "p", "l", "d", "q", "crc", "ignoreCrc"), ("t",), 1)
+_JSON = {"-json": "json"}  # it is written --json, as everywhere
 _PUT_USAGE = "[-f] [-p] [-d] [-q] [-t THREADS] LOCAL ... TARGET"
 _GET_USAGE = "[-f] [-p] [-q] [-t THREADS] PATH ... LOCAL"
 
@@ -30,11 +31,11 @@ VERBS: dict[str, Verb] = {
     for verb in (
         Verb(
             "ls",
-            "[-C] [-d] [-h] [-q] [-R] [-t] [-S] [-r] [-u] [PATH ...]",
+            "[-C] [-d] [-h] [-q] [-R] [-t] [-S] [-r] [-u] [--json] [PATH ...]",
             "List directories. -C: paths only; -d: the directory itself; -h: sizes for people; -q: "
             "? for what cannot be printed; -R: all below; -t: newest first; -S: largest first; -r: "
-            "the other way round; -u: times of access.",
-            Grammar(("C", "d", "h", "q", "R", "t", "S", "r", "u")),
+            "the other way round; -u: times of access; --json: an object a line.",
+            Grammar(("C", "d", "h", "q", "R", "t", "S", "r", "u", "json"), aliases=_JSON),
             listing.ls,
         ),
         Verb(
@@ -95,14 +96,16 @@ VERBS: dict[str, Verb] = {
         ),
         Verb(
             "count", "[-q] [-u] [-h] [-v] [-x] PATH ...",
-            "Number of directories, files and bytes.",
+            "Number of directories, files and bytes. -q: quotas before them, and what is left of "
+            "each; -u: quotas alone; -v: a header.",
             Grammar(("q", "u", "h", "v", "x"), (), 1), listing.count,
         ),
         Verb(
-            "stat", "[FORMAT] PATH ...",
-            "Facts of a path. %a %A mode, %b bytes, %F kind, %g group, %n name, %o chunk size, %r "
+            "stat", "[--json] [FORMAT] PATH ...",
+            "Facts of a path; --json: all of them, an object a line. %a %A "
+            "mode, %b bytes, %F kind, %g group, %n name, %o chunk size, %r "
             "replication, %u owner, %x %X time of access, %y %Y time of change.",
-            Grammar((), (), 1), listing.stat,
+            Grammar(("json",), (), 1, aliases=_JSON), listing.stat,
         ),
         Verb(
             "tail", "[-f] [-s SECONDS] PATH",
@@ -167,6 +170,26 @@ VERBS: dict[str, Verb] = {
             Grammar((), ()), changing.undelete,
         ),
         Verb(
+            "setQuota", "NUMBER DIRECTORY ...",
+            "Limit how many files and directories a directory may hold with all below it, itself "
+            "included.",
+            Grammar((), (), 2), quotas.set_quota,
+        ),
+        Verb(
+            "setSpaceQuota", "SIZE DIRECTORY ...",
+            "Limit how many bytes a directory may hold with all below it, each counted as often as "
+            "it has replicas; a chunk that is being written counts as a whole one.",
+            Grammar((), (), 2), quotas.set_space_quota,
+        ),
+        Verb(
+            "clrQuota", "DIRECTORY ...", "Take the limit of names away.",
+            Grammar((), (), 1), quotas.clear_quota,
+        ),
+        Verb(
+            "clrSpaceQuota", "DIRECTORY ...", "Take the limit of bytes away.",
+            Grammar((), (), 1), quotas.clear_space_quota,
+        ),
+        Verb(
             "policy", "[-replication N|default] [-trash TIME|default] PATH ...",
             "Show or set the rules of directories for all below them: replicas of files created "
             "there from now on; how long deleted files can be brought back (0: not at all).",
@@ -183,11 +206,12 @@ VERBS: dict[str, Verb] = {
             Grammar((), (), 2, 2), changing.snapshot,
         ),
         Verb(
-            "fsck", "[PATH ...] [-files] [-chunks] [-locations] [-racks] [-compare]",
-            "The state of every replica. -compare: have every replica read and compare them.",
+            "fsck", "[PATH ...] [-files] [-chunks] [-locations] [-racks] [-compare] [--json]",
+            "The state of every replica. -compare: have every replica read and compare them; "
+            "--json: the totals and what is wrong, as an object.",
             Grammar(
-                ("files", "chunks", "locations", "racks", "compare", "openforwrite"),
-                aliases={"blocks": "chunks"},
+                ("files", "chunks", "locations", "racks", "compare", "openforwrite", "json"),
+                aliases={"blocks": "chunks", **_JSON},
             ),
             fsck.fsck,
         ),

@@ -1,0 +1,121 @@
+"""Which master a chunkserver obeys (F2): the latest that it ever registered with, and only while an
+order is fresh.
+
+Takes epochs, commands and the time; says yes, or raises why not. A master that was stopped or cut
+off may have been deposed without knowing it: what it says late dies of its age, and what it says to
+a server that has met its successor dies of its epoch, also after a restart of the server (`epochs`
+on each disk). Reads no clock; the only IO is `keep`, when a higher epoch is met.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Final
+
+from mrstream.cluster.errors import Corrupt, Unavailable
+from mrstream.dfs.chunk import epoch_of_command
+from mrstream.dfs.chunks.chunk_store import ChunkStore
+from mrstream.dfs.chunks.disk import Disk
+from mrstream.dfs.errors import StaleMaster
+from mrstream.dfs.protocol import Command
+
+EPOCHS: Final = "epochs"
+NUMBERS_KEPT: Final = 1000
+_BYTES_MAX: Final = 4096
+_MASTER: Final = "dfs"
+
+
+class Allegiance:
+    """The highest epoch met, and when each registration and heartbeat was sent."""
+
+    def __init__(self, epoch: int, keep: Callable[[int], None]) -> None:
+        """`keep` returns when that epoch is on disk."""
+        self.epoch = epoch
+        self._keep = keep
+        self._number = 0
+        self._sent_at_s: dict[int, float] = {}
+
+    def numbered(self, sent_at_s: float) -> int:
+        """The number of a registration or heartbeat sent at that time: orders count from there."""
+        self._number += 1
+        self._sent_at_s[self._number] = sent_at_s
+        self._sent_at_s.pop(self._number - NUMBERS_KEPT, None)
+        return self._number
+
+    def meet(self, epoch: int) -> None:
+        """A master of this epoch has taken our registration; StaleMaster if it is not to be obeyed.
+        A higher one is on disk before anything that it says is done."""
+        self.check(epoch, "the master's answer")
+        if epoch > self.epoch:
+            self._keep(epoch)
+            self.epoch = epoch
+
+    def check(self, epoch: int, what: str) -> None:
+        """StaleMaster if something comes of an older master than the one that is obeyed."""
+        if epoch < self.epoch:
+            raise StaleMaster(f"{what} is of epoch {epoch}; a master of {self.epoch} was met here")
+
+    def admit(self, command: Command, now_s: float, contact_s: float) -> float:
+        """When the news was sent that a command rests on; StaleMaster if it is not to be obeyed."""
+        name = type(command).__name__
+        self.check(epoch_of_command(command.command_id), name)
+        since: int = command.since  # type: ignore[attr-defined]  # every command has it, last
+        sent_at_s = self._sent_at_s.get(since, float("-inf"))
+        if now_s - sent_at_s >= contact_s:
+            raise StaleMaster(
+                f"{name} rests on message {since}, {now_s - sent_at_s:.1f} s old; orders count for "
+                f"{contact_s:.1f} s"
+            )
+        return sent_at_s
+
+
+def allegiance_of(store: ChunkStore) -> Allegiance:
+    """Return what the disks of a store remember, and keep there what comes."""
+
+    def keep(epoch: int) -> None:
+        kept, reasons = 0, []
+        for disk in store.disks():
+            try:
+                with store.guarded(disk):
+                    write_epoch(disk, epoch)
+                kept += 1
+            except Unavailable as error:
+                reasons.append(str(error))
+        if not kept:
+            raise Unavailable(f"no disk takes the master's epoch {epoch}: {'; '.join(reasons)}")
+
+    return Allegiance(max((read_epoch(disk) for disk in store.disks()), default=0), keep)
+
+
+def read_epoch(disk: Disk) -> int:
+    """Return the highest epoch that was met with this disk in the server; 0 if there was none."""
+    if not disk.exists(EPOCHS):
+        return 0
+    file = disk.open(EPOCHS)
+    try:
+        text = file.read(_BYTES_MAX, 0)
+    finally:
+        file.close()
+    try:
+        epoch = json.loads(text)[_MASTER]
+        if type(epoch) is not int or not 0 <= epoch < 1 << 31:
+            raise ValueError(epoch)
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise Corrupt(
+            f"{disk.name}/{EPOCHS} cannot be read: {error!r}; nothing was touched. Without it a "
+            "deposed master could not be told from the true one; remove it if none runs"
+        ) from None
+    return epoch
+
+
+def write_epoch(disk: Disk, epoch: int) -> None:
+    """Keep the epoch on a disk; it is there when this returns."""
+    file = disk.open(EPOCHS + ".new", create=True)
+    try:
+        file.write(json.dumps({_MASTER: epoch}).encode() + b"\n", 0)
+        file.sync()
+    finally:
+        file.close()
+    disk.rename(EPOCHS + ".new", EPOCHS)
+    disk.sync_directory("")

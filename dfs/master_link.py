@@ -1,0 +1,313 @@
+"""A chunkserver's link to one master: register, report everything held, then a heartbeat a second.
+
+Whatever the master says is weighed by `Allegiance` first: a registration's answer, a heartbeat's
+and each command (F2). A master that does not lead is told the same, and nothing that it says is an
+order. Before anything is reported to a master of a new epoch, what an older one had
+asked for has ended, so that the report stays true (M6). Runs on the chunkserver's loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeVar
+
+from mrstream.cluster.clock import Clock
+from mrstream.cluster.config.config import DFS_MASTER
+from mrstream.cluster.errors import ClusterError, DiskFailed
+from mrstream.cluster.wire.identity import Identity
+from mrstream.cluster.wire.network import Channel
+from mrstream.dfs.chunk import ChunkHandle, ChunkReport, ChunkVersion, pack_reports
+from mrstream.dfs.chunks.allegiance import Allegiance
+from mrstream.dfs.chunks.chunk_service import ChunkService
+from mrstream.dfs.chunks.commands import CommandRunner
+from mrstream.dfs.command_queue import CommandQueue, Outcome
+from mrstream.dfs.errors import NotRegistered, StaleMaster
+from mrstream.dfs.protocol import (
+    COMMANDS,
+    Command,
+    CommandDone,
+    DiskUse,
+    Heartbeat,
+    HeartbeatReply,
+    HeldLease,
+    Register,
+    ReportChunks,
+    ServerAddress,
+    ServerSettings,
+)
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+SAMPLE_CHUNKS: Final = 1000
+RECONNECT_S: Final = 0.2
+NOT_YET: Final = ServerSettings(1.0, 60.0, 5.0, 64 << 20, 0)
+"""What holds until a master has said otherwise."""
+
+
+@dataclass(frozen=True)
+class Holdings:
+    """What a chunkserver has to tell of, and to be told about."""
+
+    address: ServerAddress
+    incarnation: int
+    identity: Identity
+    clock: Clock
+    service: ChunkService
+    allegiance: Allegiance
+    commands: CommandQueue
+    news: News
+    is_busy: Callable[[], bool]
+    on_settings: Callable[[ServerSettings], None]
+    """Heard of each registration that was taken."""
+    on_told: Callable[[asyncio.Future[object]], None]
+    """Heard of the answer to each outcome of a command."""
+    beat_thread: ThreadPoolExecutor = field(
+        # Heartbeats never wait for a thread that waits for something else.
+        default_factory=lambda: ThreadPoolExecutor(1, thread_name_prefix="heartbeat")
+    )
+
+
+@dataclass
+class Gathered:
+    """Chunks to be told of in the next heartbeat of a link."""
+
+    changed: dict[int, None] = field(default_factory=dict)
+    """By writers."""
+    touched: dict[int, None] = field(default_factory=dict)
+    """By writers, or by commands: whoever gave them knows the outcome, a shadow does not."""
+    lost: dict[int, None] = field(default_factory=dict)
+
+
+class News:
+    """What happened since the last heartbeat of each link, which each tells in its own time."""
+
+    def __init__(self, service: ChunkService, runner: CommandRunner) -> None:
+        self._service = service
+        self._runner = runner
+        self._gathered: dict[MasterLink, Gathered] = {}
+
+    def begin(self, link: MasterLink) -> None:
+        """The link is about to report all there is; from here on it needs what comes."""
+        self._gathered[link] = Gathered()
+
+    def end(self, link: MasterLink) -> None:
+        """It will report all again."""
+        self._gathered.pop(link, None)
+
+    def take(self, link: MasterLink) -> Gathered:
+        """What the link has not told yet."""
+        changed, lost = self._service.take_changed(), self._service.store.take_lost()
+        touched = self._runner.take_touched()
+        for gathered in self._gathered.values():
+            gathered.changed.update(dict.fromkeys(changed))
+            gathered.touched.update(dict.fromkeys([*changed, *touched]))
+            gathered.lost.update(dict.fromkeys(lost))
+        news, self._gathered[link] = self._gathered[link], Gathered()
+        return news
+
+
+class MasterLink:
+    """In touch with the master at one address, again and again."""
+
+    def __init__(self, master: str, holdings: Holdings) -> None:
+        self.master = master
+        self.is_registered = False
+        """With a master that leads."""
+        self.leads = False
+        self.epoch = 0
+        """Of the master there, since the last registration."""
+        self._h = holdings
+        self._settings = NOT_YET
+        self._channel: Channel | None = None
+        self._to_sample: list[int] = []
+
+    async def talk(self) -> None:
+        """Register and beat, without end."""
+        said = ""
+        while True:
+            try:
+                await self._with_master()
+            except DiskFailed:
+                raise
+            except ClusterError as error:
+                # Also a refusal: the port may be another program's for a while.
+                if self.is_registered or str(error) != said:
+                    log.info("master=%s unavailable: %s", self.master, error)
+                said = str(error)
+            self.is_registered = False
+            await asyncio.sleep(RECONNECT_S)
+
+    async def _with_master(self) -> None:
+        """Register, report, and beat until the connection is lost."""
+        channel = await Channel.connect(
+            self.master,
+            self._h.identity,
+            role=DFS_MASTER,
+            on_push=self._pushed,
+            push_types=COMMANDS,
+        )
+        self._channel = channel
+        try:
+            await self._register(channel)
+            while True:
+                try:
+                    await self._beat(channel)
+                except NotRegistered:
+                    await self._register(channel)
+                await asyncio.wait([channel.closed], timeout=self._settings.heartbeat_s)
+                if channel.closed.done():
+                    raise channel.closed.result()
+        finally:
+            self._channel = None
+            self._h.news.end(self)
+            channel.close()
+
+    # --- what is told
+
+    async def _register(self, channel: Channel) -> None:
+        h, order = self._h, self._h.service.order
+        sent_at_s = h.clock.now_s()
+        disks = await self._looked(self._disk_uses)
+        registration = h.allegiance.numbered(sent_at_s)
+        request = Register(
+            h.address,
+            h.incarnation,
+            h.identity.cluster_id,
+            disks,
+            order.held(sent_at_s),
+            number=registration,
+            epoch=h.allegiance.epoch,
+        )
+        settings: ServerSettings = await channel.call(request, timeout_s=30.0)
+        if settings.leads:
+            await self._looked(lambda: h.allegiance.meet(settings.epoch))
+            for handle in settings.void:
+                order.lease_over(handle)
+            order.contact(sent_at_s, settings.contact_s)
+            h.on_settings(settings)
+            await h.commands.settled(settings.epoch)
+        self.leads, self.epoch, self._settings = settings.leads, settings.epoch, settings
+        h.news.begin(self)
+        await self._report(channel, registration)
+        self.is_registered = settings.leads
+
+    async def _report(self, channel: Channel, registration: int) -> None:
+        h, size = self._h, self._settings.report_chunks
+        reports = h.service.store.reports()
+        parts = [reports[at : at + size] for at in range(0, len(reports), size)] or [[]]
+        for number, part in enumerate(parts):
+            is_last = number == len(parts) - 1
+            request = ReportChunks(
+                h.address.server, h.incarnation, number, pack_reports(part), is_last, registration
+            )
+            await channel.call(request, timeout_s=30.0)
+        log.info(
+            "registered master=%s epoch=%d leads=%s chunks=%d",
+            self.master, self.epoch, self.leads, len(reports),
+        )  # fmt: skip
+
+    async def _beat(self, channel: Channel) -> None:
+        h, store = self._h, self._h.service.store
+        sent_at_s = h.clock.now_s()
+        news = h.news.take(self)
+        leases: tuple[HeldLease, ...] = ()
+        if self.leads:
+            leases = h.service.order.to_extend(sent_at_s, self._settings.lease_s / 2)
+        request = Heartbeat(
+            h.address.server,
+            h.incarnation,
+            h.allegiance.numbered(sent_at_s),
+            await self._looked(self._disk_uses),
+            leases,
+            pack_reports(self._reports_of(list(news.changed if self.leads else news.touched))),
+            pack_reports(self._sample()),
+            tuple(ChunkHandle(handle) for handle in news.lost),
+            tuple(
+                (ChunkHandle(handle), ChunkVersion(version))
+                for handle, version in store.corrupt_versions()
+            ),
+            h.is_busy(),
+        )
+        reply: HeartbeatReply = await channel.call(request, timeout_s=self._settings.contact_s)
+        self._take(reply, sent_at_s)
+
+    async def _looked(self, function: Callable[[], T]) -> T:
+        """Have something looked up that touches the disks."""
+        return await asyncio.get_running_loop().run_in_executor(self._h.beat_thread, function)
+
+    def _sample(self) -> list[ChunkReport]:
+        """The next few of all chunks held, in turn (GFS §4.4.1)."""
+        if not self._to_sample:
+            self._to_sample = self._h.service.store.handles()
+        following, self._to_sample = (
+            self._to_sample[:SAMPLE_CHUNKS],
+            self._to_sample[SAMPLE_CHUNKS:],
+        )
+        return self._reports_of(following)
+
+    def _reports_of(self, handles: list[int]) -> list[ChunkReport]:
+        reports = []
+        for handle in sorted(handles):
+            try:
+                replica = self._h.service.store.get(handle)
+            except ClusterError:
+                continue  # gone or bad since: said in another field
+            reports.append(
+                ChunkReport(ChunkHandle(handle), ChunkVersion(replica.version), replica.length)
+            )
+        return reports
+
+    def _disk_uses(self) -> tuple[DiskUse, ...]:
+        return tuple(
+            DiskUse(use.name, use.total_bytes, use.free_bytes, use.chunk_bytes, bool(use.failure))
+            for use in self._h.service.store.uses()
+        )
+
+    # --- what is heard
+
+    def _take(self, reply: HeartbeatReply, sent_at_s: float) -> None:
+        if not self.leads:
+            return  # F4
+        h, order = self._h, self._h.service.order
+        h.allegiance.check(self.epoch, "a heartbeat's answer")
+        order.contact(sent_at_s, self._settings.contact_s)
+        for lease in reply.extended:
+            order.extended(lease.handle, lease.version, sent_at_s + lease.left_s)
+        for handle, version in reply.garbage:
+            h.commands.collect(handle, version, self.epoch)
+
+    def _pushed(self, command: Command) -> None:
+        """Take a command that the master pushed."""
+        h = self._h
+        try:
+            if not self.leads:
+                raise StaleMaster(f"{type(command).__name__} comes from a shadow")
+            since_s = h.allegiance.admit(command, h.clock.now_s(), self._settings.contact_s)
+        except StaleMaster as stale:
+            log.warning("master=%s command refused: %s", self.master, stale)
+            self.tell(Outcome(command.command_id, 0, 0, f"StaleMaster: {stale}"))
+            return
+        # However late it comes, a lease began when the master decided, or before.
+        h.commands.put(command, since_s)
+
+    def tell(self, outcome: Outcome) -> None:
+        """Answer a command, if the master is there to hear it."""
+        if self._channel is None:
+            return
+        done = CommandDone(
+            self._h.address.server,
+            self._h.incarnation,
+            outcome.command_id,
+            not outcome.error,
+            ChunkVersion(outcome.version),
+            outcome.length_bytes,
+            outcome.error,
+        )
+        heard: asyncio.Future[Any] = self._channel.call(done, timeout_s=self._settings.contact_s)
+        heard.add_done_callback(self._h.on_told)
