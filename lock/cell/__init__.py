@@ -1,0 +1,1 @@
+"""The cell's brain: nodes, locks, sessions, caching, fail-over. No IO, no clock, no chance."""
