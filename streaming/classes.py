@@ -24,13 +24,17 @@ INTEGER_WRITABLES = frozenset({LONG_WRITABLE, _IO + "IntWritable", _IO + "ShortW
 TEXT_INPUT = _MAPRED + "TextInputFormat"
 KEY_VALUE_INPUT = _MAPRED + "KeyValueTextInputFormat"
 SEQUENCE_FILE_INPUT = _MAPRED + "SequenceFileInputFormat"
+SEQUENCE_FILE_FILTER = _MAPRED + "SequenceFileInputFilter"
 STREAM_INPUT = _STREAMING + "StreamInputFormat"
+RECORD_APPEND_INPUT = "mrstream.RecordAppendInputFormat"
 XML_READER = _STREAMING + "StreamXmlRecordReader"
+AVRO_AS_TEXT_INPUT = "org.apache.avro.mapred.AvroAsTextInputFormat"
 TEXT_OUTPUT = _MAPRED + "TextOutputFormat"
 LAZY_OUTPUT = _LIB + "LazyOutputFormat"
 
 IDENTITY_MAPPER = _LIB + "IdentityMapper"
 IDENTITY_REDUCER = _LIB + "IdentityReducer"
+AGGREGATE_MAPPER = _LIB + "aggregate.ValueAggregatorMapper"
 AGGREGATE_REDUCER = _LIB + "aggregate.ValueAggregatorReducer"
 AGGREGATE_COMBINER = _LIB + "aggregate.ValueAggregatorCombiner"
 
@@ -42,6 +46,13 @@ BINARY_PARTITIONER = _LIB + "BinaryPartitioner"
 KEY_FIELD_COMPARATOR = _LIB + "KeyFieldBasedComparator"
 LONG_DESCENDING = _IO + "LongWritable$DecreasingComparator"
 
+# Formats of our own, whose records reach programs as lines: named by a word.
+ROW_INPUTS = ("parquet", "avro", "arrow", "csv", "proto", "program")
+WARC_INPUT = "warc"
+ROW_OUTPUTS = ("parquet", "avro", "arrow", "csv")
+# Those of which the word goes on: `proto:FILE:MESSAGE`, `program:COMMAND`.
+_WITH_ARGUMENT = ("proto", "program")
+
 # Input formats whose keys are byte offsets, so that an identity mapper in front of a
 # reducer command would fail on Hadoop.
 OFFSET_KEYED_INPUTS = frozenset(
@@ -50,6 +61,7 @@ OFFSET_KEYED_INPUTS = frozenset(
         _LIB + "NLineInputFormat",
         _LIB + "CombineTextInputFormat",
         _STREAMING + "AutoInputFormat",
+        *ROW_INPUTS,
     }
 )
 
@@ -61,6 +73,7 @@ _KNOWN: dict[str, dict[str, tuple[str, ...]]] = {
         _LIB + "TokenCountMapper": (_NEW + "lib.map.TokenCounterMapper",),
         _LIB + "RegexMapper": (_NEW + "lib.map.RegexMapper",),
         _LIB + "FieldSelectionMapReduce": (_NEW + "lib.fieldsel.FieldSelectionMapper",),
+        AGGREGATE_MAPPER: (_NEW + "lib.aggregate.ValueAggregatorMapper",),
     },
     "reducer": {
         IDENTITY_REDUCER: (_NEW + "Reducer",),
@@ -85,6 +98,7 @@ _KNOWN: dict[str, dict[str, tuple[str, ...]]] = {
     "inputformat": {
         TEXT_INPUT: (_NEW + "lib.input.TextInputFormat",),
         KEY_VALUE_INPUT: (_NEW + "lib.input.KeyValueTextInputFormat",),
+        RECORD_APPEND_INPUT: (),
         SEQUENCE_FILE_INPUT: (_NEW + "lib.input.SequenceFileInputFormat",),
         _MAPRED + "SequenceFileAsTextInputFormat": (
             _NEW + "lib.input.SequenceFileAsTextInputFormat",
@@ -92,22 +106,41 @@ _KNOWN: dict[str, dict[str, tuple[str, ...]]] = {
         _MAPRED + "SequenceFileAsBinaryInputFormat": (
             _NEW + "lib.input.SequenceFileAsBinaryInputFormat",
         ),
+        SEQUENCE_FILE_FILTER: (_NEW + "lib.input.SequenceFileInputFilter",),
+        _LIB + "CombineSequenceFileInputFormat": (
+            _NEW + "lib.input.CombineSequenceFileInputFormat",
+        ),
+        _MAPRED + "FixedLengthInputFormat": (_NEW + "lib.input.FixedLengthInputFormat",),
         _LIB + "NLineInputFormat": (_NEW + "lib.input.NLineInputFormat",),
         _LIB + "CombineTextInputFormat": (_NEW + "lib.input.CombineTextInputFormat",),
         _STREAMING + "AutoInputFormat": (),
         STREAM_INPUT: (_STREAMING + "mapreduce.StreamInputFormat",),
+        AVRO_AS_TEXT_INPUT: (),
+        **dict.fromkeys((*ROW_INPUTS, WARC_INPUT), ()),
+        "arrow": ("feather",),
     },
     "outputformat": {
         TEXT_OUTPUT: (_NEW + "lib.output.TextOutputFormat",),
         _MAPRED + "SequenceFileOutputFormat": (_NEW + "lib.output.SequenceFileOutputFormat",),
+        _MAPRED + "SequenceFileAsBinaryOutputFormat": (
+            _NEW + "lib.output.SequenceFileAsBinaryOutputFormat",
+        ),
+        _MAPRED + "MapFileOutputFormat": (_NEW + "lib.output.MapFileOutputFormat",),
         _LIB + "MultipleTextOutputFormat": (),
+        _LIB + "MultipleSequenceFileOutputFormat": (),
         _LIB + "NullOutputFormat": (_NEW + "lib.output.NullOutputFormat",),
         LAZY_OUTPUT: (_NEW + "lib.output.LazyOutputFormat",),
+        **dict.fromkeys(ROW_OUTPUTS, ()),
+        "arrow": ("feather",),
     },
     "inputreader": {
         XML_READER: (_STREAMING + "mapreduce.StreamXmlRecordReader",),
         _MAPRED + "LineRecordReader": (_NEW + "lib.input.LineRecordReader",),
         _MAPRED + "KeyValueLineRecordReader": (_NEW + "lib.input.KeyValueLineRecordReader",),
+    },
+    "keyfilter": {
+        f"{SEQUENCE_FILE_FILTER}${name}": (f"{_NEW}lib.input.SequenceFileInputFilter${name}",)
+        for name in ("PercentFilter", "MD5Filter", "RegexFilter")
     },
     "resolver": {_STREAMING + "io.IdentifierResolver": ()},
     "pathfilter": {},
@@ -136,9 +169,12 @@ INSTEAD = {
     "partitioner": "use KeyFieldBasedPartitioner or TotalOrderPartitioner",
     "comparator": "use KeyFieldBasedComparator",
     "inputformat": "use TextInputFormat, KeyValueTextInputFormat, NLineInputFormat, "
-    "CombineTextInputFormat or SequenceFileInputFormat",
-    "outputformat": "use TextOutputFormat, MultipleTextOutputFormat or SequenceFileOutputFormat",
+    "CombineTextInputFormat or SequenceFileInputFormat, or one of "
+    "parquet avro arrow csv warc proto:FILE:MESSAGE program:COMMAND",
+    "outputformat": "use TextOutputFormat, MultipleTextOutputFormat or SequenceFileOutputFormat, "
+    "or one of parquet avro arrow csv",
     "inputreader": "use StreamXmlRecordReader",
+    "keyfilter": "use the filters PercentFilter, MD5Filter or RegexFilter",
     "resolver": "use -io text, rawbytes, typedbytes or keyonlytext",
     "pathfilter": "choose the files with a glob in -input",
     "codec": "use GzipCodec, BZip2Codec, DefaultCodec, Lz4Codec, SnappyCodec or ZStandardCodec",
@@ -146,7 +182,13 @@ INSTEAD = {
 
 
 def canonical(name: str, role: str) -> str | None:
-    """Return the full old name of a class that we know in this role, or None."""
+    """Return the full old name of a class that we know in this role, or None.
+
+    A format that takes an argument keeps it: `proto:FILE:MESSAGE`.
+    """
+    word, _colon, argument = name.partition(":")
+    if role == "inputformat" and word in _WITH_ARGUMENT:
+        return name if argument else None
     return _names(role).get(name)
 
 

@@ -15,15 +15,19 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from mrstream.cluster.errors import ClusterError, UserError
+from mrstream.cluster.errors import ClusterError, HostUnreachable, UserError
+from mrstream.cluster.terminal import mask_terminals
 from mrstream.streaming.command import options
 from mrstream.streaming.command.command import StreamingCommand, command_of, opening_lines
 from mrstream.streaming.command.options import BadCommandLine, BadOptionWord, NoArguments, Options
+from mrstream.streaming.command.programs import check_programs
 from mrstream.streaming.command.shipment import NoSuchShippedFile
+from mrstream.streaming.conf.properties import from_wire
 
 if TYPE_CHECKING:
     from mrstream.cluster.config.config import ClusterConfig
 
+_LAST_WORDS = ("Try -help for more information", "Streaming Command Failed!")
 INTERRUPTED = 130
 LAUNCH_FAILED = 5
 
@@ -32,7 +36,16 @@ _SUBCOMMANDS = {
     "dfs": "mrstream.dfs.cli",
     "cluster": "mrstream.cluster.cli",
     "job": "mrstream.mapreduce.cli",
+    "flow": "mrstream.mapreduce.flow.cli",
+    "hadoop-commands": "mrstream.mapreduce.hadoop_commands",
+    "lock": "mrstream.lock.cli",
     "top": "mrstream.tui.cli",
+    "saw": "mrstream.mapreduce.saw_cli",
+    "dump": "mrstream.mapreduce.dump_cli",
+    "completion": "mrstream.mapreduce.completion_cli",
+    "web": "mrstream.web.cli",
+    "key": "mrstream.web.key_cli",
+    "p4": "mrstream.mapreduce.p4.cli",
 }
 # First words that look at the jobs of this machine; the module gets them too.
 _JOB_WORDS = tuple(f"-{option.name}" for option in options.OWN_COMMANDS)
@@ -41,6 +54,7 @@ _JOB_WORDS = tuple(f"-{option.name}" for option in options.OWN_COMMANDS)
 def main(argv: Sequence[str] | None = None) -> int:
     """Run `mrstream` with these words, or with the process's own; return its exit status."""
     words = list(sys.argv[1:] if argv is None else argv)
+    mask_terminals()
     try:
         status = _dispatch(words)
         sys.stdout.flush()
@@ -50,6 +64,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         # Who read our output has gone, and with it the place to complain.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return 1
+    except OSError as error:
+        # A file of the user's, or a full disk: the system's words have the name.
+        print(f"mrstream: {error}", file=sys.stderr)
         return 1
 
 
@@ -69,6 +87,10 @@ def _dispatch(words: list[str]) -> int:
         return _job(said)
     except UserError as e:
         return _refuse(e, words)
+    except ClusterError as e:
+        status = _say(e)
+        print("Streaming Command Failed!", file=sys.stderr)
+        return status
 
 
 def _run_module(name: str, words: list[str]) -> int:
@@ -76,8 +98,17 @@ def _run_module(name: str, words: list[str]) -> int:
         status: int = importlib.import_module(name).main(words)
         return status
     except ClusterError as e:
-        print(e, file=sys.stderr)
-        return e.exit_status
+        return _say(e, advise=name != _SUBCOMMANDS["cluster"])
+
+
+def _say(error: ClusterError, *, advise: bool = True) -> int:
+    """Print what went wrong, and where nobody answered what to do; return the exit status."""
+    print(error, file=sys.stderr)
+    if advise and isinstance(error, HostUnreachable):
+        from mrstream.cluster.wire.addresses import WHAT_TO_DO
+
+        print(WHAT_TO_DO, file=sys.stderr)
+    return error.exit_status
 
 
 def _help(said: Options) -> int:
@@ -98,7 +129,11 @@ def _job(said: Options) -> int:
         place = sys.stderr if command.output is None else sys.stdout
         print("\n".join(lines), file=place, flush=True)
     cluster = _cluster(command)
-    if cluster is None:
+    for line in check_programs(command, on_cluster=cluster is not None):
+        _log("WARN", line)
+    if engine := command.conf.engine or (cluster.engine if cluster is not None else ""):
+        status = _run_engine(engine, said, command, cluster)
+    elif cluster is None:
         status = _run_here(command)
     else:
         status = _run_on(cluster, command)
@@ -119,6 +154,24 @@ def _run_on(config: ClusterConfig, command: StreamingCommand) -> int:
     from mrstream.mapreduce.job import job
 
     return client.run(job.spec_from(command), config, background=command.background)
+
+
+def _run_engine(
+    name: str, said: Options, command: StreamingCommand, cluster: ClusterConfig | None
+) -> int:
+    from mrstream.mapreduce.engine import choice
+
+    chosen = choice.parse(name)
+    if chosen is None:
+        return _run_here(command) if cluster is None else _run_on(cluster, command)
+    if chosen.kind == choice.HADOOP:
+        from mrstream.mapreduce.engine import hadoop
+
+        return hadoop.run(said, command, chosen)
+    from mrstream.mapreduce.engine import run
+    from mrstream.mapreduce.job import job
+
+    return run.run(job.spec_from(command), chosen, cluster, background=command.background)
 
 
 def _cluster(command: StreamingCommand) -> ClusterConfig | None:
@@ -173,6 +226,21 @@ def _meant(words: list[str]) -> list[str]:
     return [f"Did you mean `mrstream {close[0]}`?"] if close else []
 
 
+def _option_meant(error: str) -> list[str]:
+    from mrstream.streaming.command.meant import option_meant
+
+    what, _, word = error.partition(": ")
+    meant = option_meant(word) if what == options.UNRECOGNIZED else ""
+    return [f"{error}; {meant}" if meant else error]
+
+
+def _misspelt(words: list[str]) -> list[str]:
+    """Return the lines about options that were taken for inputs: warned of, and now the reason."""
+    from mrstream.streaming.command.meant import misspelt_inputs
+
+    return list(misspelt_inputs(options.parse(words)))
+
+
 def _lies_here(words: list[str], error: str) -> list[str]:
     """Return what to do about input that was looked for in the dfs and lies on this machine."""
     if not error.startswith("Input path does not exist: dfs:"):
@@ -187,7 +255,8 @@ def _lies_here(words: list[str], error: str) -> list[str]:
 
 def _refuse(error: UserError, words: list[str]) -> int:
     """Say why there is no job, with the lines that Hadoop has for it."""
-    lines = [str(error)]
+    text = from_wire(str(error))
+    lines = [text]
     match error:
         case NoArguments():
             from mrstream.streaming.command import usage
@@ -196,16 +265,17 @@ def _refuse(error: UserError, words: list[str]) -> int:
         case BadOptionWord():
             from mrstream.streaming.command import usage
 
-            _log("ERROR", str(error))
+            _log("ERROR", text)
             print(usage.full(), flush=True)
-            lines = ["", "Try -help for more information", "Streaming Command Failed!"]
+            # Again, with what was meant, below the usage text that Hadoop prints here.
+            lines = ["", *_option_meant(text), *_LAST_WORDS]
         case BadCommandLine():
-            lines += [*_meant(words), "Try -help for more information", "Streaming Command Failed!"]
+            lines += [*_meant(words), *_LAST_WORDS]
         case NoSuchShippedFile():
-            lines = [f'Exception in thread "main" {error}']
+            pass  # Hadoop ends here without its closing line
         case _ if error.exit_status == LAUNCH_FAILED:
-            _log("ERROR", f"Error Launching job : {error}")
-            lines = [*_lies_here(words, str(error)), "Streaming Command Failed!"]
+            _log("ERROR", f"Error Launching job : {text}")
+            lines = [*_misspelt(words), *_lies_here(words, text), "Streaming Command Failed!"]
         case _:
             lines.append("Streaming Command Failed!")
     print("\n".join(lines), file=sys.stderr, flush=True)

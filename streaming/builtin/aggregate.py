@@ -19,6 +19,7 @@ from mrstream.streaming.java.java_number import (
     parse_long,
     wrap_long,
 )
+from mrstream.streaming.java.java_text import decode_text
 
 TYPE_SEPARATOR = ":"
 
@@ -191,12 +192,12 @@ def aggregate(
     key: bytes, values: Iterable[bytes], unique_values_max: int, *, combine: bool
 ) -> list[tuple[bytes, bytes]]:
     """Aggregate one key's values: (ID, report) for the reducer, (key, values) for the combiner."""
-    text = key.decode("utf-8", "replace")
+    text = decode_text(key)
     type_name, identity = split_key(text)
     gathered = aggregator(type_name, unique_values_max)
     for value in values:
         try:
-            gathered.add(value.decode("utf-8", "replace"))
+            gathered.add(decode_text(value))
         except ValueError as error:
             raise BadAggregate(f"aggregate: {error} (key {text!r})") from None
     if combine:

@@ -23,7 +23,7 @@ from mrstream.streaming.conf.jobconf import JobConf
 from mrstream.streaming.formats.input_format import InputFormat
 from mrstream.streaming.formats.writable import LONG, NULL, TEXT, WritableType
 from mrstream.streaming.java.java_number import wrap_long
-from mrstream.streaming.java.java_regex import compile_java
+from mrstream.streaming.java.java_regex import compile_java, find_all
 
 Record = tuple[bytes, bytes]
 _TOKEN = re.compile(rb"[^ \t\n\r\f]+")
@@ -55,9 +55,14 @@ class BuiltinReducer(msgspec.Struct, frozen=True):
 
 
 def builtin_mapper(
-    class_name: str, conf: JobConf, key_type: WritableType, value_type: WritableType
+    class_name: str,
+    conf: JobConf,
+    key_type: WritableType,
+    value_type: WritableType,
+    input_file: str | None = None,
 ) -> BuiltinMapper:
-    """Give the mapper of a Java class for records of these types."""
+    """Give the mapper of a Java class for records of these types; `input_file` is what the map
+    reads, if that is one."""
     match canonical(class_name, "mapper"):
         case classes.IDENTITY_MAPPER:
             return BuiltinMapper(lambda key, value: ((key, value),), key_type, value_type)
@@ -69,6 +74,8 @@ def builtin_mapper(
             return BuiltinMapper(_regex_matches(conf, value_type), TEXT, LONG)
         case "org.apache.hadoop.mapred.lib.FieldSelectionMapReduce":
             return BuiltinMapper(_select_in_map(conf, key_type, value_type), TEXT, TEXT)
+        case classes.AGGREGATE_MAPPER:
+            return BuiltinMapper(_counts(conf, input_file), TEXT, TEXT)
     raise UnknownBuiltin(classes.java_message("-mapper", class_name, "mapper"))
 
 
@@ -115,6 +122,27 @@ def _token_counts(value_type: WritableType) -> Callable[[bytes, bytes], Iterable
     return map_record
 
 
+_BASE_DESCRIPTORS = frozenset(
+    f"org.apache.hadoop.{api}.lib.aggregate.ValueAggregatorBaseDescriptor"
+    for api in ("mapred", "mapreduce")
+)
+
+
+def _counts(conf: JobConf, input_file: str | None) -> Callable[[bytes, bytes], Iterable[Record]]:
+    """ValueAggregatorMapper with Hadoop's own descriptor, the only one that is not Java of the
+    user's: it counts records, and those of each file."""
+    descriptors = [conf.aggregate_descriptor(at) for at in range(conf.aggregate_descriptors)]
+    for text in descriptors:
+        kind, _, name = text.partition(",")
+        if text and (kind.lower() != "userdefined" or name.strip() not in _BASE_DESCRIPTORS):
+            raise UnknownBuiltin(classes.java_message("the aggregate descriptor", text, "mapper"))
+    one = [(b"LongValueSum:record_count", b"1")]
+    if input_file is not None:
+        one.append((b"LongValueSum:" + input_file.encode("utf-8", "surrogateescape"), b"1"))
+    pairs = one * max(1, len(descriptors))
+    return lambda _key, _value: pairs
+
+
 def _regex_matches(
     conf: JobConf, value_type: WritableType
 ) -> Callable[[bytes, bytes], Iterable[Record]]:
@@ -125,7 +153,7 @@ def _regex_matches(
 
     def map_record(_: bytes, value: bytes) -> Iterable[Record]:
         text = value_type.to_string(value).decode()
-        for match in pattern.finditer(text):
+        for match in find_all(pattern, text):
             found: str | None = match.group(group)
             if found is None:
                 raise UserError(
@@ -195,6 +223,9 @@ def _aggregate(
 
     def reduce_values(key: bytes, values: Iterable[bytes]) -> Iterable[Record]:
         texts = (value_type.to_string(value) for value in values)
-        return aggregate(key_type.to_string(key), texts, limit, combine=combine)
+        made = aggregate(key_type.to_string(key), texts, limit, combine=combine)
+        # A combiner passes the key itself on: what two keys have in common may be a sign for bytes
+        # that are no text.
+        return [(key, value) for _, value in made] if combine else made
 
     return reduce_values

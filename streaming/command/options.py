@@ -13,6 +13,7 @@ import msgspec
 
 from mrstream.cluster.errors import UserError
 
+UNRECOGNIZED = "Unrecognized option"
 STREAM_JOB, DUMP_TYPED_BYTES, LOAD_TYPED_BYTES = "streamjob", "dumptb", "loadtb"
 TOOLS = (STREAM_JOB, DUMP_TYPED_BYTES, LOAD_TYPED_BYTES)
 
@@ -83,7 +84,22 @@ GENERIC_OPTIONS = (
 
 OWN_OPTIONS = (
     Option("cluster", "FILE", "the cluster.yaml of the cluster to run on", first=True),
+    Option("engine", "NAME", "ray, ray://HOST, spark, hadoop: run it there", first=True),
     Option("tasks", "m0,m3-5", "run these map tasks only", first=True),
+    Option(
+        "env",
+        "FILE|DIR",
+        "the programs' Python environment: requirements.txt, pyproject.toml, a venv, an archive",
+        first=True,
+    ),
+    Option(
+        "as",
+        "MAPPER [FORMAT] [NAME=VALUE…]",
+        "the mapper and the format of the inputs named since the last -as",
+        many=True,
+    ),
+    Option("overwrite", "", "replace the output of an earlier job"),
+    Option("quiet", "", "say nothing but warnings and failures"),
 )
 
 # These stand first on the command line and take the rest of it.
@@ -97,7 +113,9 @@ _GENERIC = {option.name for option in GENERIC_OPTIONS}
 # Where Hadoop itself takes generic options, before all others, it uses the first of these alone;
 # elsewhere it fails, so there they add up.
 _LISTS = ("files", "archives")
-_KNOWN = {option.name: option for option in (*STREAMING_OPTIONS, *GENERIC_OPTIONS, *OWN_OPTIONS)}
+KNOWN_OPTIONS = {
+    option.name: option for option in (*STREAMING_OPTIONS, *GENERIC_OPTIONS, *OWN_OPTIONS)
+}
 
 
 _ASKS_FOR_HELP = frozenset({"-help", "--help", "-info", "--info"})
@@ -128,6 +146,8 @@ class Options(msgspec.Struct):
     left_over: list[str] = []
     uses: dict[str, int] = {}
     ignored: list[str] = []
+    sources: list[tuple[int, list[str]]] = []
+    """Of each `-as`: how many values of `-input` stood before it, and its words."""
 
     def first(self, name: str) -> str | None:
         """Return the value that counts of an option that has one, or None."""
@@ -176,9 +196,6 @@ def warnings(options: Options) -> Iterator[str]:
                 f"-{name} was given {options.uses[name]} times: name all in one, with commas; "
                 "Hadoop uses only the first"
             )
-    for value in options.all("input"):
-        if value.startswith("-"):
-            yield f"{value} is taken for an input path: there is no such option"
     for use in options.ignored:
         yield f"{use} is ignored, as Hadoop does: it repeats an option before any other kind"
 
@@ -228,7 +245,7 @@ class _Parser:
     def _take(self, word: str) -> None:
         option, joined = _option_of(word)
         if option is None:
-            raise BadOptionWord(f"Unrecognized option: {word}")
+            raise BadOptionWord(f"{UNRECOGNIZED}: {word}")
         self._options.uses[option.name] = self._options.uses.get(option.name, 0) + 1
         if not option.value:
             self._leading = False
@@ -238,6 +255,9 @@ class _Parser:
         if not values:
             raise BadOptionWord(f"Missing argument for option: {option.name}")
         self._leading = self._leading and option.name in _GENERIC
+        if option.name == "as":
+            named = len(self._options.values.get("input", ()))
+            self._options.sources.append((named, [strip_quotes(value) for value in values]))
         stored = self._options.values.setdefault(option.name, [])
         if stored and option.name in _LISTS and self._leading:
             self._options.ignored.append(f"-{option.name} {values[0]}")
@@ -262,12 +282,12 @@ def _option_of(word: str) -> tuple[Option | None, str | None]:
     if not word.startswith("-"):
         return None, None
     name = word[2:] if word.startswith("--") else word[1:]
-    if name in _KNOWN:
-        return _KNOWN[name], None
+    if name in KNOWN_OPTIONS:
+        return KNOWN_OPTIONS[name], None
     before, equals, value = name.partition("=")
     if equals and before in _GENERIC:
-        return _KNOWN[before], value
+        return KNOWN_OPTIONS[before], value
     # -Dname=value; a word such as -Debug that sets nothing is somebody's typing mistake.
     if name.startswith("D") and equals:
-        return _KNOWN["D"], name[1:]
+        return KNOWN_OPTIONS["D"], name[1:]
     return None, None

@@ -69,6 +69,10 @@ class Shipment:
                 if inner != word and not os.path.isabs(inner):
                     self._add_word(inner)
 
+    def has(self, link: str) -> bool:
+        """Say whether tasks find something under this name."""
+        return link in self._by_link
+
     def rewritten(self, command: str) -> str:
         """Return a command whose first word, if it is a `-file` file, is its bare name."""
         first, blank, rest = command.partition(" ")
@@ -87,12 +91,15 @@ class Shipment:
     def _add_entry(self, entry: str, *, archive: bool) -> None:
         source, _, alias = entry.partition("#")
         if not source:
-            raise NoSuchShippedFile(
-                "java.lang.IllegalArgumentException: File name can't be empty string"
-            )
+            option = "-archives" if archive else "-files"
+            raise NoSuchShippedFile(f"{option}: File name can't be empty string")
         path = local_path(source)
         if path is not None and not os.path.exists(path):
-            raise NoSuchShippedFile(f"java.io.FileNotFoundException: File {source} does not exist")
+            option = "-archives" if archive else "-files"
+            raise NoSuchShippedFile(
+                f"{option} {entry}: there is no such file here; Hadoop says "
+                f"java.io.FileNotFoundException: File {source} does not exist"
+            )
         self._add(source, alias or _base_name(source), archive=archive)
 
     def _add_file(self, path: str) -> None:

@@ -23,7 +23,15 @@ Tools: mrstream dumptb GLOB      print files as typed bytes
        mrstream cluster …        start, stop and look after a cluster of hosts
        mrstream dfs …            the files of the cluster, with the verbs of hdfs dfs
        mrstream job …            jobs, past and present, with the verbs of mapred job
+       mrstream flow …           chains of jobs from a file, which can be resumed
+       mrstream hadoop-commands DIR   writes hadoop, hdfs, mapred and yarn: mrjob, Luigi, scripts
        mrstream top              watch jobs, hosts and files; --demo needs no cluster
+       mrstream web              the same in a browser
+       mrstream key …            keys for programs that come over HTTP
+       mrstream lock …           small files and locks that a whole cluster agrees on
+       mrstream saw …            run a Sawzall program over files; dump … prints its tables
+       mrstream p4 …             the MapReduce server of a course: master, worker, submit
+       mrstream completion bash  what a shell's Tab needs; zsh, man: a manual page
        mrstream --version
 Try -help for more information"""
 
@@ -71,7 +79,8 @@ def full() -> str:
             *_lines(GENERIC_OPTIONS),
             "Options of mrstream's own:",
             *_lines((*OWN_OPTIONS, *OWN_COMMANDS)),
-            "Other commands, each with a --help of its own: mrstream cluster, dfs, job, top",
+            "Other commands, each with a --help of its own: mrstream cluster, dfs, job, top, web,",
+            "key, lock, flow, saw, dump, p4, hadoop-commands",
             "For more details about these options: mrstream -info",
         ]
     )

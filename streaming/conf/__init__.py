@@ -1,1 +1,1 @@
-"""A job's settings: read typed, written; the only place of Hadoop's property names."""
+"""A job's settings: read typed, written; nothing else asks for Hadoop's properties by name."""

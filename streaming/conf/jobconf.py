@@ -1,5 +1,5 @@
-"""A job's settings, typed. Reads what `submission` writes: no other module knows Hadoop's
-property names.
+"""A job's settings, typed. Reads what `submission` writes: no other module asks for
+Hadoop's properties by name.
 
 Takes the properties of `streaming.conf.properties`; gives numbers, booleans, byte
 separators and the specs of partitioner and comparator. Cheap to build, and as
@@ -18,15 +18,17 @@ from mrstream.streaming.conf.setting import Setting
 from mrstream.streaming.records.comparator import (
     BYTE_ORDER,
     ComparatorSpec,
+    KeySerial,
     LongOrder,
     key_field_order,
 )
+from mrstream.streaming.records.csv_dialect import Dialect
 from mrstream.streaming.records.key_value import KeyValueRule, rule
 from mrstream.streaming.records.partitioner import (
     BinaryPartition,
     HashPartition,
+    KeyPartitionerSpec,
     LongHashPartition,
-    PartitionerSpec,
     TotalOrderPartition,
     key_field_partition,
 )
@@ -46,6 +48,12 @@ _CLASSES_OF_REDUCES = {
     "mapreduce.job.output.group.comparator.class": "comparator",
 }
 _CLASSES_OF_PARTITIONS = {"mapred.partitioner.class": "partitioner"}
+
+_KEY_SERIALS = {
+    classes.TEXT: KeySerial.TEXT,
+    classes.BYTES_WRITABLE: KeySerial.BYTES,
+    classes.TYPED_BYTES_WRITABLE: KeySerial.BYTES,
+}
 
 
 def _class_of(role: str) -> Callable[[str, str], str]:
@@ -72,6 +80,7 @@ class JobConf(Properties):
     default_filesystem = Setting("fs.defaultFS", setting.trimmed)
     local_dir = Setting("mapreduce.cluster.local.dir", setting.optional_text, ours="")
     extras = Setting("mrstream.job.extras", setting.extra_names)
+    engine = Setting("mrstream.engine", setting.trimmed, "")
 
     # ---- input
     input_format_class = Setting(
@@ -86,16 +95,43 @@ class JobConf(Properties):
     )
     split_bytes_min = Setting("mapreduce.input.fileinputformat.split.minsize", setting.whole, "0")
     split_bytes_max = Setting("mapreduce.input.fileinputformat.split.maxsize", setting.whole, "0")
+    split_bytes_min_host = Setting(
+        "mapreduce.input.fileinputformat.split.minsize.per.node", setting.whole, "0"
+    )
+    split_bytes_min_rack = Setting(
+        "mapreduce.input.fileinputformat.split.minsize.per.rack", setting.whole, "0"
+    )
     local_block_bytes = Setting("fs.local.block.size", setting.optional_whole)
     lines_per_map = Setting("mapreduce.input.lineinputformat.linespermap", setting.whole, "1")
     line_bytes_max = Setting(
         "mapreduce.input.linerecordreader.line.maxlength", setting.whole, str(LINE_BYTES_MAX)
+    )
+    record_bytes = Setting("fixedlengthinputformat.record.length", setting.whole, "0")
+    key_filter_class = Setting(
+        "mapreduce.input.sequencefileinputfilter.class",
+        _class_of("keyfilter"),
+        f"{classes.SEQUENCE_FILE_FILTER}$PercentFilter",
+    )
+    key_filter_frequency = Setting(
+        "mapreduce.input.sequencefileinputfilter.frequency", setting.whole, "10"
+    )
+    key_filter_regex = Setting(
+        "mapreduce.input.sequencefileinputfilter.regex", setting.optional_text
     )
     record_delimiter = Setting("textinputformat.record.delimiter", setting.optional_bytes)
     key_value_input_separator = Setting(
         "mapreduce.input.keyvaluelinerecordreader.key.value.separator", setting.separator
     )
     record_reader_class = Setting("stream.recordreader.class", setting.optional_text)
+    input_columns = Setting("mrstream.input.columns", setting.words)
+    input_where = Setting("mrstream.input.where", setting.text)
+    input_lines = Setting("mrstream.input.lines", setting.one_of("json", "tsv"), "json")
+    input_borders = Setting("mrstream.input.borders", setting.one_of("auto", "exact"), "auto")
+    proto_descriptors = Setting("mrstream.proto.descriptors", setting.text)
+    csv_header = Setting("mrstream.csv.header", setting.true_or(True))
+    csv_delimiter = Setting("mrstream.csv.delimiter", setting.one_byte, ",")
+    csv_quote = Setting("mrstream.csv.quote", setting.one_byte_or_none, '"')
+    csv_encoding = Setting("mrstream.csv.encoding", setting.byte_encoding, "utf-8")
 
     # ---- what goes to and comes from commands
     map_input_identifier = Setting("stream.map.input", setting.identifier)
@@ -111,6 +147,7 @@ class JobConf(Properties):
     reduce_output_key_fields = Setting("stream.num.reduce.output.key.fields", setting.whole, "1")
 
     # ---- commands
+    map_concurrency = Setting("mrstream.map.concurrency", setting.whole, "1")
     nonzero_exit_is_failure = Setting("stream.non.zero.exit.is.failure", setting.true_or(True))
     skip_after_records = Setting("stream.minRecWrittenToEnableSkip_", setting.optional_count)
     environment_value_length_max = Setting("stream.jobconf.truncate.limit", setting.whole, "-1")
@@ -129,6 +166,8 @@ class JobConf(Properties):
     binary_partition_right = Setting(
         "mapreduce.partition.binarypartitioner.right.offset", setting.whole, "-1"
     )
+    partition_by = Setting("mrstream.partition.by", setting.one_of("key", "value"), "key")
+    sort_values = Setting("mrstream.sort.values", setting.true_or(False))
     total_order_path = Setting(
         "mapreduce.totalorderpartitioner.path", setting.text, "_partition.lst"
     )
@@ -192,6 +231,11 @@ class JobConf(Properties):
         "mapreduce.job.output.key.class", setting.trimmed, classes.LONG_WRITABLE
     )
     output_value_class = Setting("mapreduce.job.output.value.class", setting.trimmed, classes.TEXT)
+    outputs = Setting("mrstream.outputs", setting.named_formats)
+    output_schema = Setting("mrstream.output.schema", setting.text)
+    overwrites_output = Setting("mrstream.output.overwrite", setting.true_or(False))
+    output_rejects = Setting("mrstream.output.rejects", setting.percent, "0")
+    map_file_interval = Setting("io.map.index.interval", setting.whole)
     trailing_legs = Setting("mapred.outputformat.numOfTrailingLegs", setting.whole, "0")
     output_replication = Setting("dfs.replication", setting.optional_count)
     """Copies of each chunk of output; none: as many as the directory or the cluster has."""
@@ -210,9 +254,17 @@ class JobConf(Properties):
     reduce_fields_spec = Setting(
         "mapreduce.fieldsel.reduce.output.key.value.fields.spec", setting.text, "0-:"
     )
+    aggregate_descriptors = Setting("mapreduce.aggregate.descriptor.num", setting.whole, "0")
     unique_values_max = Setting("aggregate.max.num.unique.values", setting.whole, str(COUNT_MAX))
 
+    saw_program = Setting("mrstream.saw.program", setting.text, "")
+    """The text of a Sawzall program in base64: its `${` are its own."""
+    saw_name = Setting("mrstream.saw.name", setting.text, "program.szl")
+    saw_ignore_undefs = Setting("mrstream.saw.ignore.undefs", setting.true_or(False))
+    saw_zone = Setting("mrstream.saw.timezone", setting.text, "UTC")
+
     # ---- the console
+    is_quiet = Setting("mrstream.console.quiet", setting.true_or(False))
     client_output_filter = Setting("mapreduce.client.output.filter", setting.trimmed)
     poll_interval_s = Setting("mapreduce.client.progressmonitor.pollinterval", setting.milliseconds)
 
@@ -250,6 +302,17 @@ class JobConf(Properties):
         return (self.get("mapreduce.map.output.value.class") or self.output_value_class).strip()
 
     @property
+    def binary_output_classes(self) -> tuple[str, str]:
+        """The classes that stand in the header of a SequenceFileAsBinaryOutputFormat's file."""
+        key = self.get("mapreduce.output.seqbinaryoutputformat.key.class")
+        value = self.get("mapreduce.output.seqbinaryoutputformat.value.class")
+        return (key or self.output_key_class).strip(), (value or self.output_value_class).strip()
+
+    def aggregate_descriptor(self, index: int) -> str:
+        """Return one of the descriptors of ValueAggregatorMapper: `UserDefined,CLASS`."""
+        return (self.get(f"mapreduce.aggregate.descriptor.{index}") or "").strip()
+
+    @property
     def lazy_output(self) -> bool:
         """Whether a part file is made only when it has a first record."""
         return self.declared_output_format_class == classes.LAZY_OUTPUT
@@ -260,6 +323,12 @@ class JobConf(Properties):
         if self.lazy_output:
             return self.lazy_output_format_class
         return self.declared_output_format_class
+
+    def of_named_output(self, name: str, kind: str) -> JobConf:
+        """Return the settings for an output with a name: its own format and schema."""
+        schema = self.get(f"mrstream.outputs.{name}.schema") or ""
+        own = {"mapred.output.format.class": kind, "mrstream.output.schema": to_wire(schema)}
+        return JobConf.from_dict({**self.to_dict(), **own})
 
     @property
     def tmpdir(self) -> str:
@@ -294,18 +363,33 @@ class JobConf(Properties):
         }
 
     @property
+    def csv_dialect(self) -> Dialect:
+        """How CSV is read and written."""
+        return Dialect(self.csv_delimiter, self.csv_quote, self.csv_header, self.csv_encoding)
+
+    @property
     def comparator_spec(self) -> ComparatorSpec:
         """In which order keys reach the reducers."""
         name = self.comparator_class
         if name == classes.KEY_FIELD_COMPARATOR:
-            return key_field_order(self.comparator_options, self.key_field_separator)
+            serial = _KEY_SERIALS.get(self.map_output_key_class, KeySerial.PLAIN)
+            return key_field_order(self.comparator_options, self.key_field_separator, serial)
         if name == classes.LONG_DESCENDING:
             return LongOrder(reverse=True)
         if self.map_output_key_class in classes.INTEGER_WRITABLES:
             return LongOrder()
         return BYTE_ORDER
 
-    def partitioner_spec(self, cuts: Sequence[bytes] = ()) -> PartitionerSpec:
+    @property
+    def _order_of_cuts(self) -> ComparatorSpec:
+        """How cut points are compared: keys as objects, not as KeyFieldBasedComparator sees their
+        bytes. Natural order, which is by bytes, counts only where keys are bytes."""
+        is_by_fields = self.comparator_class == classes.KEY_FIELD_COMPARATOR
+        if self.map_output_key_class in classes.INTEGER_WRITABLES:
+            return LongOrder() if is_by_fields else self.comparator_spec
+        return BYTE_ORDER if self.total_order_by_bytes or is_by_fields else self.comparator_spec
+
+    def partitioner_spec(self, cuts: Sequence[bytes] = ()) -> KeyPartitionerSpec:
         """To which reducer a key goes; `cuts` are the keys of `total_order_path`, if that is it."""
         match self.partitioner_class:
             case classes.KEY_FIELD_PARTITIONER:
@@ -315,12 +399,7 @@ class JobConf(Properties):
                     fields_count=self.partitioner_fields_count,
                 )
             case classes.TOTAL_ORDER_PARTITIONER:
-                natural = self.total_order_by_bytes and (
-                    self.map_output_key_class not in classes.INTEGER_WRITABLES
-                )
-                return TotalOrderPartition(
-                    tuple(cuts), BYTE_ORDER if natural else self.comparator_spec
-                )
+                return TotalOrderPartition(tuple(cuts), self._order_of_cuts)
             case classes.BINARY_PARTITIONER:
                 return BinaryPartition(self.binary_partition_left, self.binary_partition_right)
         if self.map_output_key_class in classes.INTEGER_WRITABLES:

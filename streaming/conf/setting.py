@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Generic, TypeVar, overload
 
+from mrstream.streaming.classes import ROW_OUTPUTS
 from mrstream.streaming.conf.properties import BadProperty
 
 if TYPE_CHECKING:
@@ -70,6 +71,78 @@ def trimmed(value: str, name: str) -> str:
 def optional_text(value: str, name: str) -> str | None:
     """Read text; none is None."""
     return value or None
+
+
+def words(value: str, name: str) -> tuple[str, ...]:
+    """Read a comma list, without the blanks around its words."""
+    return tuple(word.strip() for word in value.split(",") if word.strip())
+
+
+def named_formats(value: str, name: str) -> dict[str, str]:
+    """Read a comma list of NAME or NAME:FORMAT; `*` is any name."""
+    found: dict[str, str] = {}
+    for word in words(value, name):
+        output, colon, kind = word.partition(":")
+        bad_name = not output or "/" in output or output.startswith(("_", ".", "part-"))
+        if bad_name or (colon and kind not in ROW_OUTPUTS):
+            raise BadProperty(
+                f"{name} is {value!r}; it must be NAME or NAME:FORMAT between commas, where a "
+                f"format is one of {' '.join(ROW_OUTPUTS)}, and no name begins with _, . or part-"
+            )
+        found[output] = kind
+    return found
+
+
+def one_of(*choices: str) -> Callable[[str, str], str]:
+    """Read one of these words."""
+
+    def read(value: str, name: str) -> str:
+        word = value.strip().lower()
+        if word not in choices:
+            raise BadProperty(f"{name} is {value!r}; it must be {' or '.join(choices)}")
+        return word
+
+    return read
+
+
+def percent(value: str, name: str) -> float:
+    """Read a share such as `0.5%`; the sign may be left out."""
+    share = decimal(value.strip().removesuffix("%"), name)
+    if not 0 <= share <= 100:
+        raise BadProperty(f"{name} is {value!r}; it must be 0 to 100 percent")
+    return share
+
+
+def one_byte(value: str, name: str) -> bytes:
+    """Read one character of ASCII, which may be written `\\t`."""
+    character = "\t" if value == "\\t" else value
+    if len(character) != 1 or not character.isascii() or character in "\r\n\0":
+        raise BadProperty(f"{name} is {value!r}; it must be one character of ASCII, or \\t")
+    return character.encode()
+
+
+def one_byte_or_none(value: str, name: str) -> bytes | None:
+    """Read one character of ASCII, or the word none."""
+    return None if value.strip().lower() == "none" else one_byte(value, name)
+
+
+def byte_encoding(value: str, name: str) -> str:
+    """Read the name of an encoding in which a byte below 128 is always ASCII."""
+    import codecs  # few jobs name one
+
+    ascii_text = bytes(range(128))
+    try:
+        info = codecs.lookup(value.strip())
+        fits = info.decode(ascii_text)[0] == ascii_text.decode()
+        fits = fits and (info.name == "utf-8" or len(info.decode(b"\xe4\xf6", "replace")[0]) == 2)
+    except (LookupError, UnicodeError, TypeError):
+        fits = False
+    if not fits:
+        raise BadProperty(
+            f"{name} is {value!r}; it must be utf-8 or an encoding of one byte a character, such "
+            "as latin-1"
+        )
+    return info.name
 
 
 def byte_string(value: str, name: str) -> bytes:

@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from mrstream.streaming import classes
 from mrstream.streaming.conf.jobconf import NO_HADOOP_LOGGER, JobConf
 
+# Which of the `-as` of a command line a map's input is of, counted from 0.
+INPUT_INDEX = "mrstream.input.index"
 _STREAMING = "org.apache.hadoop.streaming."
 _PIPES = {
     "mapper": _STREAMING + "PipeMapper",
@@ -40,7 +42,13 @@ class OptionProperties:
 
     def set_input_format(self, name: str) -> None:
         """`-inputformat CLASS`."""
-        self.conf.set("mapred.input.format.class", name)
+        for setting, value in self.input_format(name).items():
+            self.conf.set(setting, value)
+
+    @staticmethod
+    def input_format(name: str) -> dict[str, str]:
+        """What `-inputformat CLASS` means, as properties."""
+        return {"mapred.input.format.class": name}
 
     def set_record_reader(self, name: str, options: Mapping[str, str]) -> None:
         """`-inputreader CLASS,k=v`."""
@@ -51,6 +59,22 @@ class OptionProperties:
     def set_output_format(self, name: str) -> None:
         """`-outputformat CLASS`."""
         self.conf.set("mapred.output.format.class", name)
+
+    def set_proto_descriptors(self, text: str) -> None:
+        """What stands in FILE of `-inputformat proto:FILE:MESSAGE`, in base64."""
+        self.conf.set("mrstream.proto.descriptors", text)
+
+    def set_output_schema(self, text: str) -> None:
+        """What stands in the file that the property names."""
+        self.conf.set("mrstream.output.schema", text)
+
+    def overwrite_output(self) -> None:
+        """`-overwrite`"""
+        self.conf.set("mrstream.output.overwrite", "true")
+
+    def be_quiet(self) -> None:
+        """`-quiet`"""
+        self.conf.set("mrstream.console.quiet", "true")
 
     def make_output_lazy(self) -> None:
         """`-lazyOutput`: the lazy format around the one that the job has."""
@@ -66,6 +90,25 @@ class OptionProperties:
         """`-io NAME`: all four directions."""
         for side in ("map.input", "map.output", "reduce.input", "reduce.output"):
             self.conf.set(f"stream.{side}", identifier)
+
+    def sort_values(self) -> None:
+        """`mrstream.sort.values`: the whole line is sorted, and the key alone says where it goes;
+        with `mrstream.partition.by=value` what stands behind the key says it."""
+        conf = self.conf
+        fields = conf.map_output_key_fields
+        by_value = conf.partition_by == "value"
+        separator = conf.map_output_separator.decode("utf-8", "surrogateescape")
+        for name, value in {
+            "stream.map.output": "keyonlytext",
+            "stream.reduce.input": "keyonlytext",
+            "mapred.partitioner.class": classes.KEY_FIELD_PARTITIONER,
+            "mapreduce.partition.keypartitioner.options": (
+                f"-k{fields + 1}" if by_value else f"-k1,{fields}"
+            ),
+            "mapreduce.map.output.key.field.separator": separator,
+            "mrstream.partition.by": "key",
+        }.items():
+            conf.set(name, value)
 
     def set_output_dir(self, path: str) -> None:
         """`-output PATH`."""
@@ -90,6 +133,10 @@ class OptionProperties:
         if tracker is not None:
             self.conf.set("yarn.resourcemanager.address", tracker)
 
+    def set_engine(self, name: str) -> None:
+        """`-engine NAME`."""
+        self.conf.set("mrstream.engine", name)
+
     def set_programs(
         self, *, mapper: tuple[str, str], combiner: tuple[str, str], reducer: tuple[str, str]
     ) -> None:
@@ -104,6 +151,15 @@ class OptionProperties:
         if mapper[0]:
             self.conf.set("mapred.map.runner.class", _STREAMING + "PipeMapRunner")
         self._set_record_classes(mapper[0], reducer[0])
+
+    def set_saw(self, *, program: str, name: str, ignore_undefs: bool, zone: str) -> None:
+        """A Sawzall program in base64 and how it runs; keys and values are bytes all the way."""
+        self.conf.set("mrstream.saw.program", program)
+        self.conf.set("mrstream.saw.name", name)
+        self.conf.set("mrstream.saw.ignore.undefs", str(ignore_undefs).lower())
+        self.conf.set("mrstream.saw.timezone", zone)
+        for part in ("map.output.key", "map.output.value", "job.output.key", "job.output.value"):
+            self.conf.set(f"mapreduce.{part}.class", classes.BYTES_WRITABLE)
 
     def _set_record_classes(self, mapper: str, reducer: str) -> None:
         """The classes of records follow from the commands, and from how they speak."""

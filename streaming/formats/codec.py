@@ -114,9 +114,9 @@ class Codec:
 
 
 def codec_by_suffix(path: str) -> Codec | None:
-    """Give the codec that a file's name asks for; only the suffix counts."""
+    """Give the codec that a file's name asks for; only the suffix counts, in any case."""
     dot = path.rfind(".")
-    return _BY_SUFFIX.get(path[dot:]) if dot > path.rfind("/") else None
+    return _BY_SUFFIX.get(path[dot:].lower()) if dot > path.rfind("/") else None
 
 
 def codec_by_class(class_name: str) -> Codec:
@@ -195,13 +195,22 @@ class _ZlibCompressor:
 
 
 class _Bzip2Decompressor:
+    """Streams one after the other; what follows the last and begins none is no data, as `bzip2`
+    and Hadoop have it."""
+
     def __init__(self) -> None:
         self._stream: bz2.BZ2Decompressor | None = None
+        self._begun = self._ended = False
+        self._held = b""
+        """Behind a stream: bytes that may be the beginning of the next."""
 
     def feed(self, data: bytes) -> Iterator[bytes]:
+        data, self._held = self._held + data, b""
         while data or (self._stream is not None and not self._stream.needs_input):
             if self._stream is None:
-                self._stream = bz2.BZ2Decompressor()
+                if self._begun and not self._begins(data):
+                    return
+                self._stream, self._begun = bz2.BZ2Decompressor(), True
             try:
                 plain = self._stream.decompress(data, PLAIN_BYTES)
             except OSError as error:
@@ -210,6 +219,14 @@ class _Bzip2Decompressor:
             if self._stream.eof:
                 data, self._stream = self._stream.unused_data, None
             yield plain
+
+    def _begins(self, data: bytes) -> bool:
+        """Whether another stream begins here; what is too short to tell is held."""
+        if len(data) > 3 and not self._ended:
+            self._ended = not (data.startswith(b"BZh") and data[3] in b"123456789")
+            return not self._ended
+        self._held = data
+        return False
 
     def finish(self) -> None:
         if self._stream is not None:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from enum import Enum
 
 from mrstream.cluster.errors import UserError
+from mrstream.streaming import classes
 from mrstream.streaming.classes import canonical
 from mrstream.streaming.formats.codec import codec_by_suffix
 
@@ -31,14 +32,26 @@ class InputFormat(Enum):
     SEQUENCE_FILE = _OLD + "SequenceFileInputFormat"
     SEQUENCE_FILE_AS_TEXT = _OLD + "SequenceFileAsTextInputFormat"
     SEQUENCE_FILE_AS_BINARY = _OLD + "SequenceFileAsBinaryInputFormat"
+    SEQUENCE_FILE_FILTER = classes.SEQUENCE_FILE_FILTER
+    COMBINE_SEQUENCE_FILE = _OLD + "lib.CombineSequenceFileInputFormat"
+    FIXED_LENGTH = _OLD + "FixedLengthInputFormat"
     AUTO = _STREAMING + "AutoInputFormat"
     STREAM = _STREAMING + "StreamInputFormat"
+    AVRO_AS_TEXT = classes.AVRO_AS_TEXT_INPUT
+    PARQUET = "parquet"
+    AVRO = "avro"
+    ARROW = "arrow"
+    CSV = "csv"
+    WARC = "warc"
+    PROTO = "proto"
+    PROGRAM = "program"
+    RECORD_APPEND = classes.RECORD_APPEND_INPUT
 
     @staticmethod
     def by_class_name(name: str) -> InputFormat | None:
         """Find a format by its full old name, its new-API name or its simple name."""
         full = canonical(name, "inputformat")
-        return InputFormat(full) if full else None
+        return InputFormat(full.partition(":")[0]) if full else None
 
     @property
     def is_sequence_file(self) -> bool:
@@ -53,9 +66,17 @@ class InputFormat(Enum):
     def may_split(self, path: str) -> bool:
         """Say whether the file may be cut: always but for text in a codec that starts only at its
         start."""
-        if self.is_sequence_file:
+        if self.is_sequence_file or self in _CUT_ANYWHERE:
             return True
+        if self is InputFormat.RECORD_APPEND:
+            return False  # a record and its duplicate, anywhere behind it, are one
         codec = codec_by_suffix(path)
+        if self is InputFormat.FIXED_LENGTH:
+            return codec is None
+        if self is InputFormat.WARC:
+            return codec is None or path.endswith(".gz")
+        if self.is_rows:
+            return self is InputFormat.CSV and codec is None
         return codec is None or codec.is_splittable
 
     @property
@@ -66,8 +87,18 @@ class InputFormat(Enum):
 
     def ignores_key(self, explicit: bool | None) -> bool:
         """Say whether a text mapper gets the value alone (spec 3.4): by default only
-        TextInputFormat's."""
-        return self is InputFormat.TEXT if explicit is None else explicit
+        TextInputFormat's, and that of the formats whose records become lines."""
+        return self is InputFormat.TEXT or self.is_rows if explicit is None else explicit
+
+    @property
+    def is_rows(self) -> bool:
+        """Whether its records become lines by a format of our own."""
+        return self.value in classes.ROW_INPUTS
+
+    @property
+    def extras(self) -> tuple[str, ...]:
+        """The optional parts of mrstream without which it cannot be read."""
+        return ("records",) if self in _NEED_RECORDS else ()
 
 
 _SEQUENCE_FILES = frozenset(
@@ -75,8 +106,17 @@ _SEQUENCE_FILES = frozenset(
         InputFormat.SEQUENCE_FILE,
         InputFormat.SEQUENCE_FILE_AS_TEXT,
         InputFormat.SEQUENCE_FILE_AS_BINARY,
+        InputFormat.SEQUENCE_FILE_FILTER,
+        InputFormat.COMBINE_SEQUENCE_FILE,
     }
 )
+# These find their own borders from any place inside, whatever the file is called.
+_CUT_ANYWHERE = frozenset(
+    {InputFormat.PARQUET, InputFormat.AVRO, InputFormat.AVRO_AS_TEXT, InputFormat.ARROW}
+)
+_NEED_RECORDS = _CUT_ANYWHERE | {InputFormat.PROTO}
+FILTERED = frozenset({InputFormat.PARQUET, InputFormat.ARROW, InputFormat.AVRO})
+"""Those that read only the rows that a filter lets pass."""
 _READ_AS_TEXT = frozenset({InputFormat.TEXT, InputFormat.COMBINE_TEXT, InputFormat.AUTO})
 
 

@@ -10,19 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from enum import Enum
-from typing import TYPE_CHECKING, BinaryIO
+from typing import BinaryIO
 
 from mrstream.cluster.errors import UserError
-from mrstream.streaming.classes import canonical
+from mrstream.streaming.classes import ROW_OUTPUTS, canonical
 from mrstream.streaming.conf.jobconf import JobConf
 from mrstream.streaming.formats.codec import Codec, codec_by_class
-from mrstream.streaming.formats.writable import WritableType, writable_type
-
-if TYPE_CHECKING:
-    from mrstream.streaming.formats.sequence_file import SequenceFileWriter
+from mrstream.streaming.formats.writable import WritableType
 
 _MAPRED = "org.apache.hadoop.mapred."
-_FLUSH_BYTES = 1024 * 1024
+FLUSH_BYTES = 1024 * 1024
 
 
 class OutputFormat(Enum):
@@ -30,8 +27,15 @@ class OutputFormat(Enum):
 
     TEXT = _MAPRED + "TextOutputFormat"
     SEQUENCE_FILE = _MAPRED + "SequenceFileOutputFormat"
+    SEQUENCE_FILE_AS_BINARY = _MAPRED + "SequenceFileAsBinaryOutputFormat"
+    MAP_FILE = _MAPRED + "MapFileOutputFormat"
+    MULTIPLE_SEQUENCE_FILE = _MAPRED + "lib.MultipleSequenceFileOutputFormat"
     MULTIPLE_TEXT = _MAPRED + "lib.MultipleTextOutputFormat"
     NULL = _MAPRED + "lib.NullOutputFormat"
+    PARQUET = "parquet"
+    AVRO = "avro"
+    ARROW = "arrow"
+    CSV = "csv"
 
     @staticmethod
     def by_class_name(name: str) -> OutputFormat | None:
@@ -39,23 +43,42 @@ class OutputFormat(Enum):
         full = canonical(name, "outputformat")
         return next((known for known in OutputFormat if known.value == full), None)
 
+    @property
+    def is_rows(self) -> bool:
+        """Whether it takes JSON lines and makes records with a schema of them."""
+        return self.value in ROW_OUTPUTS
+
+    @property
+    def extras(self) -> tuple[str, ...]:
+        """The optional parts of mrstream without which it cannot be written."""
+        return ("records",) if self.is_rows and self is not OutputFormat.CSV else ()
+
+
+_SEQUENCE_FILES = frozenset(
+    {
+        OutputFormat.SEQUENCE_FILE,
+        OutputFormat.SEQUENCE_FILE_AS_BINARY,
+        OutputFormat.MAP_FILE,
+        OutputFormat.MULTIPLE_SEQUENCE_FILE,
+    }
+)
+
 
 class UnknownOutputFormat(UserError):
     """The output format is a Java class that is not built in."""
 
 
-class WrongClass(UserError):
-    """A record is not of the class that the job declared for its output."""
-
-
 class OutputWriter:
-    """One part file. `wants_records`: it cannot take formatted text, only records."""
+    """One part file. `wants_records`: it cannot take formatted text, only records; with
+    `wants_lines` also whole lines, just as a command wrote them."""
 
     wants_records = False
+    wants_lines = False
 
     def __init__(self) -> None:
         self.bytes_written = 0
         self.records_written = 0
+        self.rejected = 0
 
     def write(self, text: bytes, records: int = 0) -> None:
         """Take whole lines in their final form; `records` of them, for the count."""
@@ -93,14 +116,20 @@ def open_output(
     codec = codec_by_class(conf.output_codec_class) if conf.output_compress else None
     if kind is OutputFormat.NULL:
         return _NullWriter()
-    if kind is OutputFormat.SEQUENCE_FILE:
-        return _SequenceFileOutput(
-            lambda: create(name), conf, codec, key_type, value_type, lazy=conf.lazy_output
-        )
+    if kind.is_rows:
+        from mrstream.streaming.formats.row_sinks import open_row_output
+
+        return open_row_output(kind, conf, create, name)
     lazy = conf.lazy_output
-    if kind is OutputFormat.MULTIPLE_TEXT:
+    if kind in (OutputFormat.MULTIPLE_TEXT, OutputFormat.MULTIPLE_SEQUENCE_FILE):
         # Its file is named by the first record, so without one there is no file.
         name, lazy = input_file_name(input_url, conf.trailing_legs) or name, True
+    if kind in _SEQUENCE_FILES:
+        from mrstream.streaming.formats.sequence_output import (
+            open_sequence_output,  # text jobs start without it
+        )
+
+        return open_sequence_output(kind, conf, create, name, (key_type, value_type), lazy=lazy)
     name += codec.suffix if codec else ""
     return _TextWriter(
         lambda: create(name), codec, conf.output_separator, key_type, value_type, lazy=lazy
@@ -127,7 +156,7 @@ class _NullWriter(OutputWriter):
             self.records_written += 1
 
 
-class _FileWriter(OutputWriter):
+class FileWriter(OutputWriter):
     """A file that is made at once, or with the first record if `lazy`; compressed on the way if
     asked."""
 
@@ -162,7 +191,7 @@ class _FileWriter(OutputWriter):
             self._file.close()
 
 
-class _TextWriter(_FileWriter):
+class _TextWriter(FileWriter):
     """TextOutputFormat: `KEY separator VALUE LF` (spec 4.4)."""
 
     def __init__(
@@ -190,7 +219,7 @@ class _TextWriter(_FileWriter):
             line = self._format(key, value)
             held.append(line)
             held_bytes += len(line)
-            if held_bytes >= _FLUSH_BYTES:
+            if held_bytes >= FLUSH_BYTES:
                 self.write(b"".join(held), len(held))
                 held, held_bytes = [], 0
         self.write(b"".join(held), len(held))
@@ -208,79 +237,3 @@ def text_formatter(
     if value_type.is_null:
         return lambda key, _: key_text(key) + b"\n"
     return lambda key, value: key_text(key) + separator + value_text(value) + b"\n"
-
-
-class _SequenceFileOutput(_FileWriter):
-    """SequenceFileOutputFormat: the classes are those that the job declared, and are checked."""
-
-    wants_records = True
-
-    def __init__(
-        self,
-        create: Callable[[], BinaryIO],
-        conf: JobConf,
-        codec: Codec | None,
-        key_type: WritableType,
-        value_type: WritableType,
-        *,
-        lazy: bool,
-    ) -> None:
-        super().__init__(create, None, lazy=lazy)
-        self._codec = codec
-        self._compression = conf.output_compression_type.upper() if codec else "NONE"
-        if self._compression not in ("NONE", "RECORD", "BLOCK"):
-            raise UserError(
-                f"the output compression type is {conf.output_compression_type!r}; "
-                "it must be NONE, RECORD or BLOCK"
-            )
-        self._given = (key_type, value_type)
-        self._declared = (
-            writable_type(conf.output_key_class),
-            writable_type(conf.output_value_class),
-        )
-        self._writer: SequenceFileWriter | None = None if lazy else self._begin()
-
-    def write(self, text: bytes, records: int = 0) -> None:
-        raise AssertionError("a sequence file takes records, not text")
-
-    def write_records(self, records: Iterable[tuple[bytes, bytes]]) -> None:
-        for key, value in records:
-            self._check()
-            if self._writer is None:
-                self._writer = self._begin()
-            self._writer.append(key, value)
-            self.records_written += 1
-
-    def close(self) -> None:
-        if self._writer is not None:
-            self._writer.close()
-            self._flush()
-        super().close()
-
-    def _begin(self) -> SequenceFileWriter:
-        from mrstream.streaming.formats.sequence_file import (
-            sequence_file_writer,  # text jobs start without it
-        )
-
-        self._held: list[bytes] = []
-        self._held_bytes = 0
-        return sequence_file_writer(self._hold, *self._declared, self._compression, self._codec)
-
-    def _hold(self, data: bytes) -> None:
-        self._held.append(data)
-        self._held_bytes += len(data)
-        if self._held_bytes >= _FLUSH_BYTES:
-            self._flush()
-
-    def _flush(self) -> None:
-        self._put_plain(b"".join(self._held))
-        self._held, self._held_bytes = [], 0
-
-    def _check(self) -> None:
-        for word, given, declared in zip(
-            ("key", "value"), self._given, self._declared, strict=True
-        ):
-            if given.class_name != declared.class_name:
-                raise WrongClass(
-                    f"wrong {word} class: {given.class_name} is not class {declared.class_name}"
-                )

@@ -283,6 +283,11 @@ def _sliced(buffer: bytes, lengths: bytes, count: int) -> Iterator[bytes]:
 class SequenceFileWriter(Protocol):
     """Takes records, writes a sequence file."""
 
+    @property
+    def position(self) -> int:
+        """How many bytes were written."""
+        ...
+
     def append(self, key: bytes, value: bytes) -> None:
         """Add one record of two payloads."""
         ...
@@ -343,6 +348,10 @@ class _RecordWriter:
         self._serialise_value = value.serialise
         self._codec = codec
 
+    @property
+    def position(self) -> int:
+        return self._output.position
+
     def append(self, key: bytes, value: bytes) -> None:
         self._output.sync_if_due()
         key_bytes, value_bytes = self._serialise_key(key), self._serialise_value(value)
@@ -368,6 +377,10 @@ class _BlockWriter:
         self._keys: list[bytes] = []
         self._values: list[bytes] = []
         self._held_bytes = 0
+
+    @property
+    def position(self) -> int:
+        return self._output.position
 
     def append(self, key: bytes, value: bytes) -> None:
         self._keys.append(self._serialise_key(key))

@@ -16,10 +16,8 @@ more than one record.
 from __future__ import annotations
 
 import itertools
-import re
 from collections.abc import Callable, Iterable, Iterator
 
-_LINE_END = re.compile(rb"\r\n|\r|\n")
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
@@ -47,8 +45,9 @@ class RecordBytes:
         if self.position > 0:
             rest = self._after_line_end(blobs)
             self.first = self.position
-            if rest:
-                blobs = itertools.chain([rest], blobs)
+            if rest is None:
+                return
+            blobs = itertools.chain([rest], blobs) if rest else blobs
         if self._end is not None and self.position > self._end:
             return  # the line end straddles the border, or lies beyond: the line is the neighbour's
         for blob in blobs:
@@ -92,7 +91,8 @@ class RecordBytes:
         yield held
 
     def _after_delimiter(self, delimiter: bytes) -> bytes | None:
-        """Skip to after the first delimiter; gives what of its blob follows, None without any."""
+        """Skip to after the first delimiter; gives what of its blob follows, None if none begins
+        in this piece."""
         blob = b""
         for more in self._blobs:
             blob += more
@@ -102,6 +102,8 @@ class RecordBytes:
                 return blob[found + len(delimiter) :]
             skipped = len(blob) - min(len(delimiter) - 1, len(blob))
             self.position += skipped
+            if self._is_beyond(self.position):
+                return None
             blob = blob[skipped:]
         self.position += len(blob)
         return None
@@ -110,8 +112,12 @@ class RecordBytes:
         """Whether a byte lies at or behind the border."""
         return self._end is not None and position >= self._end
 
-    def _after_line_end(self, blobs: Iterator[bytes]) -> bytes:
-        """Skip to after the first line end; gives what of its blob follows."""
+    def _after_line_end(self, blobs: Iterator[bytes]) -> bytes | None:
+        """Skip to after the first line end; gives what of its blob follows.
+
+        None: no line end begins in this piece, so that it owns nothing. To look further would be
+        to read a line that is longer than a piece once for each of its pieces.
+        """
         blob = b""
         for more in blobs:
             blob += more
@@ -121,6 +127,8 @@ class RecordBytes:
                 return blob[cut:]
             keep = blob.endswith(b"\r")
             self.position += len(blob) - keep
+            if self._is_beyond(self.position):
+                return None
             blob = blob[len(blob) - keep :]
         # The stream ended; a CR that waited for its LF ends the last record, anything else had no
         # end.
@@ -153,10 +161,13 @@ class RecordBytes:
 def _line_end(blob: bytes, start: int) -> int | None:
     """Index after the first line end that begins at or after `start`, None if more bytes must
     tell."""
-    match = _LINE_END.search(blob, start)
-    if match is None or (match.end() == len(blob) and blob.endswith(b"\r")):
+    feed = blob.find(b"\n", start)
+    carriage = blob.find(b"\r", start, feed if feed >= 0 else len(blob))
+    if carriage < 0:
+        return feed + 1 if feed >= 0 else None
+    if carriage + 1 == len(blob):
         return None
-    return match.end()
+    return carriage + 1 + (feed == carriage + 1)
 
 
 def count_line_feeds(blob: bytes) -> int:

@@ -16,6 +16,7 @@ import msgspec
 
 from mrstream.cluster.errors import UserError
 from mrstream.streaming.java.java_number import format_double, format_float
+from mrstream.streaming.java.java_text import decode_text
 
 BYTES, BYTE, BOOL, INT, LONG, FLOAT, DOUBLE, STRING, VECTOR, LIST, MAP = range(11)
 MARKER = 255
@@ -191,7 +192,7 @@ def _decode(data: bytes, start: int, depth: int) -> tuple[object, int]:
         (number,) = struct.unpack_from(_LAYOUTS[code], data, start + 1)
         return (_Float32(number) if code == FLOAT else number), end
     if code == STRING:
-        return data[start + 5 : end].decode("utf-8", "replace"), end
+        return decode_text(data[start + 5 : end]), end
     if code == VECTOR:
         return _decode_items(data, start + 5, _count(data, start + 1), depth), end
     if code == LIST:

@@ -16,6 +16,7 @@ import msgspec
 
 from mrstream.cluster.errors import Corrupt, UserError
 from mrstream.streaming.java.java_number import format_double, format_float
+from mrstream.streaming.java.java_text import clean_text
 
 IO_PACKAGE = "org.apache.hadoop.io."
 # Hadoop sends what these hold as a typed vector or map; other classes it sends as they are.
@@ -143,7 +144,7 @@ def _number_to_string(layout: str) -> Callable[[bytes], bytes]:
 
 
 def _text_to_string(payload: bytes) -> bytes:
-    return payload.decode("utf-8", "replace").encode()
+    return clean_text(payload)
 
 
 def _hex_pairs(payload: bytes) -> bytes:
@@ -162,6 +163,11 @@ def _coded(code: int) -> Callable[[bytes], bytes]:
 def _counted(code: int) -> Callable[[bytes], bytes]:
     prefix = bytes([code])
     return lambda payload: prefix + struct.pack(">i", len(payload)) + payload
+
+
+def _text_to_typed_bytes(payload: bytes) -> bytes:
+    text = clean_text(payload)
+    return b"\x07" + struct.pack(">i", len(text)) + text
 
 
 def _typed_bytes_to_string(payload: bytes) -> bytes:
@@ -218,7 +224,7 @@ TEXT = WritableType(
     _with_vint_length,
     _without_vint_length,
     _text_to_string,
-    _counted(7),
+    _text_to_typed_bytes,
     raw_to_command=True,
     raw_to_file=True,
 )

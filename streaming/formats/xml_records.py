@@ -15,7 +15,7 @@ from enum import Enum, auto
 from typing import BinaryIO
 
 from mrstream.streaming.formats.input_format import XmlMarks
-from mrstream.streaming.java.java_regex import to_python
+from mrstream.streaming.java.java_regex import java_in_bytes
 
 _READ_BYTES = 1024 * 1024
 
@@ -156,8 +156,7 @@ class _SlowSearch:
 
     @staticmethod
     def _pattern(mark: str) -> re.Pattern[bytes]:
-        expression = f"(CDATA\\[)|(\\]\\]>)|({to_python(mark)})"
-        return re.compile(expression.encode("utf-8", "surrogateescape"))
+        return re.compile(rb"(CDATA\[)|(\]\]>)|(" + java_in_bytes(mark) + b")")
 
     def _find(self, window: _Window, pattern: re.Pattern[bytes]) -> tuple[int, int] | None:
         """The first mark that counts, as (begin, end) in the window."""

@@ -1,40 +1,32 @@
 """Java regular expressions, translated to Python's where the two differ.
 
-Covers what jobs use: `\\Q…\\E`, `\\p{Alpha}` and its like, possessive and named groups, `\\z`.
-What Python cannot say is refused with the construct's name. Java's classes are ASCII by default,
-so patterns are compiled with re.ASCII. Pure.
+Covers what jobs use: `\\Q…\\E`, `\\p{Lu}` and its like, classes with `&&` and in one another, named
+groups, flags, `\\z`. What Python cannot say is refused with the construct's name. Java's `\\w` and
+its like are ASCII, as is its matching without regard to case unless `(?u)` says otherwise; its
+`\\b` is not. Pure.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 from mrstream.cluster.errors import UserError
+from mrstream.streaming.java.java_class import (
+    ESCAPED,
+    UnknownClass,
+    named_at,
+    parse_class,
+    word,
+    written,
+)
 
-_POSIX = {
-    "Lower": "a-z",
-    "Upper": "A-Z",
-    "ASCII": "\\x00-\\x7F",
-    "Alpha": "a-zA-Z",
-    "Digit": "0-9",
-    "Alnum": "a-zA-Z0-9",
-    "Punct": "!-/:-@\\[-`{-~",
-    "Graph": "!-~",
-    "Print": " -~",
-    "Blank": " \\t",
-    "Cntrl": "\\x00-\\x1F\\x7F",
-    "XDigit": "0-9a-fA-F",
-    "Space": " \\t\\n\\x0B\\f\\r",
-}
-_POSIX |= {"IsAlphabetic": _POSIX["Alpha"], "IsDigit": _POSIX["Digit"], "L": _POSIX["Alpha"]}
-_POSIX |= {"Lu": _POSIX["Upper"], "Ll": _POSIX["Lower"], "N": _POSIX["Digit"]}
-_ESCAPES = {
-    "z": "\\Z",
-    "Z": "(?=\\n?\\Z)",
-    "h": "[ \\t\\xA0]",
-    "R": "(?:\\r\\n|[\\n\\x0B\\f\\r])",
-    "e": "\\x1B",
-}
+_FLAGS = re.compile(r"\(\?([a-zA-Z]+)\)")
+_PLAIN_CLASS = re.compile(r"\[\^?\]?(?:[^\\\[\]&]|\\[tnrf\\\[\]^.$|?*+(){}/&-]|&(?!&))*\]")
+_ASCII_CLASS = re.compile(r"\[\^?\]?(?:[^\\\[\]&]|\\[a-zA-Z\\\[\]^.$|?*+(){}/&-]|&(?!&))*\]")
+_SAME = {"z": "\\Z", "Z": "(?=\\n?\\Z)", "A": "\\A", "e": "\\x1B"}
+_LINE_BREAK = "(?:\\r\\n|[\\n\\x0B\\f\\r\\x85\\u2028\\u2029])"
+_NO_LINE_END = "[^\\n\\r\\x85\\u2028\\u2029]"
 
 
 class BadRegex(UserError):
@@ -43,85 +35,135 @@ class BadRegex(UserError):
 
 def compile_java(pattern: str) -> re.Pattern[str]:
     """Compile a Java regular expression."""
+    body, flags = _leading_flags(pattern)
     try:
-        return re.compile(to_python(pattern), re.ASCII)
-    except re.error as error:
+        return re.compile(_Translation(body, flags).text(), flags)
+    except (UnknownClass, re.error, OverflowError, RecursionError) as error:
         raise BadRegex(f"the regular expression {pattern!r}: {error}") from None
 
 
-def to_python(pattern: str) -> str:
-    """Rewrite a Java regular expression in Python's syntax."""
-    out: list[str] = []
-    index = 0
-    in_class = False
-    while index < len(pattern):
-        character = pattern[index]
+def java_in_bytes(pattern: str) -> bytes:
+    """Give a Java regular expression as Python finds it in bytes, where classes are ASCII."""
+    try:
+        text = _Translation(pattern, re.ASCII, is_bytes=True).text()
+    except UnknownClass as error:
+        raise BadRegex(f"the regular expression {pattern!r}: {error}") from None
+    return text.encode("utf-8", "surrogateescape")
+
+
+def find_all(pattern: re.Pattern[str], text: str) -> Iterator[re.Match[str]]:
+    """Give the matches that Java's `find` gives one after the other. It steps through UTF-16: an
+    empty match is found between the halves of a character beyond U+FFFF, too."""
+    for match in pattern.finditer(text):
+        yield match
+        at = match.end()
+        if match.start() == at < len(text) and ord(text[at]) > 0xFFFF:
+            within = pattern.match(chr(0xD83D) + chr(0xDC00) + text[at + 1 :], 1)
+            if within is not None and not within.group():
+                yield within
+
+
+def _leading_flags(pattern: str) -> tuple[str, int]:
+    """Give a pattern without the `(?imsxud)` that it begins with, and Python's flags for them."""
+    flags: int = re.ASCII
+    letters = {"i": re.IGNORECASE, "m": re.MULTILINE, "s": re.DOTALL, "x": re.VERBOSE}
+    while (found := _FLAGS.match(pattern)) is not None:
+        for letter in found[1]:
+            if letter in letters:
+                flags |= letters[letter]
+            elif letter == "u":
+                flags &= ~re.ASCII
+            else:
+                raise BadRegex(f"the regular expression {pattern!r}: (?{letter}) is not supported")
+        pattern = pattern[found.end() :]
+    return pattern, flags
+
+
+class _Translation:
+    """One pattern on its way."""
+
+    def __init__(self, pattern: str, flags: int, *, is_bytes: bool = False) -> None:
+        self._pattern = pattern
+        self._any_case = bool(flags & re.IGNORECASE)
+        self._dot = "." if flags & re.DOTALL or is_bytes else _NO_LINE_END
+        self._is_bytes = is_bytes
+
+    def text(self) -> str:
+        """Give it in Python's syntax."""
+        out: list[str] = []
+        at = 0
+        while at < len(self._pattern):
+            begin = at
+            text, at = self._next(at)
+            is_anchor = self._pattern[begin:at] in ("^", "$", "\\b", "\\B", "\\z", "\\Z", "\\A")
+            # Java repeats an anchor, which Python refuses.
+            is_repeated = is_anchor and self._pattern[at : at + 1] in ("*", "+", "?", "{")
+            out.append(f"(?:{text})" if is_repeated else text)
+        return "".join(out)
+
+    def _next(self, at: int) -> tuple[str, int]:
+        """Translate what begins at `at`; gives it and where it ends."""
+        pattern, character = self._pattern, self._pattern[at]
         if character == "\\":
-            text, index = _escape(pattern, index, in_class)
-            out.append(text)
-            continue
-        if in_class and pattern.startswith("&&", index):
-            raise BadRegex(f"the regular expression {pattern!r}: && in a class is not supported")
+            return self._escape(at)
         if character == "[":
-            if in_class:
-                raise BadRegex(
-                    f"the regular expression {pattern!r}: a class inside a class is not supported"
-                )
-            in_class = True
-            # Java reads a bracket first in a class as Python does, but for a closing one.
-            if pattern.startswith("[^]", index) or pattern.startswith("[]", index):
-                width = 2 if pattern[index + 1] == "]" else 3
-                out.append(pattern[index : index + width - 1] + "\\]")
-                index += width
-                continue
-        elif character == "]" and in_class:
-            in_class = False
-        if (
-            not in_class
-            and pattern.startswith("(?<", index)
-            and pattern[index + 3 : index + 4] not in "=!"
-        ):
-            out.append("(?P<")
-            index += 3
-            continue
-        out.append(character)
-        index += 1
-    return "".join(out)
+            return self._class(at)
+        if character == ".":
+            return self._dot, at + 1
+        if pattern.startswith("(?<", at) and pattern[at + 3 : at + 4] not in "=!":
+            return "(?P<", at + 3
+        return character, at + 1
 
+    def _class(self, at: int) -> tuple[str, int]:
+        """Translate a class; one that both read alike stays as it is."""
+        plain = (_ASCII_CLASS if self._is_bytes else _PLAIN_CLASS).match(self._pattern, at)
+        if plain is None:
+            ranges, end = parse_class(self._pattern, at, any_case=self._any_case)
+            return written(ranges), end
+        head = "[^" if plain[0].startswith("[^") else "["
+        inside = plain[0][len(head) : -1]
+        # Java reads a bracket first in a class as Python does, but for a closing one.
+        return head + re.sub(r"^\]", r"\]", inside) + "]", plain.end()
 
-def _escape(pattern: str, index: int, in_class: bool) -> tuple[str, int]:
-    """Translate the escape at `index`; gives it and the index after it."""
-    letter = pattern[index + 1 : index + 2]
-    if letter == "Q":
-        end = pattern.find("\\E", index + 2)
-        stop = len(pattern) if end < 0 else end
-        return re.escape(pattern[index + 2 : stop]), stop + (2 if end >= 0 else 0)
-    if letter in ("p", "P") and letter:
-        return _posix(pattern, index, in_class)
-    if letter == "k" and pattern.startswith("<", index + 2):
-        end = pattern.find(">", index)
-        return f"(?P={pattern[index + 3 : end]})", end + 1
-    if letter == "x" and pattern.startswith("{", index + 2):
-        end = pattern.find("}", index)
-        return f"\\U{int(pattern[index + 3 : end], 16):08x}", end + 1
-    if letter in _ESCAPES and not in_class:
-        return _ESCAPES[letter], index + 2
-    if letter in ("G", "X"):
-        raise BadRegex(f"the regular expression {pattern!r}: \\{letter} is not supported")
-    return pattern[index : index + 2], index + 2
+    def _escape(self, at: int) -> tuple[str, int]:
+        pattern = self._pattern
+        letter = pattern[at + 1 : at + 2]
+        match letter:
+            case "Q":
+                end = pattern.find("\\E", at + 2)
+                stop = len(pattern) if end < 0 else end
+                return re.escape(pattern[at + 2 : stop]), stop + (2 if end >= 0 else 0)
+            case "p" | "P":
+                ranges, end = named_at(pattern, at, any_case=self._any_case)
+                return written(ranges), end
+            case "k" if pattern.startswith("<", at + 2):
+                end = pattern.find(">", at)
+                return f"(?P={pattern[at + 3 : end]})", end + 1
+            case "x" if pattern.startswith("{", at + 2):
+                return self._code_point(at)
+            case "b" | "B":
+                return self._border(letter), at + 2
+            case "R":
+                return _LINE_BREAK, at + 2
+            case "G" | "X":
+                raise UnknownClass(f"\\{letter} is not supported")
+        if letter in _SAME:
+            return _SAME[letter], at + 2
+        if letter in ESCAPED and letter and not self._is_bytes:
+            return written(ESCAPED[letter]), at + 2
+        return pattern[at : at + 2], at + 2
 
+    def _border(self, letter: str) -> str:
+        if self._is_bytes:
+            return f"\\{letter}"
+        inside = written(word())
+        if letter == "b":
+            return f"(?:(?<={inside})(?!{inside})|(?<!{inside})(?={inside}))"
+        return f"(?:(?<={inside})(?={inside})|(?<!{inside})(?!{inside}))"
 
-def _posix(pattern: str, index: int, in_class: bool) -> tuple[str, int]:
-    match = re.compile(r"\\([pP])(?:\{(\w+)\}|(\w))").match(pattern, index)
-    name = (match.group(2) or match.group(3)) if match else ""
-    members = _POSIX.get(name)
-    if match is None or members is None:
-        raise BadRegex(f"the regular expression {pattern!r}: class {name!r} is not supported")
-    negated = match.group(1) == "P"
-    if in_class:
-        if negated:
-            raise BadRegex(
-                f"the regular expression {pattern!r}: \\P inside a class is not supported"
-            )
-        return members, match.end()
-    return f"[{'^' if negated else ''}{members}]", match.end()
+    def _code_point(self, at: int) -> tuple[str, int]:
+        end = self._pattern.find("}", at)
+        digits = self._pattern[at + 3 : end]
+        if end < 0 or not re.fullmatch("0*(10|[0-9a-fA-F])?[0-9a-fA-F]{1,4}", digits):
+            raise UnknownClass(f"\\x{{{digits[:20]}}} is no character")
+        return f"\\U{int(digits, 16):08x}", end + 1

@@ -8,6 +8,7 @@ properties or files, and never looks at a value.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from enum import Enum
 
 import msgspec
 
@@ -58,17 +59,41 @@ class KeyFieldOrder(msgspec.Struct, frozen=True):
     whole_key: bool = False
 
 
+class KeySerial(Enum):
+    """How Java serialises a key: what stands before its bytes."""
+
+    TEXT = "text"  # a length of one to five bytes
+    BYTES = "bytes"  # a length of four bytes: raw bytes and typed bytes
+    PLAIN = "plain"  # nothing: the serialised form is the key (numbers)
+
+
+class SerialFieldOrder(msgspec.Struct, frozen=True):
+    """`KeyFieldOrder` where a key's serialised form shows through.
+
+    Hadoop's comparator takes every key for text and skips the length in front of it: of raw and
+    typed bytes it then compares three bytes of their length first, of a number it leaves out the
+    first byte; and `-k1.0` of text begins at the last byte of the length. Without specs all bytes
+    behind the skipped ones count.
+    """
+
+    fields: KeyFieldOrder
+    serial: KeySerial
+
+
 BYTE_ORDER = ByteOrder()
 
-ComparatorSpec = ByteOrder | LongOrder | KeyFieldOrder
+ComparatorSpec = ByteOrder | LongOrder | KeyFieldOrder | SerialFieldOrder
 
 
-def key_field_order(options: str, separator: bytes = TAB) -> ByteOrder | KeyFieldOrder:
+def key_field_order(
+    options: str, separator: bytes = TAB, serial: KeySerial = KeySerial.TEXT
+) -> ByteOrder | KeyFieldOrder | SerialFieldOrder:
     """Return the order that a key field option string asks for; no options is byte order."""
     specs, whole_key = parse_key_specs(options)
-    if not specs:
-        return ByteOrder()
-    return KeyFieldOrder(specs, separator or TAB, whole_key)
+    order = KeyFieldOrder(specs, separator or TAB, whole_key)
+    if serial is not KeySerial.TEXT or any(spec.first_byte < 1 for spec in specs):
+        return SerialFieldOrder(order, serial)
+    return order if specs else BYTE_ORDER
 
 
 def parse_key_specs(options: str) -> tuple[tuple[KeySpec, ...], bool]:
@@ -148,6 +173,8 @@ def compare(spec: ComparatorSpec, a: bytes, b: bytes) -> int:
             return -order if reverse else order
         case KeyFieldOrder():
             return _compare_fields(spec, a, b)
+        case SerialFieldOrder(fields=fields, serial=serial):
+            return _compare_serialised(fields, *_serialised(a, serial), *_serialised(b, serial))
 
 
 def field_lengths(key: bytes, separator: bytes) -> list[int]:
@@ -167,11 +194,16 @@ def field_lengths(key: bytes, separator: bytes) -> list[int]:
 
 
 def range_of(
-    spec: KeySpec, key_length: int, lengths: Sequence[int], separator_length: int
+    spec: KeySpec,
+    key_length: int,
+    lengths: Sequence[int],
+    separator_length: int,
+    before: int = 0,
 ) -> tuple[int, int] | None:
     """Return [start, end) of a spec in a key, or None where its start does not exist.
 
-    `end` may be less than `start` (an empty field, or `-k3,2`).
+    `end` may be less than `start` (an empty field, or `-k3,2`), and `start` below 0 where bytes
+    lie before the key.
     """
     if len(lengths) < spec.first_field:
         return None
@@ -180,7 +212,7 @@ def range_of(
     if start + spec.first_byte > key_length:
         return None
     start += spec.first_byte - 1
-    if start < 0:
+    if start < -before:
         return None
     return start, _end_of(spec, key_length, lengths, separator_length)
 
@@ -194,17 +226,40 @@ def _end_of(spec: KeySpec, key_length: int, lengths: Sequence[int], separator_le
     return min(max(0, end), key_length)
 
 
-def _compare_fields(order: KeyFieldOrder, a: bytes, b: bytes) -> int:
+def _serialised(key: bytes, serial: KeySerial) -> tuple[bytes, int]:
+    """Return what of a serialised key can be compared, and how much of it is skipped."""
+    match serial:
+        case KeySerial.TEXT:
+            return bytes((len(key) & 0xFF,)) + key, 1
+        case KeySerial.BYTES:
+            return len(key).to_bytes(4, "big") + key, 1
+        case KeySerial.PLAIN:
+            return key, min(1, len(key))
+
+
+def _compare_serialised(order: KeyFieldOrder, a: bytes, at_a: int, b: bytes, at_b: int) -> int:
+    if order.specs:
+        return _compare_fields(order, a, b, at_a, at_b)
+    return (a[at_a:] > b[at_b:]) - (a[at_a:] < b[at_b:])
+
+
+def _compare_fields(order: KeyFieldOrder, a: bytes, b: bytes, at_a: int = 0, at_b: int = 0) -> int:
+    """Compare the keys that begin at `at_a` and `at_b`."""
     separator_length = len(order.separator)
-    lengths_a = [len(a)] if order.whole_key else field_lengths(a, order.separator)
-    lengths_b = [len(b)] if order.whole_key else field_lengths(b, order.separator)
+    whole_a, whole_b = len(a) - at_a, len(b) - at_b
+    lengths_a = [whole_a] if order.whole_key else field_lengths(a[at_a:], order.separator)
+    lengths_b = [whole_b] if order.whole_key else field_lengths(b[at_b:], order.separator)
     for spec in order.specs:
-        range_a = range_of(spec, len(a), lengths_a, separator_length)
-        range_b = range_of(spec, len(b), lengths_b, separator_length)
-        result = _compare_ranges(spec, a, range_a, b, range_b)
+        range_a = range_of(spec, whole_a, lengths_a, separator_length, at_a)
+        range_b = range_of(spec, whole_b, lengths_b, separator_length, at_b)
+        result = _compare_ranges(spec, a, _moved(range_a, at_a), b, _moved(range_b, at_b))
         if result:
             return -result if spec.reverse else result
     return 0
+
+
+def _moved(found: tuple[int, int] | None, by: int) -> tuple[int, int] | None:
+    return (found[0] + by, found[1] + by) if found else None
 
 
 def _compare_ranges(

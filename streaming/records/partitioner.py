@@ -7,11 +7,11 @@ reads properties or files (the cut points of a total order come in as bytes).
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
+from mrstream.streaming.java.java_text import clean_text, decode_text
 from mrstream.streaming.records.comparator import (
     BYTE_ORDER,
     TAB,
@@ -51,6 +51,14 @@ class KeyFieldPartition(msgspec.Struct, frozen=True):
     whole_key: bool = False
 
 
+class TextOfKeyPartition(msgspec.Struct, frozen=True):
+    """What `of` makes of the text of a key that is none: Java's `toString` of a number, of raw or
+    of typed bytes."""
+
+    of: StringHashPartition | KeyFieldPartition
+    text: Callable[[bytes], bytes]
+
+
 class BinaryPartition(msgspec.Struct, frozen=True):
     """Hash, starting at 1, of the bytes from `left` to `right`, both inclusive.
 
@@ -68,14 +76,31 @@ class TotalOrderPartition(msgspec.Struct, frozen=True):
     order: ComparatorSpec = BYTE_ORDER
 
 
-PartitionerSpec = (
+KeyPartitionerSpec = (
     HashPartition
     | LongHashPartition
     | StringHashPartition
     | KeyFieldPartition
+    | TextOfKeyPartition
     | BinaryPartition
     | TotalOrderPartition
 )
+
+
+class ValuePartition(msgspec.Struct, frozen=True):
+    """What `of` makes of the value, instead of the key."""
+
+    of: KeyPartitionerSpec
+
+
+PartitionerSpec = KeyPartitionerSpec | ValuePartition
+
+
+def partition_record(spec: PartitionerSpec, key: bytes, value: bytes, reduces: int) -> int:
+    """Return the partition, 0 to `reduces` - 1, of a record."""
+    if isinstance(spec, ValuePartition):
+        return partition(spec.of, value, reduces)
+    return partition(spec, key, reduces)
 
 
 def key_field_partition(
@@ -97,7 +122,7 @@ def key_field_partition(
 # ---- the pure twin of the kernel's partition -----------------------------------------------
 
 
-def partition(spec: PartitionerSpec, key: bytes, reduces: int) -> int:
+def partition(spec: KeyPartitionerSpec, key: bytes, reduces: int) -> int:
     """Return the partition, 0 to `reduces` - 1, of a key."""
     match spec:
         case HashPartition():
@@ -108,6 +133,8 @@ def partition(spec: PartitionerSpec, key: bytes, reduces: int) -> int:
             return (_hash_utf16(key) & 0x7FFFFFFF) % reduces
         case KeyFieldPartition():
             return _key_field_partition(spec, key, reduces)
+        case TextOfKeyPartition(of=of, text=text):
+            return partition(of, text(key), reduces)
         case BinaryPartition(left=left, right=right):
             length = len(key)
             part = key[(left + length) % length : (right + length) % length + 1] if length else b""
@@ -124,15 +151,6 @@ def hash_bytes(data: bytes, seed: int) -> int:
     return h
 
 
-# Java sees the three bytes of an encoded surrogate as one mistake, Python as three.
-_SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
-
-
-def decode_text(key: bytes) -> str:
-    """Return the key as Java decodes it: each bad sequence becomes one U+FFFD."""
-    return _SURROGATE.sub(b"\xef\xbf\xbd", key).decode("utf-8", "replace")
-
-
 def _hash_utf16(key: bytes) -> int:
     h = 0
     units = decode_text(key).encode("utf-16-be")
@@ -142,8 +160,7 @@ def _hash_utf16(key: bytes) -> int:
 
 
 def _key_field_partition(spec: KeyFieldPartition, key: bytes, reduces: int) -> int:
-    if not key.isascii():
-        key = decode_text(key).encode()
+    key = clean_text(key)
     if not key:
         return 0
     lengths = [len(key)] if spec.whole_key else field_lengths(key, spec.separator)

@@ -134,12 +134,12 @@ def unpack(archive: str, directory: str) -> None:
         else:
             with tarfile.open(archive) as tar_file:
                 _unpack_tar(tar_file, directory)
-    except (zipfile.BadZipFile, tarfile.TarError, EOFError, OSError) as e:
-        _remove_tree(directory)
-        raise BadArchive(f"{archive} cannot be unpacked: {e}") from e
     except BadArchive as e:
         _remove_tree(directory)
         raise BadArchive(f"{archive}: {e}") from None
+    except Exception as e:  # the libraries raise nearly anything for an archive that is damaged
+        _remove_tree(directory)
+        raise BadArchive(f"{archive} cannot be unpacked: {e or type(e).__name__}") from e
 
 
 def _unpack_zip(archive: zipfile.ZipFile, directory: str) -> None:
@@ -190,10 +190,18 @@ def _write(path: str, source: IO[bytes], mode: int) -> None:
 
 
 def _make_links(directory: str, links: Sequence[tuple[str, str]]) -> None:
-    """Make links when every file is written, so that nothing is written through one.
+    """Make links when every file is written, and none through another, so that nothing is made
+    but in the directory.
 
     Where a link leads is known only when all are there, so all are checked at the end.
     """
+    made = {path for path, _ in links}
+    for path, _ in links:
+        above = os.path.dirname(path)
+        while len(above) > len(directory):
+            if above in made:
+                raise BadArchive(f"link {os.path.relpath(path, directory)!r} lies behind a link")
+            above = os.path.dirname(above)
     for path, target in links:
         os.makedirs(os.path.dirname(path), exist_ok=True)
         os.symlink(target, path)
