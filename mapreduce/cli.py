@@ -42,7 +42,7 @@ def _is_on_a_cluster() -> bool:
     """Say whether there is a current cluster, without loading what reads its file."""
     from mrstream.cluster.config import state
 
-    return bool(os.environ.get("MRSTREAM_CLUSTER")) or os.path.exists(state.current_file())
+    return bool(os.environ.get("MRSTREAM_CLUSTER")) or state.current_name() is not None
 
 
 def _bring(attempt_id: str) -> str:

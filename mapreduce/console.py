@@ -13,6 +13,7 @@ import sys
 import time
 from typing import TextIO
 
+from mrstream.cluster.terminal import draw, masked
 from mrstream.cluster.units import decimal_size, duration, with_commas
 from mrstream.mapreduce.progress import JobProgress
 
@@ -23,10 +24,18 @@ WIDE_COLUMNS = 110
 class Console:
     """Lines for people, and for scripts that read them."""
 
-    def __init__(self, stream: TextIO | None = None, *, is_live: bool | None = None) -> None:
+    def __init__(
+        self,
+        stream: TextIO | None = None,
+        *,
+        is_live: bool | None = None,
+        is_quiet: bool = False,
+    ) -> None:
+        """Quiet, it says no news and shows no progress: warnings, errors and failures only."""
         self._stream = stream if stream is not None else sys.stderr
         dumb = os.environ.get("TERM", "dumb") == "dumb"
         self._is_live = self._stream.isatty() and not dumb if is_live is None else is_live
+        self._is_quiet = is_quiet
         self._live_line = ""
         self._percents: tuple[int, int] | None = None
         self._drawn_at_s = 0.0
@@ -38,9 +47,15 @@ class Console:
         """Whether a live line is shown."""
         return self._is_live
 
+    @property
+    def shares_terminal(self) -> bool:
+        """Whether results go to the same screen: counters would bury them there."""
+        return self._stream.isatty() and sys.stdout.isatty()
+
     def info(self, text: str) -> None:
         """Log news."""
-        self._log("INFO", text)
+        if not self._is_quiet:
+            self._log("INFO", text)
 
     def warn(self, text: str) -> None:
         """Log something odd."""
@@ -60,6 +75,8 @@ class Console:
 
     def progress(self, progress: JobProgress, *, force: bool = False) -> None:
         """Show how far the job is; cheap to call often."""
+        if self._is_quiet:
+            return
         if self._is_live:
             now_s = time.monotonic()
             self._rate.add(progress, now_s)
@@ -98,7 +115,7 @@ class Console:
         if self._live_line or line:
             if not self._at_line_start:
                 return
-            self._stream.write("\r\x1b[K" + line)
+            draw(self._stream, "\r\x1b[K" + masked(line))
             self._stream.flush()
             self._live_line = line
 

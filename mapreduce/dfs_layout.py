@@ -1,7 +1,10 @@
 """What mrstream itself keeps in the dfs: who stores it, who reads it and who clears it agree here.
 
 /.mrstream/files/DIGEST{x|-}/NAME    a file that travels with jobs, by its content; x: runs
+/.mrstream/environments/KEY/…        a Python environment of jobs, and `facts.json`, written last
 /.mrstream/results/SUBMISSION/…      output that a client prints and then deletes
+/.mrstream/flows/FLOW/STEP.N         what steps of a flow write for others; the flow deletes it
+/.mrstream/flows/FLOW/_flow/…        what is kept of a detached flow; `flow remove` deletes it
 """
 
 from __future__ import annotations
@@ -11,7 +14,13 @@ from typing import Final
 STAGED: Final = "/.mrstream/files"
 STAGED_KEPT_S: Final = 30 * 24 * 3600.0
 """A staged file goes this long after it was stored; one of half that age is stored again."""
+ENVIRONMENTS: Final = "/.mrstream/environments"
+ENVIRONMENT_KEPT_S: Final = 30 * 24 * 3600.0
+"""An environment goes this long after a job last used it."""
+ENVIRONMENT_NOTED_S: Final = 24 * 3600.0
+"""That it is used is noted again after so long."""
 RESULTS: Final = "/.mrstream/results"
+FLOWS: Final = "/.mrstream/flows"
 RESULTS_KEPT_S: Final = 24 * 3600.0
 
 
@@ -23,6 +32,16 @@ def staged_path(digest: str, name: str, *, is_executable: bool) -> str:
 def staged_key(path: str) -> str | None:
     """Give what names the content of a staged file; None if the file is a user's own."""
     return path.removeprefix(f"{STAGED}/") if path.startswith(f"{STAGED}/") else None
+
+
+def environment_directory(key: str) -> str:
+    """Give where an environment lies."""
+    return f"{ENVIRONMENTS}/{key}"
+
+
+def environment_facts(key: str) -> str:
+    """Give the file that says what an environment needs, and that it is whole."""
+    return f"{ENVIRONMENTS}/{key}/facts.json"
 
 
 def is_executable(staged_key: str) -> bool:

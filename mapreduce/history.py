@@ -21,7 +21,7 @@ from typing import Any
 
 from mrstream.mapreduce.job.errors import NoStateDirectory, NoSuchAttempt
 from mrstream.mapreduce.job.job import JobSpec, decode, encode
-from mrstream.mapreduce.scheduler.ids import JobId, parse_attempt_id
+from mrstream.mapreduce.scheduler.ids import AttemptId, JobId, parse_attempt_id
 
 KEPT_S_MAX = 7 * 24 * 3600.0
 KEPT_BYTES_MAX = 5 * 10**9
@@ -131,14 +131,19 @@ def find(job_id: JobId) -> JobRecord | None:
     return JobRecord(job_id, directory) if os.path.isdir(directory) else None
 
 
-def find_attempt(text: str) -> tuple[JobRecord, str]:
-    """Give the job and the directory of a kept attempt; NoSuchAttempt says why there is none."""
+def attempt_named(text: str) -> AttemptId:
+    """Give the attempt that a user names; NoSuchAttempt if nothing is called so."""
     try:
-        attempt = parse_attempt_id(text)
+        return parse_attempt_id(text)
     except ValueError:
         raise NoSuchAttempt(
             f"{text!r} is not an attempt id, such as attempt_local1700000000000_0001_m_000000_0"
         ) from None
+
+
+def find_attempt(text: str) -> tuple[JobRecord, str]:
+    """Give the job and the directory of a kept attempt; NoSuchAttempt says why there is none."""
+    attempt = attempt_named(text)
     record = find(attempt.task_id.job_id)
     if record is None:
         raise NoSuchAttempt(

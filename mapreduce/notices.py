@@ -138,6 +138,8 @@ class Notices:
         self._watched: dict[JobId, _Watched] = {}
         self._ended: list[JobId] = []
         self._host_of: dict[WorkerId, str] = {}
+        self.attempts_failed = 0
+        """Of all jobs since this master started: it never falls, whatever is forgotten."""
 
     # What watchers ask ----------------------------------------------------------------
 
@@ -314,6 +316,7 @@ class Notices:
         if state != "succeeded":
             self._note(task_id.job_id, now_s, f"{attempt_id} {state} on {row.host}: {why}")
             watched.failed += state == "failed"
+            self.attempts_failed += state == "failed"
             task = watched.board.tasks.get(task_key(task_id))
             if task is not None and task.state == COMMITTED:
                 return  # its twin had won

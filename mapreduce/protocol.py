@@ -7,14 +7,16 @@ come through here: reducers fetch them from each other's hosts. Plain data; neve
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import msgspec
 
-from mrstream.cluster.wire.messages import Message, Request
+from mrstream.cluster.wire.messages import Count, Message, Request
 from mrstream.mapreduce.attempt.attempt_report import Done, Failure
 from mrstream.mapreduce.dataflow.split_plan import Split
+from mrstream.mapreduce.job.environment import Platform
 from mrstream.mapreduce.progress import JobProgress
+from mrstream.mapreduce.scheduler.ids import ATTEMPT_PATTERN
 from mrstream.mapreduce.snapshot import (
     ClusterSnapshot,
     DiskRow,
@@ -23,6 +25,12 @@ from mrstream.mapreduce.snapshot import (
     JobSeen,
     JobSnapshot,
 )
+
+# Ids that parse and numbers that count something, or the request is refused where it is read.
+AttemptName = Annotated[str, msgspec.Meta(pattern=rf"\A{ATTEMPT_PATTERN}\Z")]
+Slots = Annotated[int, msgspec.Meta(ge=0, le=100_000)]
+Fraction = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
+HostLabel = Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
 
 # --- clients ---------------------------------------------------------------------------
 
@@ -38,7 +46,7 @@ class SubmitJob(Request, frozen=True):
     mutates: ClassVar[bool] = True
     submission: str
     spec: bytes
-    file_count: int
+    file_count: Count
     is_output_temporary: bool = False
 
 
@@ -73,7 +81,7 @@ class WaitForNews(Request, frozen=True):
     reply: ClassVar[Any] = JobNews
     diagnosed: ClassVar[bool] = False
     job_id: str
-    seen: int = 0
+    seen: Count = 0
     wait_s: float = 1.0
 
 
@@ -187,7 +195,7 @@ class ReadLog(Request, frozen=True):
     diagnosed: ClassVar[bool] = False
     attempt_id: str
     stream: str = "stderr"
-    offset: int = 0
+    offset: Count = 0
 
 
 class ReadKept(Request, frozen=True):
@@ -197,7 +205,7 @@ class ReadKept(Request, frozen=True):
     diagnosed: ClassVar[bool] = False
     attempt_id: str
     name: str
-    offset: int = 0
+    offset: Count = 0
 
 
 # --- workers to the master -------------------------------------------------------------
@@ -206,7 +214,7 @@ class ReadKept(Request, frozen=True):
 class KeptSegment(Message, frozen=True):
     """A complete segment on a worker's disks, and how its attempt ended."""
 
-    attempt_id: str
+    attempt_id: AttemptName
     done: Done
 
 
@@ -222,23 +230,25 @@ class Register(Request, frozen=True):
     acknowledged, and complete segments."""
 
     reply: ClassVar[Any] = WorkerSettings
-    worker_id: str
+    worker_id: HostLabel
     incarnation: int
     address: str
     bulk_address: str
-    slots: int
+    slots: Slots
     rack: str = ""
-    running: tuple[str, ...] = ()
+    running: tuple[AttemptName, ...] = ()
     segments: tuple[KeptSegment, ...] = ()
+    platform: Platform = Platform()
+    """What its host is, to a job's Python environment."""
 
 
 class AttemptNews(Message, frozen=True):
     """What a running attempt did since the last heartbeat."""
 
-    attempt_id: str
-    fraction: float
-    records: int
-    bytes: int
+    attempt_id: AttemptName
+    fraction: Fraction
+    records: Count
+    bytes: Count
     phase: str = ""
     status: str = ""
     counters: dict[str, dict[str, int]] = msgspec.field(default_factory=dict)
@@ -252,12 +262,12 @@ class Heartbeat(Request, frozen=True):
 
     reply: ClassVar[Any] = bool
     diagnosed: ClassVar[bool] = False
-    worker_id: str
+    worker_id: HostLabel
     incarnation: int
     attempts: tuple[AttemptNews, ...] = ()
     load: float = 0.0
-    memory_used_bytes: int = 0
-    memory_total_bytes: int = 0
+    memory_used_bytes: Count = 0
+    memory_total_bytes: Count = 0
     disks: tuple[DiskRow, ...] = ()
     is_full: bool = False
     """Its disks are too full for more map output."""
@@ -268,8 +278,8 @@ class AttemptEnded(Request, frozen=True):
 
     mutates: ClassVar[bool] = True
     diagnosed: ClassVar[bool] = False
-    worker_id: str
-    attempt_id: str
+    worker_id: HostLabel
+    attempt_id: AttemptName
     done: Done | None = None
     failure: Failure | None = None
     killed: str = ""
@@ -278,22 +288,22 @@ class AttemptEnded(Request, frozen=True):
 class AttemptWantsCommit(Request, frozen=True):
     """An attempt has written all its final output; `GrantCommit` or `StopRunning` follows."""
 
-    worker_id: str
-    attempt_id: str
+    worker_id: HostLabel
+    attempt_id: AttemptName
 
 
 class AttemptShuffled(Request, frozen=True):
     """A reduce attempt has its partition of every map."""
 
-    worker_id: str
-    attempt_id: str
+    worker_id: HostLabel
+    attempt_id: AttemptName
 
 
 class FetchTrouble(Request, frozen=True):
     """A reduce could not fetch from a map; `gone`: its segment is surely lost or corrupt."""
 
-    reduce_attempt_id: str
-    map_attempt_id: str
+    reduce_attempt_id: AttemptName
+    map_attempt_id: AttemptName
     reason: str
     gone: bool = False
 
@@ -302,7 +312,7 @@ class AttemptSaid(Request, frozen=True):
     """What the programs of an attempt say to people, a bounded part of it."""
 
     diagnosed: ClassVar[bool] = False
-    attempt_id: str
+    attempt_id: AttemptName
     level: str
     """`INFO`, `WARN`; empty: standard error as it came."""
     text: str
@@ -320,7 +330,6 @@ class RunAttempt(Message, frozen=True):
     split: Split | None = None
     output_directory: str = ""
     keep_input: bool = False
-    skip: tuple[tuple[int, int], ...] = ()
 
 
 class StopRunning(Message, frozen=True):

@@ -76,10 +76,17 @@ def failure_text(attempt_id: str, failure: Failure, *, repeatable: bool, host: s
         rows.append(("logs", failure.log_directory))
     if repeatable:
         rows.append(("repeat it", f"mrstream -repeat {attempt_id}"))
-        rows.append(("find the record", f"mrstream -bisect {attempt_id}"))
+        if _may_be_a_record(failure):
+            rows.append(("find the record", f"mrstream -bisect {attempt_id}"))
     width = max(len(name) for name, _ in rows) + 1
     lines = [f"{(name + ':' if name else ''):<{width}} {text}" for name, text in rows]
     return "\n".join([f"{attempt_id} failed", *(f"  {line}" for line in lines)])
+
+
+def _may_be_a_record(failure: Failure) -> bool:
+    """Say whether a program failed that ran and was given input: else no record can be why."""
+    given = failure.input is None or failure.input.given_to > failure.input.start
+    return bool(failure.stage) and failure.exit_code not in (126, 127) and given
 
 
 def _input_rows(at: InputRange) -> list[tuple[str, str]]:

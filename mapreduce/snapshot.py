@@ -8,7 +8,7 @@ not what is there. Rows are facts for people: nothing is ever decided from them.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
@@ -321,3 +321,14 @@ def remarks(board: JobBoard, now_s: float) -> tuple[str, ...]:
 
 def _median(values: list[float] | list[int]) -> float:
     return sorted(values)[len(values) // 2]
+
+
+def by_name(row: msgspec.Struct) -> dict[str, Any]:
+    """Give a row by the names of its fields, for JSON; on the wire between ours it has none."""
+    return {name: _plain(value) for name, value in msgspec.structs.asdict(row).items()}
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, msgspec.Struct):
+        return by_name(value)
+    return [_plain(each) for each in value] if isinstance(value, tuple) else value

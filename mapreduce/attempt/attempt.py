@@ -9,15 +9,17 @@ Knows nothing of masters, workers or whether the job is local.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import threading
 import traceback
 from collections.abc import Callable
-from typing import NoReturn
+from typing import Final, NoReturn
 
 import msgspec
 
 from mrstream.cluster.errors import ClusterError
+from mrstream.cluster.units import decimal_size
 from mrstream.mapreduce.attempt.attempt_report import (
     KEPT_FAILURE,
     KEPT_ORDER,
@@ -32,6 +34,7 @@ from mrstream.mapreduce.attempt.map_task import MapTask
 from mrstream.mapreduce.attempt.reduce_task import ReduceTask
 from mrstream.mapreduce.attempt.task_context import Attempt, AttemptOrder
 from mrstream.mapreduce.attempt.task_memory import MemoryLimit
+from mrstream.mapreduce.dataflow.files import local_path
 from mrstream.mapreduce.job.job import JobSpec
 from mrstream.mapreduce.program.children import kill_descendants
 from mrstream.mapreduce.program.errors import (
@@ -41,6 +44,9 @@ from mrstream.mapreduce.program.errors import (
     TaskTimedOut,
 )
 from mrstream.mapreduce.program.flow import InputRange
+
+_FULL_BYTES: Final = 1 << 20
+"""A disk with less than this is called full: what could not be written is gone from it again."""
 
 
 def run(
@@ -63,7 +69,8 @@ def run(
     try:
         attempt = Attempt(spec, order, tell, lifeline)
     except (ClusterError, OSError) as error:  # a setting that makes no sense, a full disk
-        tell(Failed(Failure(str(error), log_directory=order.log_directory)))
+        where = _full_disk(order, error) if isinstance(error, OSError) else ""
+        tell(Failed(Failure(f"{error}{where}", log_directory=order.log_directory)))
         return 1
 
     def on_expiry(error: TaskFailed) -> NoReturn:
@@ -94,12 +101,26 @@ def run(
 
 def run_map(attempt: Attempt) -> Done:
     """Run a map: its split through the map program, into a segment or into final output."""
-    return MapTask(attempt).run()
+    return _with_named_outputs(attempt, MapTask(attempt).run())
 
 
 def run_reduce(attempt: Attempt) -> Done:
     """Run a reduce: its partition of every segment through the reduce program, into output."""
-    return ReduceTask(attempt).run()
+    return _with_named_outputs(attempt, ReduceTask(attempt).run())
+
+
+def _with_named_outputs(attempt: Attempt, done: Done) -> Done:
+    """Take along what the programs wrote besides, if the job lets them."""
+    if not attempt.conf.outputs or not attempt.order.output_directory:
+        return done
+    from mrstream.mapreduce.attempt import named_outputs  # few jobs have any
+
+    written = named_outputs.publish(attempt)
+    return msgspec.structs.replace(
+        done,
+        counters=named_outputs.counted(done.counters, written),
+        output_bytes=done.output_bytes + sum(written.values()),
+    )
 
 
 def failure_of(attempt: Attempt, error: BaseException) -> Failure:
@@ -109,6 +130,8 @@ def failure_of(attempt: Attempt, error: BaseException) -> Failure:
     program = attempt.program_of(stage)
     expected = isinstance(error, ClusterError | OSError)
     message = str(error) if isinstance(error, ClusterError) else f"{type(error).__name__}: {error}"
+    if isinstance(error, OSError):
+        message += _full_disk(attempt.order, error)
     range_of_input: InputRange | None = None
     with contextlib.suppress(Exception):  # a report must not fail for want of a detail
         range_of_input = attempt.input_range()
@@ -123,6 +146,22 @@ def failure_of(attempt: Attempt, error: BaseException) -> Failure:
         is_timeout=isinstance(error, TaskTimedOut),
         trace="" if expected else "".join(traceback.format_exception(error)),
     )
+
+
+def _full_disk(order: AttemptOrder, error: OSError) -> str:
+    """Say which directory's disk is full, if that is the error; the system tells no name."""
+    if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+        return ""
+    places = [order.directory, order.log_directory]
+    if order.output_directory.startswith("file:"):
+        places.insert(0, local_path(order.output_directory))
+    for place in places:
+        with contextlib.suppress(OSError):  # it may have vanished meanwhile
+            disk = os.statvfs(place)
+            if disk.f_bavail * disk.f_frsize < _FULL_BYTES or disk.f_favail < 1 <= disk.f_files:
+                left = decimal_size(disk.f_bavail * disk.f_frsize)
+                return f": the disk of {place} is full ({left} left)"
+    return f": one of the disks of {', '.join(places)}"
 
 
 def _keep(attempt: Attempt, failure: Failure) -> None:

@@ -20,7 +20,9 @@ from mrstream.mapreduce.program.flow import InputRange
 
 KEPT_ORDER, KEPT_FAILURE = "order.msgpack", "failure.msgpack"
 KEPT_INPUT, KEPT_SEGMENT = "stdin", "segment"
-"""What a failed attempt leaves for `-repeat`: `stdin` is a map's input, `segment` a reduce's."""
+KEPT_FILES = (KEPT_FAILURE, KEPT_INPUT, KEPT_SEGMENT, KEPT_ORDER)
+"""What a failed attempt leaves for `-repeat`: `stdin` is a map's input, `segment` a reduce's. The
+order comes last: with it all is there."""
 _LENGTH = struct.Struct("<I")
 REPORT_BYTES_MAX: Final = 256 * 1024 * 1024
 """Of one message; the `Done` of a map with a million partitions has some 30 MB."""

@@ -6,8 +6,11 @@ are. Which classes there are, and what each does, is `streaming.builtin.builtin`
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import groupby
+
+import msgspec
 
 from mrstream.mapreduce.attempt.task_context import Attempt
 from mrstream.mapreduce.dataflow.split_reader import SplitReader
@@ -20,23 +23,42 @@ from mrstream.streaming.builtin.builtin import (
     check_map_output,
 )
 from mrstream.streaming.command.command import Program
-from mrstream.streaming.formats.writable import WritableType
+from mrstream.streaming.formats.writable import BYTES, WritableType
 
 Record = tuple[bytes, bytes]
 Types = tuple[WritableType, WritableType]
+SAW = "saw"
+"""The built-in, in each role, of a job that is a Sawzall program."""
 
 
-def mapper_of(attempt: Attempt, reader: SplitReader) -> BuiltinMapper:
+class BuiltinBlockMapper(msgspec.Struct, frozen=True):
+    """Maps a whole split to any number of records, as it likes to read it."""
+
+    run: Callable[[SplitReader], Iterator[Record]]
+    key_type: WritableType
+    value_type: WritableType
+
+
+def mapper_of(attempt: Attempt, reader: SplitReader) -> BuiltinMapper | BuiltinBlockMapper:
     """Give the job's built-in mapper; TypeMismatch if its records are not what the job declared."""
     name = attempt.spec.mapper.builtin
-    mapper = builtin_mapper(name, attempt.conf, reader.key_type, reader.value_type)
+    if name == SAW:
+        from mrstream.mapreduce.attempt import saw_stage  # nothing of it loads for other jobs
+
+        return BuiltinBlockMapper(partial(saw_stage.mapped, attempt), BYTES, BYTES)
+    split = attempt.order.split
+    input_file = split.pieces[0].url if split and len(split.pieces) == 1 else None
+    mapper = builtin_mapper(name, attempt.conf, reader.key_type, reader.value_type, input_file)
     if attempt.spec.reduces:
         check_map_output(attempt.conf, mapper.key_type, mapper.value_type)
     return mapper
 
 
-def mapped(mapper: BuiltinMapper, reader: SplitReader) -> Iterator[Record]:
+def mapped(mapper: BuiltinMapper | BuiltinBlockMapper, reader: SplitReader) -> Iterator[Record]:
     """Give what a built-in mapper makes of a split."""
+    if isinstance(mapper, BuiltinBlockMapper):
+        yield from mapper.run(reader)
+        return
     for key, value in reader.records_iter():
         yield from mapper.map(key, value)
 
@@ -45,11 +67,19 @@ def reducer_of(attempt: Attempt, types: Types) -> BuiltinReducer:
     """Give the job's built-in reducer for intermediate records of these types."""
     program = attempt.spec.reducer
     name = program.builtin if program is not None else classes.IDENTITY_REDUCER
+    if name == SAW:
+        from mrstream.mapreduce.attempt import saw_stage
+
+        return saw_stage.reducer(attempt, is_final=True)
     return builtin_reducer(name, attempt.conf, *types)
 
 
 def combiner_for(attempt: Attempt, program: Program, types: Types) -> BuiltinReducer:
     """Give a built-in combiner for intermediate records of these types."""
+    if program.builtin == SAW:
+        from mrstream.mapreduce.attempt import saw_stage
+
+        return saw_stage.reducer(attempt, is_final=False)
     return builtin_reducer(program.builtin, attempt.conf, *types)
 
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from mrstream.mapreduce.attempt.task_context import Attempt
 from mrstream.mapreduce.dataflow import kernel
 from mrstream.mapreduce.dataflow.record_form import Cut
+from mrstream.mapreduce.job import counters as c
 from mrstream.streaming.formats.output_format import OutputWriter, open_output
 from mrstream.streaming.formats.record_io import record_cutter, record_types
 from mrstream.streaming.formats.writable import WritableType
@@ -23,6 +24,7 @@ class FinalOutput:
     """The part file of one attempt: feed it, then `finish`; or `abandon` it."""
 
     def __init__(self, attempt: Attempt, key_type: WritableType, value_type: WritableType) -> None:
+        self._attempt = attempt
         split = attempt.order.split
         self._writer: OutputWriter = open_output(
             attempt.conf,
@@ -59,6 +61,8 @@ class FinalOutput:
     def finish(self) -> None:
         """Complete the file."""
         self._writer.close()
+        if self._writer.rejected:
+            self._attempt.counters.framework(c.REJECTED_RECORDS, self._writer.rejected)
 
     def abandon(self) -> None:
         """Let go of the file."""
@@ -71,7 +75,11 @@ class CommandOutput(FinalOutput):
     def __init__(self, attempt: Attempt, identifier: str, rule: KeyValueRule) -> None:
         super().__init__(attempt, *record_types(identifier))
         self._rewriter: kernel.LineRewriter | None = None
-        if identifier in ("text", "keyonlytext") and self.takes_text:
+        self._lines: WholeLines | None = None
+        is_lines = identifier in ("text", "keyonlytext")
+        if is_lines and self._writer.wants_lines:
+            self._lines = WholeLines()
+        elif is_lines and self.takes_text:
             cut = Cut.LINES if identifier == "text" else Cut.KEY_LINES
             self._rewriter = kernel.line_rewriter(cut, rule, attempt.conf.output_separator)
         else:
@@ -79,18 +87,49 @@ class CommandOutput(FinalOutput):
 
     def feed(self, data: memoryview) -> None:
         """Take the next bytes that the command wrote."""
-        if self._rewriter is None:
+        if self._lines is not None:
+            self._write_whole(self._lines.feed(data))
+        elif self._rewriter is None:
             self.add(self._cutter.feed(bytes(data)))
         else:
             self._write_lines(self._rewriter, self._rewriter.feed(data))
 
     def finish(self) -> None:
         """Take the end of the command's output, and complete the file."""
-        if self._rewriter is None:
+        if self._lines is not None:
+            self._write_whole(self._lines.finish())
+        elif self._rewriter is None:
             self.add(self._cutter.finish())
         else:
             self._write_lines(self._rewriter, self._rewriter.finish())
         super().finish()
 
+    def _write_whole(self, text: bytes) -> None:
+        self.write(text, kernel.count_lines(text))
+
     def _write_lines(self, rewriter: kernel.LineRewriter, text: bytes) -> None:
         self.write(text, rewriter.records - self.records)
+
+
+class WholeLines:
+    """Cuts a stream into blobs that end where a line does."""
+
+    def __init__(self) -> None:
+        self._held: list[bytes] = []
+
+    def feed(self, data: memoryview) -> bytes:
+        """Give the lines that `data` completes."""
+        blob = bytes(data)
+        end = blob.rfind(b"\n") + 1
+        if not end:
+            self._held.append(blob)
+            return b""
+        whole = b"".join([*self._held, blob[:end]])
+        self._held = [blob[end:]] if end < len(blob) else []
+        return whole
+
+    def finish(self) -> bytes:
+        """Give the last line, with the end that it lacks."""
+        rest = b"".join(self._held)
+        self._held = []
+        return rest + b"\n" if rest else b""

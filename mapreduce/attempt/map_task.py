@@ -36,6 +36,7 @@ from mrstream.mapreduce.job.record_forms import (
 from mrstream.mapreduce.job.total_order import partitioner_of
 from mrstream.mapreduce.program.ending import ExitRule
 from mrstream.mapreduce.program.flow import Flow, InputRange
+from mrstream.streaming.formats.input_format import InputFormat
 from mrstream.streaming.formats.writable import write_vlong
 
 # How Hadoop names a split's class in front of it, with its length: part of `Input split bytes`.
@@ -50,7 +51,7 @@ class MapTask:
         assert attempt.order.split is not None, "a map is ordered with its split"
         self._attempt = attempt
         self._split: Split = attempt.order.split
-        self._reader = open_split(self._split, attempt.conf, attempt.files)
+        self._reader = _reader_of(attempt, self._split)
         if attempt.order.replay:
             self._reader = Replay(self._split, attempt)
         first = self._split.pieces[0]
@@ -130,6 +131,14 @@ class MapTask:
         attempt.input_range = lambda: self._input_range(command.flow)
         rule = ExitRule(conf.nonzero_exit_is_failure, conf.skip_after_records)
         source = self._trail if self._skipping is None else self._skipping.blobs()
+        if conf.map_concurrency > 1:
+            from mrstream.mapreduce.attempt.concurrent import run_copies  # few jobs want it
+
+            attempt.workplace.surroundings()  # made once, before several want it
+            others = range(conf.map_concurrency - 1)
+            copies = [command, *(attempt.command(attempt.spec.mapper, "map") for _ in others)]
+            run_copies(copies, source, attempt.overheard(feed), rule, records)
+            return
         command.run(source, attempt.overheard(feed), rule, records)
 
     def _find_bad_records(self) -> None:
@@ -206,13 +215,21 @@ class MapTask:
             return  # a built-in reads records: the split itself is its input
         if self._split.length > KEPT_INPUT_BYTES_MAX:
             return
-        reader = open_split(self._split, self._attempt.conf, self._attempt.files)
+        reader = _reader_of(self._attempt, self._split)
         try:
             with open(os.path.join(directory, KEPT_INPUT), "wb") as kept:
                 for blob in reader:
                     kept.write(blob)
         finally:
             reader.close()
+
+
+def _reader_of(attempt: Attempt, split: Split) -> SplitReader:
+    if split.input_format is not InputFormat.PROGRAM:
+        return open_split(split, attempt.conf, attempt.files)
+    from mrstream.mapreduce.attempt.program_input import ProgramSplit  # few jobs have one
+
+    return ProgramSplit(split, attempt)
 
 
 class Replay(SplitReader):

@@ -14,12 +14,14 @@ from typing import BinaryIO, Protocol
 
 import msgspec
 
+from mrstream.mapreduce.attempt import in_environment
 from mrstream.mapreduce.attempt.attempt_report import Message, Progress
 from mrstream.mapreduce.attempt.task_log import ECHO_BYTES_MAX, TaskLog
 from mrstream.mapreduce.dataflow.files import Files, files_for, join, local_path, scheme_of
 from mrstream.mapreduce.dataflow.split_plan import Split
 from mrstream.mapreduce.job import counters as c
 from mrstream.mapreduce.job.counters import Counters
+from mrstream.mapreduce.job.environment import Environment
 from mrstream.mapreduce.job.job import JobSpec
 from mrstream.mapreduce.program.command import Command, Workplace
 from mrstream.mapreduce.program.flow import InputRange
@@ -28,6 +30,7 @@ from mrstream.mapreduce.program.watch import AttemptWatch
 from mrstream.mapreduce.scheduler.ids import LOCAL_JOB, TaskKind, parse_attempt_id
 from mrstream.streaming.command.command import Program
 from mrstream.streaming.conf.jobconf import JobConf, setting_name
+from mrstream.streaming.conf.properties import from_wire
 from mrstream.streaming.conf.submission import task_properties
 
 
@@ -58,8 +61,6 @@ class AttemptOrder(msgspec.Struct, frozen=True):
     """Of a map that is repeated: the file with the bytes that its command was given."""
     sort_bytes: int = 0
     """Memory for sorting, if it shall not be what the job's settings say."""
-    skip: tuple[tuple[int, int], ...] = ()
-    """Ranges of input records to leave out, [first, behind)."""
 
     @property
     def is_map(self) -> bool:
@@ -123,13 +124,15 @@ class Attempt:
         *,
         echo_bytes_max: int = ECHO_BYTES_MAX,
     ) -> None:
+        if order.split is not None:
+            spec = spec.of_source(order.split.source)
         self.spec = spec
         self.order = order
         self.conf: JobConf = spec.conf()
         self.files: Files = files_for(order.filesystem, spec.working_directory)
         self.counters = Counters()
         self.tell = tell
-        os.makedirs(order.log_directory, exist_ok=True)
+        os.makedirs(order.log_directory, mode=0o700, exist_ok=True)
         self.log = TaskLog(
             os.path.join(order.log_directory, "stderr"),
             tell,
@@ -153,10 +156,21 @@ class Attempt:
             self.conf,
             spec.shipped,
             self._task_properties(),
-            _inherited(spec.extras),
+            {**_inherited(self.conf.extras, spec.environment), **self._outputs_variable()},
             cache=order.cache,
             fetch=self._fetch,
         )
+
+    @property
+    def outputs_directory(self) -> str:
+        """Where programs write outputs with names, if the job has any."""
+        return os.path.join(self.order.directory, "outputs")
+
+    def _outputs_variable(self) -> dict[str, str]:
+        if not self.conf.outputs:
+            return {}
+        os.makedirs(self.outputs_directory, exist_ok=True)
+        return {"MRSTREAM_OUTPUTS": self.outputs_directory}
 
     def command(
         self, program: Program, stage: str, ear: Callable[[], StderrSink] | None = None
@@ -256,17 +270,30 @@ class Attempt:
             input_file=piece.url if piece else None,
             input_start=piece.start if piece else 0,
             input_length=piece.length if piece else 0,
-            skipping=bool(order.skip),
+            skipping=self.skips(
+                self.conf.map_skip_records_max if order.is_map else self.conf.reduce_skip_groups_max
+            ),
         )
 
 
-def _inherited(extras: Sequence[str]) -> Mapping[str, str]:
-    """Give the environment that commands begin with: ours; a job that needs extras finds the
-    Python that has them first."""
-    if not extras:
-        return os.environ
-    path = f"{os.path.dirname(sys.executable)}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
-    return {**os.environ, "PATH": path}
+def _inherited(extras: Sequence[str], chosen: Environment | None) -> Mapping[str, str]:
+    """Give the environment that commands begin with: ours, and which Python has mrstream; a job
+    that needs extras finds the Python that has them first, one with a Python environment that."""
+    environment = {**os.environ, "MRSTREAM_PYTHON": sys.executable}
+    path = os.environ.get("PATH", os.defpath)
+    if extras:
+        path = f"{os.path.dirname(sys.executable)}{os.pathsep}{path}"
+    if chosen is not None:
+        root = from_wire(chosen.path)
+        path = f"{os.path.join(root, 'bin')}{os.pathsep}{path}"
+        # What the daemon's own Python was told is not for another one.
+        for name in ("PYTHONHOME", "PYTHONPATH", "VIRTUAL_ENV", "CONDA_PREFIX"):
+            environment.pop(name, None)
+        environment["CONDA_PREFIX" if chosen.brings_python else "VIRTUAL_ENV"] = root
+        environment |= in_environment.variables(os.path.join(root, "bin", "python"))
+    if extras or chosen is not None:
+        environment["PATH"] = path
+    return environment
 
 
 def used_cpu_s() -> float:

@@ -98,7 +98,7 @@ class TaskLog:
     def _log(self, data: bytes) -> None:
         if self._file < 0:
             flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
-            self._file = os.open(self.path, flags, 0o644)
+            self._file = os.open(self.path, flags, 0o600)
         room = LOG_BYTES_MAX - self._logged_bytes
         kept = data[: max(0, room)]
         if kept:

@@ -20,7 +20,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Iterable
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import msgspec
 
@@ -30,6 +30,10 @@ from mrstream.mapreduce.program.children import (
     children_of,
     kill_and_wait,
 )
+from mrstream.streaming.conf.properties import from_wire, to_wire
+
+if TYPE_CHECKING:
+    from mrstream.mapreduce.attempt.attempt_report import Message
 
 MARK = "MRSTREAM_ATTEMPT"
 """Name of the variable that every process of an attempt has in its environment."""
@@ -127,11 +131,11 @@ class Zygote:
 
     def remove_at_end(self, path: str) -> None:
         """Have a directory removed when this process is gone, even if it is killed."""
-        self._socket.send(_encode(Remove(path)))
+        self._socket.send(_encode(Remove(to_wire(path))))
 
     def keep(self, path: str) -> None:
         """Take back `remove_at_end`."""
-        self._socket.send(_encode(Remove(path, forget=True)))
+        self._socket.send(_encode(Remove(to_wire(path), forget=True)))
 
     def ended(self) -> Ended:
         """Take the next `Ended`; blocks until there is one. EOFError if the zygote died."""
@@ -139,6 +143,10 @@ class Zygote:
         if not data:
             raise EOFError("the process that starts attempts is gone")
         return _decode_ended(data)
+
+    def last_words(self, token: int) -> Iterable[Message]:
+        """Give none: what a forked attempt has to say comes through its own descriptor."""
+        return ()
 
     def close(self) -> None:
         """Kill every attempt, have the named directories removed, and wait for that; once."""
@@ -196,9 +204,9 @@ class _Nursery:
                 for pid in [pid for pid, known in self._attempts.items() if known == token]:
                     _kill_group(pid)
             case Remove(path=path, forget=False):
-                self._remove[path] = None
+                self._remove[from_wire(path)] = None
             case Remove(path=path):
-                self._remove.pop(path, None)
+                self._remove.pop(from_wire(path), None)
         return True
 
     def _fork(self, token: int, mark: str, report: int, paper: int) -> None:

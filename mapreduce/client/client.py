@@ -7,6 +7,7 @@ go to standard output in partition order. Never decides anything about tasks.
 
 from __future__ import annotations
 
+import logging
 import secrets
 import shutil
 import signal
@@ -20,6 +21,8 @@ import msgspec
 from mrstream.cluster.config import state
 from mrstream.cluster.config.config import MAPREDUCE_MASTER, Cluster, ClusterConfig
 from mrstream.cluster.errors import ClusterError, Unavailable
+from mrstream.cluster.units import decimal_size
+from mrstream.cluster.wire.addresses import silent_master
 from mrstream.cluster.wire.messages import Request
 from mrstream.cluster.wire.network import Connection
 from mrstream.mapreduce.client import staging
@@ -27,12 +30,12 @@ from mrstream.mapreduce.console import LIVE_EVERY_S, Console
 from mrstream.mapreduce.dataflow import dfs_files
 from mrstream.mapreduce.dataflow.committer import Committer
 from mrstream.mapreduce.dataflow.files import Files, files_for
-from mrstream.mapreduce.dataflow.split_plan import plan_splits
 from mrstream.mapreduce.dfs_layout import RESULTS
 from mrstream.mapreduce.interrupts import interruptible
 from mrstream.mapreduce.job import job
 from mrstream.mapreduce.job.counters import Counters
-from mrstream.mapreduce.job.job import JobSpec
+from mrstream.mapreduce.job.errors import LaunchFailed
+from mrstream.mapreduce.job.job import SPEC_BYTES_MAX, JobSpec
 from mrstream.mapreduce.job.task_choice import chosen_maps
 from mrstream.mapreduce.protocol import JobEnd, JobNews, KillJob, SubmitJob, WaitForNews
 from mrstream.streaming.conf.jobconf import JobConf
@@ -44,6 +47,7 @@ CALL_S_MAX: Final = 30.0
 RETRY_S: Final = 0.2
 MASTER_AWAY_S_MAX: Final = 600.0
 """A master that is away for longer is given up; the job itself goes on when it comes back."""
+_log: Final = logging.getLogger(__name__)
 _COPY_BYTES: Final = 1 << 20
 _NO_LIMIT: Final = 1 << 30
 
@@ -60,7 +64,8 @@ def run(
     cluster = Cluster(config, state.read_identity(state.identity_file(config.name)))
     dfs_files.serve(cluster)
     with JobClient(cluster) as client:
-        return ClusterJob(spec, client, console or Console()).run(background=background)
+        console = console or Console(is_quiet=spec.conf().is_quiet)
+        return ClusterJob(spec, client, console).run(background=background)
 
 
 class JobClient:
@@ -88,20 +93,20 @@ class JobClient:
         self,
         request: Request,
         timeout_s: float = CALL_S_MAX,
-        on_wait: Callable[[], None] | None = None,
+        on_wait: Callable[[str], None] = _log.warning,
     ) -> Any:
-        """Ask until there is an answer; `on_wait` hears of the first failure."""
+        """Ask until there is an answer; `on_wait` is told of the first failure."""
         number = self._connection.next_number()
         until_s = time.monotonic() + MASTER_AWAY_S_MAX
         has_failed = False
         while True:
             try:
                 return self._connection.call(request, timeout_s, number)
-            except Unavailable:
+            except Unavailable as error:
                 if time.monotonic() > until_s:
                     raise
-                if not has_failed and on_wait is not None:
-                    on_wait()
+                if not has_failed:
+                    on_wait(f"{silent_master('job', error)}; waiting for it")
                 has_failed = True
                 time.sleep(RETRY_S)
 
@@ -123,14 +128,17 @@ class ClusterJob:
         output = spec.output or f"{RESULTS}/{self._submission}"
         self._output = self._files.qualify(output)
         if not self._prints:
-            Committer(self._conf, self._output, self._files).check_output()
-        plan = plan_splits(self._conf, spec.inputs, self._files)
+            self._committer = Committer(self._conf, self._output, self._files)
+            self._committer.check_output(spec.inputs)
+        plan = job.plan_input(spec, self._files)
+        if odd := job.foreign_input(plan):
+            console.warn(odd)
         self._file_count = plan.file_count
         chosen = chosen_maps(spec.tasks, len(plan.splits))
         self._spec = msgspec.structs.replace(
             job.submitted(spec, self._files, file_count=plan.file_count, maps=len(chosen)),
             output=self._output,
-            inputs=tuple(self._files.qualify(path) for path in spec.inputs),
+            inputs=tuple(job.qualified_inputs(spec, self._files)),
             splits=tuple(plan.splits[index] for index in chosen),
         )
 
@@ -156,20 +164,32 @@ class ClusterJob:
         if spec.shipped:
             shipped = staging.stage(spec.shipped, dfs_files.new_client())
             spec = msgspec.structs.replace(spec, shipped=shipped)
+        if spec.environment is not None:
+            from mrstream.mapreduce.client import environment_staging  # few jobs have one
+
+            spec = environment_staging.stage(
+                spec, dfs_files.new_client(), lambda text: console.info(f"environment: {text}")
+            )
         spec = msgspec.structs.replace(spec, prepared_s=time.monotonic() - self._began_s)
         console.info(f"Total input files to process : {self._file_count}")
         console.info(f"number of splits:{len(spec.splits)}")
+        packed = job.encode(spec)
+        if len(packed) > SPEC_BYTES_MAX:
+            raise LaunchFailed(
+                f"the job has {len(spec.splits):,} splits and {len(spec.properties):,} properties: "
+                f"{decimal_size(len(packed))}, and it may have {decimal_size(SPEC_BYTES_MAX)}. "
+                "Larger splits help: mapreduce.input.fileinputformat.split.minsize, fewer files"
+            )
+        if not self._prints:
+            self._committer.clear_output()
         job_id: str = self._client.call_patiently(
-            SubmitJob(self._submission, job.encode(spec), self._file_count, self._prints),
-            on_wait=self._say_waiting,
+            SubmitJob(self._submission, packed, self._file_count, self._prints),
+            on_wait=self._console.warn,
         )
         console.info(f"Submitting tokens for job: {job_id}")
         console.info(f"Running job: {job_id}")
         console.info(f"Job {job_id} running in uber mode : false")
         return job_id
-
-    def _say_waiting(self) -> None:
-        self._console.warn("the job master does not answer; waiting for it")
 
     def _wait(self, job_id: str) -> JobEnd:
         console = self._console
@@ -177,7 +197,7 @@ class ClusterJob:
         seen = 0
         while True:
             news: JobNews = self._client.call_patiently(
-                WaitForNews(job_id, seen, wait_s), CALL_S_MAX + wait_s, self._say_waiting
+                WaitForNews(job_id, seen, wait_s), CALL_S_MAX + wait_s, console.warn
             )
             seen = news.seen
             for line in news.lines:
@@ -206,7 +226,8 @@ class ClusterJob:
         if self._prints:
             self._print_results()
         console.info(f"Job {job_id} completed successfully")
-        console.info(Counters(end.counters, user_counters_max=_NO_LIMIT).dump())
+        if not (self._prints and console.shares_terminal):
+            console.info(Counters(end.counters, user_counters_max=_NO_LIMIT).dump())
         console.info(end.closing)
         if not self._prints:
             console.info(f"Output directory: {self._output_as_given}")

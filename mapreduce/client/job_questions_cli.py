@@ -7,12 +7,14 @@ that scripts which read those go on working. Never changes a job but by asking i
 from __future__ import annotations
 
 import contextlib
+import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from mrstream.cluster.config.config import current_cluster
 from mrstream.cluster.errors import ClusterError, UserError
+from mrstream.cluster.terminal import show
 from mrstream.mapreduce.client.client import JobClient
 from mrstream.mapreduce.client.job_text import (
     attempts_text,
@@ -21,6 +23,7 @@ from mrstream.mapreduce.client.job_text import (
     list_text,
     status_text,
 )
+from mrstream.mapreduce.flow_rows import folded
 from mrstream.mapreduce.job.errors import NoSuchJob
 from mrstream.mapreduce.protocol import (
     AttemptRecord,
@@ -33,6 +36,7 @@ from mrstream.mapreduce.protocol import (
     SetPriority,
     StopAttempt,
 )
+from mrstream.mapreduce.snapshot import EventRow, by_name
 
 USAGE: Final = """usage: mrstream job -list [all]                 jobs that run, or all there were
        mrstream job -status JOB                 how a job is doing, or how it went
@@ -44,7 +48,8 @@ USAGE: Final = """usage: mrstream job -list [all]                 jobs that run,
        mrstream job -kill JOB                   end a job
        mrstream job -kill-task ATTEMPT          end an attempt; its task is tried again
        mrstream job -fail-task ATTEMPT          the same, counted as a failure of the task
-       mrstream job -set-priority JOB VERY_HIGH|HIGH|NORMAL|LOW|VERY_LOW"""
+       mrstream job -set-priority JOB VERY_HIGH|HIGH|NORMAL|LOW|VERY_LOW
+--json after -list, -status, -events or -history: the same for programs"""
 
 PRIORITIES: Final = {"VERY_LOW": 1, "LOW": 2, "NORMAL": 3, "HIGH": 4, "VERY_HIGH": 5}
 
@@ -75,7 +80,11 @@ def main(argv: Sequence[str]) -> int:
     if verb not in known:
         raise BadJobCommand(f"mrstream job has no {argv[0]!r}\n{USAGE}")
     do, words_min, words_max = known[verb]
-    words = list(argv[1:])
+    words = [word for word in argv[1:] if word != JSON]
+    if len(words) + 1 < len(argv):
+        if verb not in AS_JSON:
+            raise BadJobCommand(f"{JSON} is for {', '.join(AS_JSON)}; {verb} has no such form")
+        do = AS_JSON[verb]
     if not words_min <= len(words) <= words_max:
         raise BadJobCommand(f"mrstream job {verb}: wrong number of words\n{USAGE}")
     return do(words)
@@ -104,7 +113,8 @@ def _list(words: list[str]) -> int:
         raise BadJobCommand(f"mrstream job -list {' '.join(words)}: only `all` may follow")
     with _client() as client:
         rows = client.call(ListJobs(bool(words)))
-    print(list_text(rows))
+    shown = rows if words else folded(rows)  # of all jobs, each
+    print(list_text(shown, for_people=sys.stdout.isatty()))
     return 0
 
 
@@ -125,10 +135,14 @@ def _counter(words: list[str]) -> int:
 
 def _events(words: list[str]) -> int:
     report = _report(words[0])
+    print(events_text(report, _chosen_events(report, words)))
+    return 0
+
+
+def _chosen_events(report: JobReport, words: list[str]) -> Sequence[EventRow]:
     first = _number(words[1], "FROM") if len(words) > 1 else 1
     count = _number(words[2], "COUNT") if len(words) > 2 else len(report.events)
-    print(events_text(report, report.events[max(0, first - 1) :][:count]))
-    return 0
+    return report.events[max(0, first - 1) :][:count]
 
 
 def _history(words: list[str]) -> int:
@@ -178,8 +192,7 @@ def _print_log(client: JobClient, attempt: AttemptRecord, report: JobReport) -> 
             piece: LogPiece = client.call(ReadLog(attempt.attempt_id, "stderr", offset))
             if not piece.data:
                 return 0
-            sys.stdout.buffer.write(piece.data)
-            sys.stdout.buffer.flush()
+            show(sys.stdout, piece.data)
             offset += len(piece.data)
     except ClusterError as error:
         print(f"(its log cannot be read: {error})")
@@ -193,6 +206,26 @@ def _print_log(client: JobClient, attempt: AttemptRecord, report: JobReport) -> 
 
 
 # --- asking for something to be done
+
+
+def _json_list(words: list[str]) -> int:
+    with _client() as client:
+        rows = client.call(ListJobs(bool(words)))
+    return _print_json([by_name(row) for row in rows])
+
+
+def _json_report(words: list[str]) -> int:
+    return _print_json(by_name(_report(words[-1])))
+
+
+def _json_events(words: list[str]) -> int:
+    report = _report(words[0])
+    return _print_json([by_name(event) for event in _chosen_events(report, words)])
+
+
+def _print_json(value: object) -> int:
+    print(json.dumps(value, indent=2))
+    return 0
 
 
 def _kill(words: list[str]) -> int:
@@ -240,3 +273,13 @@ def _number(word: str, what: str) -> int:
     if not word.isdigit():
         raise BadJobCommand(f"{what} is {word!r}; it must be a whole number")
     return int(word)
+
+
+JSON: Final = "--json"
+AS_JSON: Final[dict[str, Callable[[list[str]], int]]] = {
+    "-list": _json_list,
+    "-status": _json_report,
+    "-events": _json_events,
+    "-history": _json_report,
+}
+"""What these verbs show, for programs."""

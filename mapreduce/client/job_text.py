@@ -20,14 +20,14 @@ def state_word(row: JobRow) -> str:
     return _STATES.get(row.state, row.state.upper())
 
 
-def list_text(rows: Sequence[JobRow]) -> str:
-    """Give the table of `-list`."""
+def list_text(rows: Sequence[JobRow], *, for_people: bool = False) -> str:
+    """Give the table of `-list`: with Hadoop's milliseconds, or for people with moments."""
     table = [_COLUMNS] + [
         (
             row.key,
             row.name,
             state_word(row),
-            str(int(row.submitted_at_s * 1000)),
+            _moment(row.submitted_at_s) if for_people else str(int(row.submitted_at_s * 1000)),
             row.user,
             "default",
             row.priority,
@@ -90,7 +90,7 @@ def history_text(report: JobReport) -> str:
         else "Finished At: it still runs",
         f"Status: {state_word(row)}" + (f" ({row.diagnosis})" if row.diagnosis else ""),
         "=====================================",
-        *_table_lines(facts),
+        *table_lines(facts),
         "=====================================",
         "",
     ]
@@ -115,7 +115,7 @@ def attempts_text(report: JobReport, kind: str, state: str) -> list[str]:
     ]
 
 
-def _table_lines(facts: Mapping[str, float]) -> list[str]:
+def table_lines(facts: Mapping[str, float]) -> list[str]:
     """Give Table 1 of the paper for one job (MapReduce §6)."""
     return [
         f"Completion time: {duration(facts.get('elapsed_s', 0.0))}",

@@ -7,40 +7,40 @@ writes both where history looks for attempts of this machine. Never runs anythin
 from __future__ import annotations
 
 import os
+import sys
 
 from mrstream.cluster.config.config import Cluster
 from mrstream.cluster.errors import UserError
 from mrstream.mapreduce import history
-from mrstream.mapreduce.attempt.attempt_report import (
-    KEPT_FAILURE,
-    KEPT_INPUT,
-    KEPT_ORDER,
-    KEPT_SEGMENT,
-)
+from mrstream.mapreduce.attempt.attempt_report import KEPT_FILES, KEPT_ORDER
+from mrstream.mapreduce.client import environment_staging
 from mrstream.mapreduce.client.client import JobClient
 from mrstream.mapreduce.dataflow import dfs_files
 from mrstream.mapreduce.history import JobRecord
 from mrstream.mapreduce.job import job
 from mrstream.mapreduce.protocol import LogPiece, ReadKept, SpecOfJob
-from mrstream.mapreduce.scheduler.ids import JobId, parse_attempt_id
-
-# The order last: with it in place the attempt counts as here.
-_FILES = (KEPT_FAILURE, KEPT_INPUT, KEPT_SEGMENT, KEPT_ORDER)
 
 
 def fetch(attempt_id: str, cluster: Cluster) -> None:
     """Have an attempt of this cluster in the history of this machine; once is enough."""
+    job_id = history.attempt_named(attempt_id).task_id.job_id
     dfs_files.serve(cluster)
-    job_id: JobId = parse_attempt_id(attempt_id).task_id.job_id
     record = JobRecord(job_id, os.path.join(history.home(), "jobs", job_id))
     directory = record.kept_directory(attempt_id)
     if os.path.exists(os.path.join(directory, KEPT_ORDER)):
         return
     os.makedirs(directory, mode=0o700, exist_ok=True)
     with JobClient(cluster) as client:
-        record.write_spec(job.decode(client.call(SpecOfJob(job_id))))
-        for name in _FILES:
+        spec = job.decode(client.call(SpecOfJob(job_id)))
+        if spec.environment is not None:
+            spec = environment_staging.fetch(spec, dfs_files.new_client(), _say)
+        record.write_spec(spec)
+        for name in KEPT_FILES:
             _fetch_file(client, attempt_id, name, os.path.join(directory, name))
+
+
+def _say(text: str) -> None:
+    print(f"environment: {text}", file=sys.stderr, flush=True)
 
 
 def _fetch_file(client: JobClient, attempt_id: str, name: str, path: str) -> None:

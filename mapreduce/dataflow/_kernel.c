@@ -146,6 +146,7 @@ PyMODINIT_FUNC PyInit__kernel(void)
         return NULL;
     if (add_type(module, "Collector", &collector_spec) < 0 ||
         add_type(module, "MergeTree", &merge_tree_spec) < 0 ||
+        add_type(module, "CsvReader", &csv_reader_spec) < 0 ||
         add_type(module, "LineFeeder", &line_feeder_spec) < 0 ||
         add_type(module, "LineRewriter", &line_rewriter_spec) < 0) {
         Py_DECREF(module);

@@ -57,6 +57,7 @@ enum partition_kind {
 
 typedef struct {
     enum partition_kind kind;
+    bool by_value; /* what is said of keys here is meant of values */
     key_fields fields;
     int64_t left, right;
     uint8_t **cuts;
@@ -82,6 +83,13 @@ const uint8_t *find_bytes(const uint8_t *from, const uint8_t *end, const uint8_t
 /* The partition, -1 without memory; the caller checks that it is below the count. */
 int64_t partition_of(key_partition *partition, const uint8_t *key, size_t length,
                      uint32_t partitions);
+
+/* ---- text ---------------------------------------------------------------------- */
+
+bool is_ascii(const uint8_t *p, size_t length);
+/* Write text with U+FFFD for each mistake, as Java decodes and encodes it; return its length,
+ * at most three times what it was. With out NULL nothing is written. */
+size_t clean_utf8(const uint8_t *p, size_t length, uint8_t *out);
 
 static inline uint64_t load_be64(const uint8_t *p)
 {

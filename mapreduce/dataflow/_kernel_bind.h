@@ -6,7 +6,8 @@
 
 #include "_kernel.h"
 
-extern PyType_Spec collector_spec, merge_tree_spec, line_feeder_spec, line_rewriter_spec;
+extern PyType_Spec collector_spec, merge_tree_spec, line_feeder_spec, line_rewriter_spec,
+    csv_reader_spec;
 
 /* The plans of kernel.py, as C. What these make is freed by free_...; -1 with an exception. */
 int parse_order(PyObject *plan, key_order *order);

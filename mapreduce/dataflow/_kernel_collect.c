@@ -116,7 +116,9 @@ enum take collector_index(collector *c, const record *r, size_t bytes, uint64_t 
 {
     int64_t partition = 0;
     if (c->partitions > 1) {
-        partition = partition_of(&c->partition, r->key, r->key_length, c->partitions);
+        bool by_value = c->partition.by_value;
+        partition = partition_of(&c->partition, by_value ? r->value : r->key,
+                                 by_value ? r->value_length : r->key_length, c->partitions);
         if (partition < 0)
             return collector_failed(c, "out of memory for one key");
         if (partition >= (int64_t)c->partitions) {

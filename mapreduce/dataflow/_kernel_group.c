@@ -36,7 +36,9 @@ bool collector_start_grouping(collector *c)
 {
     group_table *t = &c->table;
     t->groups = t->window_records = t->window_groups = 0;
-    t->on = c->order.kind == ORDER_BYTES && c->capacity_bytes >= GROUP_CAPACITY_MIN;
+    /* A group is of one partition: where values decide, the records of a key are of many. */
+    t->on = c->order.kind == ORDER_BYTES && c->capacity_bytes >= GROUP_CAPACITY_MIN &&
+            !(c->partition.by_value && c->partitions > 1);
     if (!t->on)
         return true;
     if (!t->slots) {

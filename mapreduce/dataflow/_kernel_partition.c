@@ -25,7 +25,7 @@ static uint32_t hash_bytes(const uint8_t *p, size_t length, uint32_t h)
     return h;
 }
 
-static bool is_ascii(const uint8_t *p, size_t length)
+bool is_ascii(const uint8_t *p, size_t length)
 {
     uint8_t seen = 0;
     for (size_t i = 0; i < length; i++)
@@ -59,23 +59,18 @@ static int utf8_step(const uint8_t *p, size_t left)
     return length;
 }
 
-/* Write the key with U+FFFD for each mistake; out has room for three times its length. */
-static size_t clean_utf8(const uint8_t *p, size_t length, uint8_t *out)
+size_t clean_utf8(const uint8_t *p, size_t length, uint8_t *out)
 {
-    uint8_t *start = out;
+    size_t written = 0;
     for (size_t at = 0; at < length;) {
         int step = utf8_step(p + at, length - at);
-        if (step > 0) {
-            memcpy(out, p + at, (size_t)step);
-            out += step;
-            at += (size_t)step;
-        } else {
-            memcpy(out, "\xef\xbf\xbd", 3);
-            out += 3;
-            at += (size_t)-step;
-        }
+        size_t taken = (size_t)(step > 0 ? step : -step), given = step > 0 ? taken : 3;
+        if (out)
+            memcpy(out + written, step > 0 ? p + at : (const uint8_t *)"\xef\xbf\xbd", given);
+        written += given;
+        at += taken;
     }
-    return (size_t)(out - start);
+    return written;
 }
 
 /* h = 31 * h + unit over the UTF-16 units of clean UTF-8. */

@@ -109,14 +109,15 @@ static int parse_cuts(PyObject *cuts, key_partition *partition)
 
 int parse_partition(PyObject *plan, key_partition *partition)
 {
-    int kind, whole_key;
+    int kind, whole_key, by_value;
     bool numeric = false;
     long long left, right;
     PyObject *separator, *specs, *cuts, *order;
-    if (!PyArg_ParseTuple(plan, "iOpOLLOO", &kind, &separator, &whole_key, &specs, &left, &right,
-                          &cuts, &order))
+    if (!PyArg_ParseTuple(plan, "iOpOLLOOp", &kind, &separator, &whole_key, &specs, &left, &right,
+                          &cuts, &order, &by_value))
         return -1;
     partition->kind = (enum partition_kind)kind;
+    partition->by_value = by_value;
     partition->left = left;
     partition->right = right;
     if (kind < PARTITION_HASH || kind > PARTITION_TOTAL_ORDER) {

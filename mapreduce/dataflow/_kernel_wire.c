@@ -81,6 +81,7 @@ static size_t side_bytes(enum side side, const uint8_t *bytes, size_t length)
     case SIDE_SIZED_TEXT:
         return 4 + (size_t)hadoop_vint_bytes(length) + length;
     case SIDE_TYPED_STRING:
+        return 5 + (is_ascii(bytes, length) ? length : clean_utf8(bytes, length, NULL));
     case SIDE_TYPED_BYTES:
         return 5 + length;
     case SIDE_TYPED_LONG:
@@ -107,8 +108,17 @@ static uint8_t *write_side(enum side side, const uint8_t *bytes, size_t length, 
         out = put_hadoop_vint(out + 4, length);
         break;
     case SIDE_TYPED_STRING:
+        *out++ = 7;
+        if (!is_ascii(bytes, length)) {
+            size_t clean = clean_utf8(bytes, length, out + 4);
+            store_be32(out, (uint32_t)clean);
+            return out + 4 + clean;
+        }
+        store_be32(out, (uint32_t)length);
+        out += 4;
+        break;
     case SIDE_TYPED_BYTES:
-        *out++ = side == SIDE_TYPED_STRING ? 7 : 0;
+        *out++ = 0;
         store_be32(out, (uint32_t)length);
         out += 4;
         break;

@@ -9,8 +9,8 @@ schedules: who may commit is decided by the scheduler.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import BinaryIO, ClassVar
+from collections.abc import Sequence
+from typing import ClassVar
 
 from mrstream.cluster.errors import UserError
 from mrstream.mapreduce.dataflow.files import Files, FileStatus, join
@@ -43,13 +43,40 @@ class Committer:
         self._algorithm = conf.committer_version
         if self._algorithm not in (1, 2):
             raise BadCommitter("Only 1 or 2 algorithm version is supported")
+        if conf.outputs:
+            # Several files of a task appear together: by one rename of their directory, and for
+            # readers when the job is done.
+            self._algorithm = 1
         self._mark_success = conf.mark_success
+        self._overwrites = conf.overwrites_output
         self._job_temporary = join(self.output_url, TEMPORARY, "0")
 
-    def check_output(self) -> None:
-        """Refuse an output directory that exists, in Hadoop's words."""
-        if self._files.exists(self.output_url):
+    def check_output(self, inputs: Sequence[str] = ()) -> None:
+        """Refuse an output directory that exists, in Hadoop's words; not an empty one, which a
+        failed job leaves. One to be overwritten must be the output of a job, and no input."""
+        if not self._files.exists(self.output_url):
+            return
+        status = self._files.status(self.output_url)
+        there = self._files.list(self.output_url) if status and status.is_directory else None
+        if there == []:
+            return
+        if not self._overwrites:
             raise OutputExists(f"Output directory {self.output_url} already exists")
+        if there is None or not any(_is_of_a_job(entry.name) for entry in there):
+            raise OutputExists(
+                f"{self.output_url} is not the output of a job (it has no {SUCCESS} and no part "
+                "files): -overwrite leaves it alone; delete it yourself if you mean it"
+            )
+        inside = f"{self.output_url.rstrip('/')}/"
+        for url in map(self._files.qualify, inputs):
+            if f"{url.rstrip('/')}/".startswith(inside):
+                raise OutputExists(f"-overwrite would delete the input {url}")
+
+    def clear_output(self) -> None:
+        """Delete what an earlier job left, if this job shall overwrite it and `check_output` let it
+        pass; called when all else about the job is known to be right."""
+        if self._overwrites and self._files.exists(self.output_url):
+            self._files.delete(self.output_url)
 
     def setup_job(self) -> None:
         """Make the output directory and the room for attempts."""
@@ -117,11 +144,10 @@ class Committer:
             self._files.rename(entry.url, target)
 
 
+def _is_of_a_job(name: str) -> bool:
+    return name in (SUCCESS, TEMPORARY) or name.startswith("part-")
+
+
 def task_of(attempt_id: str) -> str:
     """`attempt_1_0001_m_000000_0` is an attempt of `task_1_0001_m_000000`."""
     return "task" + attempt_id.removeprefix("attempt").rpartition("_")[0]
-
-
-def create_in(files: Files, directory: str) -> Callable[[str], BinaryIO]:
-    """Give a function that makes a file by its name in `directory`: what `open_output` wants."""
-    return lambda name: files.create(join(directory, name))

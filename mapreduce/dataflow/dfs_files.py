@@ -12,19 +12,21 @@ from typing import BinaryIO, cast
 from urllib.parse import unquote
 
 from mrstream.cluster.config.config import Cluster
+from mrstream.dfs.chunk import FileId
 from mrstream.dfs.client import writer
 from mrstream.dfs.client.client import DfsClient, client_of, connect
 from mrstream.dfs.client.reader import DfsReader
-from mrstream.dfs.errors import NoSuchFile
+from mrstream.dfs.errors import FileReplaced, NoSuchFile
+from mrstream.dfs.protocol import NO_FILE, LocatedChunk
 from mrstream.dfs.protocol import FileStatus as DfsStatus
-from mrstream.dfs.protocol import LocatedChunk
-from mrstream.mapreduce.dataflow.files import FileStatus, parent
+from mrstream.mapreduce.dataflow.files import FileStatus, InputReplaced, parent
 
 _LOCATE_CHUNKS = 64
 # A plan asks for every piece of a file in turn; for so long the answers stand.
 _LOCATED_S = 5.0
 _served: tuple[Cluster, str] | None = None
 _replication = 0
+_clients: dict[tuple[int, str], DfsClient] = {}
 
 
 def serve(cluster: Cluster, user: str = "", replication: int = 0) -> None:
@@ -37,6 +39,7 @@ def serve(cluster: Cluster, user: str = "", replication: int = 0) -> None:
     global _served, _replication
     _served = (cluster, user)
     _replication = replication
+    _clients.clear()
 
 
 def new_client(name: str = "") -> DfsClient:
@@ -46,13 +49,19 @@ def new_client(name: str = "") -> DfsClient:
     return connect(name or None)
 
 
+def _own_client(name: str) -> DfsClient:
+    """Give the one client that this process has of a cluster: a master that made one for each of
+    its jobs would have as many connections as it ever had jobs."""
+    key = (os.getpid(), name)
+    # One that loses a race against another thread's has not connected yet.
+    return _clients.get(key) or _clients.setdefault(key, new_client(name))
+
+
 class DfsFiles:
     """The files of one cluster's dfs."""
 
     def __init__(self, url: str) -> None:
         self._name = _split(url)[0]
-        self._client: DfsClient | None = None
-        self._client_pid = 0
         self._located: DfsStatus | None = None
         self._located_until_s = 0.0
         self._chunks: dict[int, LocatedChunk] = {}
@@ -60,10 +69,7 @@ class DfsFiles:
     @property
     def client(self) -> DfsClient:
         """This process's own client."""
-        if self._client is None or self._client_pid != os.getpid():
-            self._client = new_client(self._name)
-            self._client_pid = os.getpid()
-        return self._client
+        return _own_client(self._name)
 
     def qualify(self, path: str) -> str:
         return self._url(os.path.normpath("/" + _split(path)[1].lstrip("/")))
@@ -78,8 +84,13 @@ class DfsFiles:
         found = [self._status(entry) for entry in self.client.list(_split(url)[1])]
         return sorted(found, key=lambda status: status.name.encode("utf-8", "surrogateescape"))
 
-    def open(self, url: str, offset: int = 0) -> BinaryIO:
-        reader = DfsReader(self.client, _split(url)[1])
+    def open(self, url: str, offset: int = 0, version: str = "") -> BinaryIO:
+        file_id = FileId(int(version)) if version else NO_FILE
+        try:
+            # One that was replaced is read on while the trash has it.
+            reader = DfsReader(self.client, _split(url)[1], file_id)
+        except FileReplaced:
+            raise InputReplaced.at(url) from None
         if offset:
             reader.seek(offset)
         return cast(BinaryIO, reader)
@@ -139,7 +150,11 @@ class DfsFiles:
 
     def _status(self, status: DfsStatus) -> FileStatus:
         return FileStatus(
-            self._url(status.path), status.length_bytes, status.is_directory, status.chunk_bytes
+            self._url(status.path),
+            status.length_bytes,
+            status.is_directory,
+            status.chunk_bytes,
+            str(status.file_id),
         )
 
 

@@ -24,10 +24,10 @@ from mrstream.mapreduce.dataflow.segment import PartitionEntry
 from mrstream.streaming.records.comparator import ComparatorSpec
 
 BIG_SHARE = 16
-"""A partition of more than this part of the memory is held in it only where there is room for it
-now: several come at once."""
+"""A partition of more than 1/16 of the memory reserves its room first, since several come at
+once."""
 HUGE_SHARE = 2
-"""One of more than this part never is."""
+"""One of more than half of the memory goes to disk always."""
 _OWN_PAGES = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
 
 

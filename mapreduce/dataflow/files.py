@@ -2,17 +2,16 @@
 URL.
 
 A file is named by its URL as Hadoop prints it: `file:/data/a`, `dfs://demo/in/a`, `memory://a`.
-`Files` is the seam, `LocalFiles` the disk through plain `os`, `FsspecFiles` everything else
-(`dfs://` included) and `RoutedFiles` the one a job is given: it picks by scheme and makes
-relative paths absolute. fsspec is imported only when a URL needs it. Nothing here knows of
-splits, records or jobs.
+`Files` is the seam, `LocalFiles` the disk through plain `os`, `DfsFiles` (beside this file) the
+dfs, `FsspecFiles` everything else, and `RoutedFiles` the one a job is given: it picks by scheme
+and makes relative paths absolute. fsspec is imported only when a URL needs it. Nothing here knows
+of splits, records or jobs.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
 from typing import Any, BinaryIO, Protocol, cast
 
 import msgspec
@@ -28,6 +27,17 @@ class UnknownLength(UserError):
     """A file of which only reading it would tell the length."""
 
 
+class InputReplaced(UserError):
+    """Another file has the name by now: the job planned its splits of the one before."""
+
+    @staticmethod
+    def at(url: str) -> InputReplaced:
+        """Say so of a file."""
+        return InputReplaced(
+            f"{url} was replaced by another file after the job was planned: run the job again"
+        )
+
+
 class FileStatus(msgspec.Struct, frozen=True):
     """One file or directory: its URL, its length, and the unit in which it is best cut."""
 
@@ -35,6 +45,8 @@ class FileStatus(msgspec.Struct, frozen=True):
     length: int
     is_directory: bool
     block_bytes: int = BLOCK_BYTES_DEFAULT
+    version: str = ""
+    """Which file it is, of those that have the name one after the other; empty: not known."""
 
     @property
     def name(self) -> str:
@@ -57,9 +69,9 @@ class Files(Protocol):
         """Give the entries of a directory, sorted by name."""
         ...
 
-    def open(self, url: str, offset: int = 0) -> BinaryIO:
+    def open(self, url: str, offset: int = 0, version: str = "") -> BinaryIO:
         """Open a file for reading at `offset`; `read(n)` may return fewer bytes, b'' only at the
-        end."""
+        end. With a version it is that file, or `InputReplaced` is raised."""
         ...
 
     def create(self, url: str) -> BinaryIO:
@@ -193,8 +205,11 @@ class LocalFiles:
                     continue
         return found
 
-    def open(self, url: str, offset: int = 0) -> BinaryIO:
+    def open(self, url: str, offset: int = 0, version: str = "") -> BinaryIO:
         file = open(local_path(url), "rb", buffering=0)  # noqa: SIM115 - the caller closes it
+        if version and version != str(os.fstat(file.fileno()).st_ino):
+            file.close()
+            raise InputReplaced.at(url)
         if offset:
             file.seek(offset)
         return cast(BinaryIO, file)
@@ -242,7 +257,8 @@ class LocalFiles:
 
 def _local_status(url: str, stat: os.stat_result) -> FileStatus:
     is_directory = (stat.st_mode & 0o170000) == 0o040000
-    return FileStatus(url, 0 if is_directory else stat.st_size, is_directory)
+    length = 0 if is_directory else stat.st_size
+    return FileStatus(url, length, is_directory, version=str(stat.st_ino))
 
 
 def _sync_directory(path: str) -> None:
@@ -261,7 +277,7 @@ def _hint(scheme: str) -> str:
 
 
 class FsspecFiles:
-    """One file system of fsspec (`dfs`, `memory`, `s3`, …), given by any URL on it."""
+    """One file system of fsspec (`memory`, `s3`, …), given by any URL on it."""
 
     def __init__(self, url: str) -> None:
         import fsspec  # 100 ms that a local job need not pay
@@ -271,9 +287,6 @@ class FsspecFiles:
             self._fs: Any = fsspec.core.url_to_fs(url)[0]
         except (ImportError, ValueError) as error:
             raise UserError(f"{url} cannot be used: {error}{_hint(self._scheme)}") from None
-        authority = re.match(r"[^:]+://([^/]*)", url)
-        # dfs://NAME/path: NAME is the cluster; elsewhere (s3://bucket/key) it is part of the path.
-        self._authority = authority.group(1) if authority and self._scheme == "dfs" else ""
 
     def qualify(self, path: str) -> str:
         return self._url(self._path(path))
@@ -289,7 +302,7 @@ class FsspecFiles:
         found = [self._status(entry) for entry in entries]
         return sorted(found, key=lambda status: status.name.encode("utf-8", "surrogateescape"))
 
-    def open(self, url: str, offset: int = 0) -> BinaryIO:
+    def open(self, url: str, offset: int = 0, version: str = "") -> BinaryIO:
         file = self._fs.open(self._path(url), "rb")
         if offset:
             file.seek(offset)
@@ -318,17 +331,12 @@ class FsspecFiles:
         return bool(self._fs.exists(self._path(url)))
 
     def hosts_of(self, url: str, start: int, length: int) -> tuple[str, ...]:
-        # Not part of fsspec: a file system that knows where its bytes lie offers it under this
-        # name.
-        locate: Callable[..., Any] | None = getattr(self._fs, "hosts_of", None)
-        return tuple(locate(self._path(url), start, length)) if locate else ()
+        return ()  # fsspec does not know where bytes lie
 
     def _path(self, url: str) -> str:
         return str(self._fs._strip_protocol(url))
 
     def _url(self, path: str) -> str:
-        if self._scheme == "dfs":
-            return f"dfs://{self._authority}/{path.lstrip('/')}"
         return str(self._fs.unstrip_protocol(path))
 
     def _status(self, info: dict[str, Any]) -> FileStatus:
@@ -369,8 +377,8 @@ class RoutedFiles:
     def list(self, url: str) -> list[FileStatus]:
         return self._of(url).list(url)
 
-    def open(self, url: str, offset: int = 0) -> BinaryIO:
-        return self._of(url).open(url, offset)
+    def open(self, url: str, offset: int = 0, version: str = "") -> BinaryIO:
+        return self._of(url).open(url, offset, version)
 
     def create(self, url: str) -> BinaryIO:
         return self._of(url).create(url)
@@ -396,8 +404,8 @@ class RoutedFiles:
         root = "file:" if local else url[: (url + "/").index("/", len(scheme or "") + 3)]
         files = self._by_root.get(root)
         if files is None:
-            # A job on this machine alone promises of its files what its user's shell would; one
-            # of a cluster promises that what it acknowledged is there after a power cut.
+            # Local mode does not sync its files, as a shell does not; a cluster does: what it
+            # acknowledged is there after a power cut.
             here = LocalFiles(self._working_directory, sync=not self._local)
             files = here if local else _remote_files(scheme, url)
             self._by_root[root] = files

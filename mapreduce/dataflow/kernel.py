@@ -2,9 +2,10 @@
 
 Picks the C kernel where it was built, else its pure Python twin, which gives the
 same bytes about ten times slower. `MRSTREAM_KERNEL=native` or `=python` in the
-environment forces one. Takes the plain specs of `streaming`, gives small stateful
-objects that are fed and asked for bytes. Never opens a file; the C one lets other
-threads run while it works.
+environment forces one. Orders and partitioners that few jobs ever ask for are known to
+the twin alone, which then does the job's collecting and merging. Takes the plain specs
+of `streaming`, gives small stateful objects that are fed and asked for bytes. Never
+opens a file; the C one lets other threads run while it works.
 """
 
 from __future__ import annotations
@@ -15,34 +16,45 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, cast
 
 from mrstream.cluster.errors import UserError
-from mrstream.mapreduce.dataflow.record_form import Cut, LineInput, RecordShape, WireForm
+from mrstream.mapreduce.dataflow.record_form import (
+    CsvInput,
+    Cut,
+    LineInput,
+    RecordShape,
+    WireForm,
+)
 from mrstream.streaming.records.comparator import (
     ByteOrder,
     ComparatorSpec,
     KeyFieldOrder,
     KeySpec,
     LongOrder,
+    SerialFieldOrder,
 )
 from mrstream.streaming.records.key_value import KeyValueRule
 from mrstream.streaming.records.partitioner import (
     BinaryPartition,
     HashPartition,
     KeyFieldPartition,
+    KeyPartitionerSpec,
     LongHashPartition,
     PartitionerSpec,
     StringHashPartition,
+    TextOfKeyPartition,
     TotalOrderPartition,
+    ValuePartition,
 )
 
 if TYPE_CHECKING:
     from mrstream.mapreduce.dataflow.kernel_types import Collector as Collector
+    from mrstream.mapreduce.dataflow.kernel_types import CsvReader as CsvReader
     from mrstream.mapreduce.dataflow.kernel_types import LineFeeder as LineFeeder
     from mrstream.mapreduce.dataflow.kernel_types import LineRewriter as LineRewriter
     from mrstream.mapreduce.dataflow.kernel_types import MergeTree as MergeTree
 
 
 def _load() -> tuple[Any, Any]:
-    """Return (C kernel, None) or (None, twin); the other one is not even imported."""
+    """Return (C kernel, None) or (None, twin)."""
     wish = os.environ.get("MRSTREAM_KERNEL", "")
     if wish not in ("", "native", "python"):
         raise UserError(f"MRSTREAM_KERNEL is {wish!r}; it must be native, python or unset")
@@ -58,7 +70,11 @@ def _load() -> tuple[Any, Any]:
                 "the C kernel is not built, so the slower Python one is in use; "
                 "with a C compiler at hand, installing mrstream again builds it"
             )
-    return None, importlib.import_module("mrstream.mapreduce.dataflow.twin")
+    return None, _load_twin()
+
+
+def _load_twin() -> Any:
+    return importlib.import_module("mrstream.mapreduce.dataflow.twin")
 
 
 _native, _twin = _load()
@@ -74,10 +90,10 @@ def collector(
     form: WireForm,
 ) -> Collector:
     """Return an empty collector; records, index and scratch stay within `capacity_bytes`."""
-    if _native is None:
+    if _native is None or isinstance(order, SerialFieldOrder) or _is_of_text(partitioner):
         return cast(
             "Collector",
-            _twin.Collector(capacity_bytes, partitions, shape, partitioner, order, form),
+            _load_twin().Collector(capacity_bytes, partitions, shape, partitioner, order, form),
         )
     return cast(
         "Collector",
@@ -100,8 +116,8 @@ def collector(
 
 def merge_tree(runs: int, order: ComparatorSpec, form: WireForm, shape: RecordShape) -> MergeTree:
     """Return a tree over `runs` runs; every run waits for its first block."""
-    if _native is None:
-        return cast("MergeTree", _twin.MergeTree(runs, order, form, shape))
+    if _native is None or isinstance(order, SerialFieldOrder):
+        return cast("MergeTree", _load_twin().MergeTree(runs, order, form, shape))
     return cast(
         "MergeTree",
         _native.MergeTree(
@@ -129,6 +145,26 @@ def line_feeder(of: LineInput) -> LineFeeder:
             of.key_end,
             of.line_bytes_max,
             of.strip_bom,
+        ),
+    )
+
+
+def csv_reader(of: CsvInput) -> CsvReader:
+    """Return a reader at `of.start`; it raises ValueError for records that cannot be."""
+    if _native is None:
+        return cast("CsvReader", _twin.CsvReader(of))
+    return cast(
+        "CsvReader",
+        _native.CsvReader(
+            int(of.form),
+            of.delimiter,
+            of.quote,
+            of.start,
+            -1 if of.end is None else of.end,
+            of.fields_max,
+            of.bytes_max,
+            of.names,
+            of.columns,
         ),
     )
 
@@ -184,6 +220,11 @@ def _key_specs(specs: tuple[KeySpec, ...]) -> tuple[tuple[int, ...], ...]:
     )
 
 
+def _is_of_text(partitioner: PartitionerSpec) -> bool:
+    of = partitioner.of if isinstance(partitioner, ValuePartition) else partitioner
+    return isinstance(of, TextOfKeyPartition)
+
+
 def _order_plan(order: ComparatorSpec) -> tuple[object, ...]:
     match order:
         case ByteOrder():
@@ -192,10 +233,19 @@ def _order_plan(order: ComparatorSpec) -> tuple[object, ...]:
             return (2 if reverse else 1, b"", 0, ())
         case KeyFieldOrder():
             return (3, order.separator, int(order.whole_key), _key_specs(order.specs))
+        case SerialFieldOrder():
+            raise AssertionError("only the twin knows serialised keys")
 
 
 def _partitioner_plan(partitioner: PartitionerSpec) -> tuple[object, ...]:
-    """Return (kind, separator, whole key, key specs, left, right, cuts, order of the cuts)."""
+    """Return (kind, separator, whole key, key specs, left, right, cuts, order of the cuts, by
+    value)."""
+    if isinstance(partitioner, ValuePartition):
+        return (*_key_plan(partitioner.of), 1)
+    return (*_key_plan(partitioner), 0)
+
+
+def _key_plan(partitioner: KeyPartitionerSpec) -> tuple[object, ...]:
     no_order = _order_plan(ByteOrder())
     match partitioner:
         case HashPartition():
@@ -210,6 +260,8 @@ def _partitioner_plan(partitioner: PartitionerSpec) -> tuple[object, ...]:
             return (4, b"", 0, (), left, right, (), no_order)
         case TotalOrderPartition(cuts=cuts, order=order):
             return (5, b"", 0, (), 0, 0, tuple(cuts), _order_plan(order))
+        case TextOfKeyPartition():
+            raise AssertionError("only the twin knows the text of keys")
 
 
 def _form_plan(form: WireForm) -> tuple[object, ...]:

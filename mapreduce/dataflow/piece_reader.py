@@ -6,9 +6,10 @@ the file's suffix. Never looks at another piece.
 
 from __future__ import annotations
 
+import itertools
 import sys
-from collections.abc import Iterator
-from typing import BinaryIO, Protocol
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, BinaryIO, Protocol
 
 from mrstream.mapreduce.dataflow import kernel
 from mrstream.mapreduce.dataflow.files import Files
@@ -24,7 +25,10 @@ from mrstream.streaming.formats.text_lines import (
     records,
     to_lines,
 )
-from mrstream.streaming.formats.writable import LONG, TEXT, WritableType
+from mrstream.streaming.formats.writable import BYTES, LONG, TEXT, WritableType
+
+if TYPE_CHECKING:
+    from mrstream.streaming.formats.row_file import RowReader
 
 # The modules of rarer formats are imported where they are needed: a small text job starts faster.
 
@@ -32,6 +36,8 @@ Record = tuple[bytes, bytes]
 # A record that begins in a split may end behind it: how much is read at a time to find its end.
 TAIL_BYTES = 64 * 1024
 BZIP2_HEADER_BYTES = 4
+# A record has at most a quarter of a chunk (GFS §3.3): this is enough for chunks of 256 MiB.
+APPENDED_BYTES_MAX = 1 << 26
 
 
 class PieceReader(Protocol):
@@ -61,9 +67,9 @@ class PieceReader(Protocol):
 class CountedFile:
     """A file that counts what is read of it; seekable if the file below is."""
 
-    def __init__(self, files: Files, url: str) -> None:
+    def __init__(self, files: Files, url: str, version: str = "") -> None:
         self.url = url
-        self._file: BinaryIO = files.open(url)
+        self._file: BinaryIO = files.open(url, version=version)
         self.count = 0
 
     def read(self, count: int = -1) -> bytes:
@@ -104,8 +110,18 @@ def open_piece(kind: InputFormat, piece: Piece, conf: JobConf, file: CountedFile
         is_sequence_file = file.read(3) == b"SEQ"
         file.seek(0)
         kind = InputFormat.SEQUENCE_FILE if is_sequence_file else InputFormat.AUTO
+    if kind is InputFormat.FIXED_LENGTH:
+        return _FixedLengthPiece(kind, piece, conf, file)
     if kind.is_sequence_file:
         return _SequenceFilePiece(kind, piece, conf, file)
+    if kind is InputFormat.AVRO_AS_TEXT:
+        return _AvroTextPiece(kind, piece, conf, file)
+    if kind is InputFormat.WARC:
+        return _WarcPiece(kind, piece, conf, file)
+    if kind.is_rows:
+        return _RowPiece(kind, piece, conf, file)
+    if kind is InputFormat.RECORD_APPEND:
+        return _AppendedPiece(conf, file)
     if kind is InputFormat.STREAM:
         if not stream_reader_is_lines(conf.record_reader_class):
             return _XmlPiece(piece, conf, file)
@@ -255,9 +271,38 @@ def _record_bytes(piece: Piece, file: CountedFile, delimiter: bytes | None) -> R
     end = piece.start + piece.length
     if codec is None:
         return RecordBytes(file.blobs_from(piece.start, end), piece.start, end, delimiter)
-    if not codec.is_splittable or _is_whole(piece, file):
+    if _is_whole(piece, file) or (not codec.is_splittable and codec.suffix != ".zst"):
         return RecordBytes(_decompressed(codec, file), 0, None, delimiter)
+    if codec.suffix == ".zst":
+        return _of_frames(codec, piece, file, delimiter)
     return _Bzip2RecordBytes(file, piece.start, end, delimiter)
+
+
+def _of_frames(
+    codec: Codec, piece: Piece, file: CountedFile, delimiter: bytes | None
+) -> RecordBytes:
+    """The records of the frames that begin in a piece of a seekable zstd file."""
+    from mrstream.streaming.formats.zstd_frames import seek_table
+
+    try:
+        table = seek_table(file)
+    except CodecCorrupt as error:
+        raise CodecCorrupt(f"{file.url}: {error}") from None
+    if table is None:  # as a piece of any other file that cannot be cut: all of it
+        file.seek(0)
+        return RecordBytes(_decompressed(codec, file), 0, None, delimiter)
+    at, start, end = table.plain_range(piece.start, piece.start + piece.length)
+    packed = file.blobs_from(at, table.end) if at < table.end else iter(())
+    blobs = _first_bytes(packed, table.end - at)
+    return RecordBytes(codec.decompressed(blobs, file.url), start, end, delimiter)
+
+
+def _first_bytes(blobs: Iterator[bytes], count: int) -> Iterator[bytes]:
+    for blob in blobs:
+        if count <= 0:
+            return
+        yield blob[:count]
+        count -= len(blob)
 
 
 def _is_whole(piece: Piece, file: CountedFile) -> bool:
@@ -346,14 +391,167 @@ class _SequenceFilePiece(_RecordPiece):
             as_text=kind is InputFormat.SEQUENCE_FILE_AS_TEXT,
         )
         self.key_type, self.value_type = self._reader.key_type, self._reader.value_type
+        self._accepts: Callable[[bytes], bool] | None = None
+        if kind is InputFormat.SEQUENCE_FILE_FILTER:
+            from mrstream.streaming.formats.key_filter import key_filter
+
+            self._accepts = key_filter(conf, self.key_type)
 
     def pairs(self) -> Iterator[Record]:
         for record in self._reader:
-            self.records += 1
-            yield record
+            if self._accepts is None or self._accepts(record[0]):
+                self.records += 1
+                yield record
 
     def position(self) -> int:
         return self._reader.position
+
+
+class _FixedLengthPiece(_RecordPiece):
+    """Records of one length; the key is where a record begins."""
+
+    key_type = LONG
+    value_type = BYTES
+
+    def __init__(self, kind: InputFormat, piece: Piece, conf: JobConf, file: CountedFile) -> None:
+        from mrstream.streaming.formats.fixed_length import FixedLengthRecords
+
+        super().__init__(conf, kind.ignores_key(conf.map_input_ignore_key))
+        codec = codec_by_suffix(piece.url)
+        self._file, self._codec = file, codec
+        end = None if codec else piece.start + piece.length
+        self._reader = FixedLengthRecords(conf.record_bytes, piece.start, end)
+
+    def pairs(self) -> Iterator[Record]:
+        first, end = self._reader.range
+        if self._codec is not None:
+            blobs = _decompressed(self._codec, self._file)
+        else:
+            assert end is not None, "the end of a plain file's piece is known"
+            blobs = _first_bytes(self._file.blobs_from(first, end), end - first)
+        for offset, record in self._reader.cut(blobs):
+            self.records += 1
+            yield offset.to_bytes(8, "big"), record
+
+    def position(self) -> int:
+        return self._reader.position
+
+
+class _RowPiece(_RecordPiece):
+    """Records of another format as lines; the key is a record's number in the piece."""
+
+    key_type = LONG
+    value_type = TEXT
+
+    def __init__(self, kind: InputFormat, piece: Piece, conf: JobConf, file: CountedFile) -> None:
+        super().__init__(conf, kind.ignores_key(conf.map_input_ignore_key))
+        end = piece.start + piece.length
+        self._reader: RowReader
+        if kind is InputFormat.CSV:
+            from mrstream.mapreduce.dataflow.csv_rows import CsvRows
+
+            self._reader = CsvRows(file, piece.start, end, conf)
+        else:
+            from mrstream.streaming.formats.rows import open_rows
+
+            self._reader = open_rows(kind, file, piece.start, end, conf)
+
+    def blobs(self) -> Iterator[bytes]:
+        if not self._ignore_key or self._conf.map_input_identifier != "text":
+            yield from super().blobs()
+            return
+        for blob in self._reader.lines():
+            self.records = self._reader.records
+            yield blob
+        self.records = self._reader.records
+
+    def pairs(self) -> Iterator[Record]:
+        for blob in self._reader.lines():
+            for line in blob.split(b"\n")[:-1]:
+                number = self.records
+                self.records += 1
+                yield number.to_bytes(8, "big"), line
+
+    def position(self) -> int:
+        return self._reader.position()
+
+
+class _AvroTextPiece(_RecordPiece):
+    """AvroAsTextInputFormat: a datum's text is the key, the value is empty."""
+
+    key_type = TEXT
+    value_type = TEXT
+
+    def __init__(self, kind: InputFormat, piece: Piece, conf: JobConf, file: CountedFile) -> None:
+        from mrstream.streaming.formats.avro_rows import AvroRows
+
+        super().__init__(conf, kind.ignores_key(conf.map_input_ignore_key))
+        end = piece.start + piece.length
+        self._reader = AvroRows(file, piece.start, end, as_java=True)
+
+    def pairs(self) -> Iterator[Record]:
+        for line in self._reader.each():
+            self.records += 1
+            yield line.removesuffix(b"\t\n"), b""
+
+    def position(self) -> int:
+        return self._reader.position()
+
+
+class _WarcPiece(_RecordPiece):
+    """WARC records: the target URI is the key, headers and payload are the value, as base64 where
+    programs read lines."""
+
+    key_type = TEXT
+
+    def __init__(self, kind: InputFormat, piece: Piece, conf: JobConf, file: CountedFile) -> None:
+        from mrstream.streaming.formats.warc_records import WarcRecords
+
+        super().__init__(conf, kind.ignores_key(conf.map_input_ignore_key))
+        self.value_type = warc_value_type(conf)
+        exact = conf.input_borders == "exact"
+        self._reader = WarcRecords(file, piece.start, piece.start + piece.length, exact=exact)
+
+    def pairs(self) -> Iterator[Record]:
+        import base64
+
+        as_text = self.value_type is TEXT
+        for uri, record in self._reader:
+            self.records += 1
+            yield uri, base64.b64encode(record) if as_text else record
+
+    def position(self) -> int:
+        return self._reader.position
+
+
+def warc_value_type(conf: JobConf) -> WritableType:
+    """Text where programs read lines, else bytes."""
+    return TEXT if conf.map_input_identifier in ("text", "keyonlytext") else BYTES
+
+
+class _AppendedPiece(_RecordPiece):
+    """Records of record append: the key is where one was found, the value what was appended."""
+
+    key_type = LONG
+    value_type = BYTES
+
+    def __init__(self, conf: JobConf, file: CountedFile) -> None:
+        super().__init__(conf, InputFormat.RECORD_APPEND.ignores_key(conf.map_input_ignore_key))
+        self._file = file
+        self._position = 0
+
+    def pairs(self) -> Iterator[Record]:
+        from mrstream.dfs.client.records import RecordCutter
+
+        cutter = RecordCutter(APPENDED_BYTES_MAX)
+        found = (record for blob in self._file.blobs_from(0) for record in cutter.feed(blob))
+        for record in itertools.chain(found, cutter.finish()):
+            self.records += 1
+            self._position = record.offset + len(record.payload)
+            yield record.offset.to_bytes(8, "big"), record.payload
+
+    def position(self) -> int:
+        return self._position
 
 
 class _XmlPiece(_RecordPiece):

@@ -44,7 +44,7 @@ class Side(IntEnum):
     NOTHING = 1
     SIZED = 2  # int32 length, bytes
     SIZED_TEXT = 3  # int32 length of what follows, vint length, bytes
-    TYPED_STRING = 4  # 7, int32 length, bytes
+    TYPED_STRING = 4  # 7, int32 length, bytes, with U+FFFD for what is no UTF-8
     TYPED_BYTES = 5  # 0, int32 length, bytes
     TYPED_LONG = 6  # 4, the eight bytes
     DECIMAL = 7  # the eight bytes of an integer, in decimal digits
@@ -84,15 +84,6 @@ class WireForm(msgspec.Struct, frozen=True):
 FRAMED_FORM = WireForm(framed=True)
 """Frames of a segment's blocks: what intermediate merges and built-in reducers read."""
 
-KEY_ONLY_FORM = WireForm(separator=b"", value=Side.NOTHING)
-"""`KEY\\n` (`keyonlytext`)."""
-
-RAW_FORM = WireForm(Side.SIZED, b"", Side.SIZED, b"")
-"""`rawbytes` of keys and values that are bytes already."""
-
-TYPED_FORM = WireForm(Side.PLAIN, b"", Side.PLAIN, b"")
-"""`typedbytes` of keys and values that are typed bytes already."""
-
 
 def text_form(separator: bytes) -> WireForm:
     """`KEY separator VALUE\\n` (`text`)."""
@@ -108,6 +99,34 @@ class LineForm(IntEnum):
     VALUE = 3  # the part behind that byte
     OFFSET = 4  # OFFSET alone
     KEY = 5  # the part before that byte
+
+
+class CsvForm(IntEnum):
+    """What a map command reads of each CSV record; the numbers are known to the C kernel."""
+
+    OBJECTS = 0  # a JSON object
+    ARRAYS = 1  # a JSON array
+    TABS = 2  # fields between tabs
+    NOTHING = 3  # nothing: only where records begin is of interest
+
+
+class CsvInput(msgspec.Struct, frozen=True):
+    """Which CSV records of a file a map command reads, and how they are written for it.
+
+    Takes bytes from `start` on, where a record begins, and gives every record that begins before
+    `end` (None: all of them). `columns` are the fields to write, in this order (None: all);
+    `names` stand before each of them in an object, comma, quotes and colon included.
+    """
+
+    form: CsvForm = CsvForm.ARRAYS
+    delimiter: int = 0x2C
+    quote: int = 0x22  # -1: there are none
+    start: int = 0
+    end: int | None = None
+    fields_max: int = 0  # a record with more is refused; 0: none is
+    bytes_max: int = 256 << 20
+    names: tuple[bytes, ...] = ()
+    columns: tuple[int, ...] | None = None
 
 
 class LineInput(msgspec.Struct, frozen=True):

@@ -123,13 +123,15 @@ class Writer:
         self._file.close()
 
     def _close_partition(self) -> None:
+        length = self._offset - self._start
         self._entries.append(
             PartitionEntry(
                 self._start,
-                self._offset - self._start,
+                length,
                 self._records,
                 self._raw_bytes,
-                self._hadoop_bytes,
+                # Packed by Hadoop it would be as large as it packs here, more or less.
+                self._hadoop_bytes if self._codec is block_codec.NONE else length,
             )
         )
         self._start = self._offset

@@ -141,14 +141,11 @@ class MapOutput:
 
     def _counts(self) -> MapOutputCounts:
         plan = self._plan
-        packed = plan.codec is not block_codec.NONE
         return MapOutputCounts(
             records=self._buffer.records_total,
             bytes=self._buffer.bytes_total,
             # Hadoop ends each partition with two bytes and a checksum of four.
-            materialized_bytes=sum(
-                (entry.length if packed else entry.hadoop_bytes) + 6 for entry in self._entries
-            ),
+            materialized_bytes=sum(entry.hadoop_bytes + 6 for entry in self._entries),
             spilled_records=self._spilled_records,
             combine_input_records=self._combined.taken,
             combine_output_records=self._combined.given,

@@ -7,20 +7,23 @@ of up to 1.1 times the others, longest split first. Reads file names, lengths an
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import ClassVar
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Annotated, ClassVar
 
 import msgspec
 
 from mrstream.cluster.errors import UserError
 from mrstream.mapreduce.dataflow.files import Files, FileStatus
-from mrstream.mapreduce.dataflow.input_paths import list_input_files
+from mrstream.mapreduce.dataflow.input_paths import InvalidInput, list_input_files
 from mrstream.streaming.conf.jobconf import JobConf
+from mrstream.streaming.formats.codec import CodecCorrupt
 from mrstream.streaming.formats.input_format import InputFormat
 from mrstream.streaming.formats.text_lines import line_lengths
 
 SPLIT_SLOP = 1.1
 READ_BYTES = 1024 * 1024
+MAPS_MAX = 1_000_000
 
 
 class TooManyMaps(UserError):
@@ -37,9 +40,12 @@ class Piece(msgspec.Struct, frozen=True, array_like=True):
     """A range of one file; `hosts` hold it, best first."""
 
     url: str
-    start: int
-    length: int
+    start: Annotated[int, msgspec.Meta(ge=0)]
+    length: Annotated[int, msgspec.Meta(ge=0)]
     hosts: tuple[str, ...] = ()
+    version: str = ""
+    """Which file of that name was meant (`FileStatus.version`): one that is put in its place while
+    the job runs is not read by half."""
 
 
 class Split(msgspec.Struct, frozen=True, array_like=True):
@@ -48,6 +54,8 @@ class Split(msgspec.Struct, frozen=True, array_like=True):
     index: int
     kind: str
     pieces: tuple[Piece, ...]
+    source: int = 0
+    """Which of the job's sources it is of, where inputs have mappers of their own."""
 
     @property
     def length(self) -> int:
@@ -84,16 +92,28 @@ def plan_splits(conf: JobConf, inputs: Sequence[str], files: Files) -> SplitPlan
         files,
         recursive=conf.input_recursive,
         ignore_subdirs=conf.input_ignore_subdirs,
-        map_files=kind.is_sequence_file,
+        map_files=kind.is_sequence_file and kind is not InputFormat.COMBINE_SEQUENCE_FILE,
     )
     cut = _CUTTERS.get(kind, _cut_by_size)
-    groups = sorted(
-        cut(conf, kind, found, files), key=lambda group: -sum(piece.length for piece in group)
-    )
+    groups = list(islice(cut(conf, kind, found, files), MAPS_MAX + 1))
+    if len(groups) > MAPS_MAX:
+        raise TooManyMaps(
+            f"the input would be cut into more than {MAPS_MAX:,} maps; larger splits help: "
+            "mapreduce.job.maps, mapreduce.input.fileinputformat.split.minsize, lines per map"
+        )
+    groups.sort(key=lambda group: -sum(piece.length for piece in group))
     if 0 <= conf.maps_max < len(groups):
         raise TooManyMaps(f"The number of map tasks {len(groups)} exceeded limit {conf.maps_max}")
-    splits = tuple(Split(index, kind.name, group) for index, group in enumerate(groups))
+    versions = {status.url: status.version for status in found}
+    splits = tuple(
+        Split(index, kind.name, tuple(_of_version(piece, versions) for piece in group))
+        for index, group in enumerate(groups)
+    )
     return SplitPlan(splits, len(found))
+
+
+def _of_version(piece: Piece, versions: Mapping[str, str]) -> Piece:
+    return msgspec.structs.replace(piece, version=versions.get(piece.url, ""))
 
 
 def input_format_of(conf: JobConf) -> InputFormat:
@@ -119,8 +139,23 @@ def _cut_by_size(
     least = max(conf.split_bytes_min, 1, kind.split_bytes_min)
     for status in found:
         size = max(least, min(goal, _block_bytes(conf, status)))
-        for start, length in _ranges(status, size, kind.may_split(status.url)):
+        may_split = kind.may_split(status.url) or _is_seekable(kind, status, size, files)
+        for start, length in _ranges(status, size, may_split):
             yield (Piece(status.url, start, length, files.hosts_of(status.url, start, length)),)
+
+
+def _is_seekable(kind: InputFormat, status: FileStatus, size: int, files: Files) -> bool:
+    """Whether a file of zstd has a table of its frames; only one that is large is looked at."""
+    is_text = kind in (InputFormat.TEXT, InputFormat.KEY_VALUE_TEXT)
+    if not is_text or not status.url.endswith(".zst") or status.length <= size * SPLIT_SLOP:
+        return False
+    from mrstream.streaming.formats.zstd_frames import seek_table  # few files are
+
+    with files.open(status.url) as file:
+        try:
+            return seek_table(file) is not None
+        except CodecCorrupt as error:
+            raise CodecCorrupt(f"{status.url}: {error}") from None
 
 
 def _ranges(status: FileStatus, size: int, may_split: bool) -> Iterator[tuple[int, int]]:
@@ -171,20 +206,47 @@ def _cut_and_combine(
     Hadoop puts everything into one split unless a maximum is set; a block is the maximum here, so
     that big input still spreads over the workers.
     """
+    _check_combined_sizes(conf)
     left_over: list[Piece] = []
     limit = 0
     for pieces in _by_first_host(conf, kind, found, files).values():
         group: list[Piece] = []
-        length = 0
+        length = groups = 0
         for piece, size in pieces:
             limit = max(limit, size)
             group.append(piece)
             length += piece.length
             if length >= size:
                 yield tuple(group)
-                group, length = [], 0
-        left_over += group
+                group, length, groups = [], 0, groups + 1
+        if groups == 0 and 0 < conf.split_bytes_min_host <= length:
+            yield tuple(group)
+        else:
+            left_over += group
     yield from _packed(left_over, limit)
+
+
+class SplitSizesDisagree(InvalidInput):
+    """A least size of combined splits is larger than one that is to be larger."""
+
+
+def _check_combined_sizes(conf: JobConf) -> None:
+    """Refuse what Hadoop refuses, in its words. All hosts are of one rack here: what is left of
+    them is a split whether a rack's least size is reached or not."""
+    host, rack, most = conf.split_bytes_min_host, conf.split_bytes_min_rack, conf.split_bytes_max
+    if most and host > most:
+        raise SplitSizesDisagree(
+            f"Minimum split size pernode {host} cannot be larger than maximum split size {most}"
+        )
+    if most and rack > most:
+        raise SplitSizesDisagree(
+            f"Minimum split size per rack {rack} cannot be larger than maximum split size {most}"
+        )
+    if rack and host > rack:
+        raise SplitSizesDisagree(
+            f"Minimum split size per node {host} cannot be larger than minimum split size per "
+            f"rack {rack}"
+        )
 
 
 def _by_first_host(
@@ -194,12 +256,28 @@ def _by_first_host(
     it."""
     by_host: dict[str, list[tuple[Piece, int]]] = {}
     for status in found:
-        size = conf.split_bytes_max or _block_bytes(conf, status)
-        for start, length in _ranges(status, size, kind.may_split(status.url)):
+        block = max(1, _block_bytes(conf, status))
+        size = conf.split_bytes_max if conf.split_bytes_max > 0 else block
+        whole = [(0, status.length)]
+        may_split = kind.may_split(status.url)
+        for start, length in _blockwise(status.length, block, size) if may_split else whole:
             hosts = files.hosts_of(status.url, start, length)
             piece = Piece(status.url, start, length, hosts)
             by_host.setdefault(hosts[0] if hosts else "", []).append((piece, size))
     return by_host
+
+
+def _blockwise(file_length: int, block: int, size: int) -> Iterator[tuple[int, int]]:
+    """Cut each block into pieces of `size`; what is between one and two of them is halved."""
+    if not file_length:
+        yield 0, 0
+    for begin in range(0, file_length, block):
+        left = min(block, file_length - begin)
+        end = begin + left
+        while left:
+            length = left // 2 if size < left < 2 * size else min(size, left)
+            yield end - left, length
+            left -= length
 
 
 def _packed(pieces: Iterable[Piece], limit: int) -> Iterator[_Group]:
@@ -218,4 +296,5 @@ def _packed(pieces: Iterable[Piece], limit: int) -> Iterator[_Group]:
 _CUTTERS = {
     InputFormat.NLINE: _cut_by_lines,
     InputFormat.COMBINE_TEXT: _cut_and_combine,
+    InputFormat.COMBINE_SEQUENCE_FILE: _cut_and_combine,
 }

@@ -18,11 +18,12 @@ from mrstream.mapreduce.dataflow.piece_reader import (
     Record,
     gathered,
     open_piece,
+    warc_value_type,
 )
 from mrstream.mapreduce.dataflow.split_plan import Split
 from mrstream.streaming.conf.jobconf import JobConf
 from mrstream.streaming.formats.input_format import InputFormat
-from mrstream.streaming.formats.writable import LONG, TEXT, WritableType
+from mrstream.streaming.formats.writable import BYTES, LONG, TEXT, WritableType
 
 
 class SplitReader:
@@ -86,7 +87,7 @@ class SplitReader:
     def _pieces(self) -> Iterator[PieceReader]:
         for index, piece in enumerate(self._split.pieces):
             self._piece_index = index
-            self._file = CountedFile(self._files, piece.url)
+            self._file = CountedFile(self._files, piece.url, piece.version)
             self._piece = open_piece(self._split.input_format, piece, self._conf, self._file)
             yield self._piece
             self.position()
@@ -104,12 +105,16 @@ def record_types_of(split: Split, conf: JobConf, files: Files) -> tuple[Writable
     """The types of the keys and values that `records_iter` gives; a sequence file's are in its
     header."""
     kind = split.input_format
-    if kind is InputFormat.KEY_VALUE_TEXT or kind is InputFormat.STREAM:
+    if kind in (InputFormat.KEY_VALUE_TEXT, InputFormat.STREAM, InputFormat.AVRO_AS_TEXT):
         return TEXT, TEXT
+    if kind is InputFormat.WARC:
+        return TEXT, warc_value_type(conf)
+    if kind in (InputFormat.RECORD_APPEND, InputFormat.FIXED_LENGTH):
+        return LONG, BYTES
     may_be_sequence_file = kind.is_sequence_file or kind is InputFormat.AUTO
     if not may_be_sequence_file or not split.pieces:
         return LONG, TEXT
     piece = split.pieces[0]
-    with CountedFile(files, piece.url) as file:
+    with CountedFile(files, piece.url, piece.version) as file:
         reader = open_piece(kind, piece, conf, file)
         return reader.key_type, reader.value_type

@@ -1,7 +1,8 @@
-"""Used by stages 4 and 8 where there is no C kernel: the same records, the same bytes, in Python.
+"""Used by stages 4 and 8 where the C kernel is not built, or does not know a rare order or
+partitioner: the same records, the same bytes, in Python.
 
-`Collector` and `MergeTree` give what their C namesakes give; only where C keeps a repeated
-key once does it spill later, which no reader sees. `twin_lines` has the other half. Written
+`Collector` and `MergeTree` give what their C namesakes give. C keeps a repeated key once
+and so spills later; no reader sees that. `twin_lines` has the other half. Written
 to be read beside the C code, and to judge it in tests. Never opens a file.
 """
 
@@ -15,6 +16,7 @@ from mrstream.mapreduce.dataflow.record_form import (
     RecordShape,
     WireForm,
 )
+from mrstream.mapreduce.dataflow.twin_csv import CsvReader
 from mrstream.mapreduce.dataflow.twin_lines import LineFeeder, LineRewriter, count_lines
 from mrstream.mapreduce.dataflow.twin_records import (
     BINARY_CUTS,
@@ -31,13 +33,15 @@ from mrstream.streaming.records.comparator import (
     ComparatorSpec,
     KeyFieldOrder,
     LongOrder,
+    SerialFieldOrder,
     compare,
 )
 from mrstream.streaming.records.key_value import split
-from mrstream.streaming.records.partitioner import PartitionerSpec, partition
+from mrstream.streaming.records.partitioner import PartitionerSpec, partition_record
 
 __all__ = [
     "Collector",
+    "CsvReader",
     "LineFeeder",
     "LineRewriter",
     "MergeTree",
@@ -186,7 +190,7 @@ class Collector:
             return False
         where = 0
         if self._partitions > 1:
-            where = partition(self._partitioner, key, self._partitions)
+            where = partition_record(self._partitioner, key, value, self._partitions)
             if not 0 <= where < self._partitions:
                 raise ValueError(f"Illegal partition for {key.decode(errors='replace')} ({where})")
         self._records.append((where, key, value))
@@ -208,7 +212,7 @@ class Collector:
             case LongOrder(reverse=reverse):
                 sign = -1 if reverse else 1
                 self._records.sort(key=lambda r: (r[0], sign * _long(r[1])))
-            case KeyFieldOrder():
+            case KeyFieldOrder() | SerialFieldOrder():
                 self._records.sort(key=lambda record: record[0])
                 self._merge_sort_partitions()
 
@@ -265,8 +269,9 @@ def in_order(order: ComparatorSpec, before: bytes, key: bytes) -> bool:
     Key fields compared as numbers are not a total order: there is nothing to check. Two keys
     without the field are each less than the other: that is no mistake either.
     """
-    if isinstance(order, KeyFieldOrder):
-        if any(spec.numeric for spec in order.specs):
+    fields = order.fields if isinstance(order, SerialFieldOrder) else order
+    if isinstance(fields, KeyFieldOrder):
+        if any(spec.numeric for spec in fields.specs):
             return True
         return compare(order, before, key) <= 0 or compare(order, key, before) >= 0
     return compare(order, before, key) <= 0

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from mrstream.mapreduce.dataflow.record_form import Cut, Serial, Side, WireForm
+from mrstream.streaming.java.java_text import clean_text
 
 FRAME_HEADER_BYTES_MAX = 10  # two lengths below 2**32
 TYPED_DEPTH_MAX = 1024
@@ -92,7 +93,8 @@ def write_side(data: bytes, side: Side) -> bytes:
             text = hadoop_vint(len(data)) + data
             return _int32(len(text)) + text
         case Side.TYPED_STRING:
-            return b"\7" + _int32(len(data)) + data
+            text = clean_text(data)
+            return b"\7" + _int32(len(text)) + text
         case Side.TYPED_BYTES:
             return b"\0" + _int32(len(data)) + data
         case Side.TYPED_LONG:

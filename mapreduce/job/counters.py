@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from mrstream.mapreduce.job.errors import TooManyCounters
+from mrstream.streaming.java.java_number import wrap_long
 
 FILE_SYSTEM = "File System Counters"
 JOB = "Job Counters "
@@ -22,6 +23,7 @@ SKIPPING = "SkippingTaskCounters"
 MAP_INPUT_RECORDS = "Map input records"
 MAP_OUTPUT_RECORDS = "Map output records"
 MAP_SKIPPED_RECORDS = "Map skipped records"
+REJECTED_RECORDS = "Rejected output records"
 MAP_OUTPUT_BYTES = "Map output bytes"
 MAP_OUTPUT_MATERIALIZED_BYTES = "Map output materialized bytes"
 INPUT_SPLIT_BYTES = "Input split bytes"
@@ -75,6 +77,7 @@ _ORDER = {
         MAP_INPUT_RECORDS,
         MAP_OUTPUT_RECORDS,
         MAP_SKIPPED_RECORDS,
+        REJECTED_RECORDS,
         MAP_OUTPUT_BYTES,
         MAP_OUTPUT_MATERIALIZED_BYTES,
         INPUT_SPLIT_BYTES,
@@ -111,6 +114,35 @@ _INTERNAL_NAMES = {
     FILE_OUTPUT: "org.apache.hadoop.mapreduce.lib.output.FileOutputFormatCounter",
 }
 _FRAMEWORK_GROUPS = frozenset((*_FIRST_GROUPS, SHUFFLE_ERRORS, FILE_INPUT, FILE_OUTPUT))
+# A program may add to Hadoop's own counters by their names in Java.
+_TASK_COUNTERS = {
+    "MAP_INPUT_RECORDS": MAP_INPUT_RECORDS,
+    "MAP_OUTPUT_RECORDS": MAP_OUTPUT_RECORDS,
+    "MAP_SKIPPED_RECORDS": MAP_SKIPPED_RECORDS,
+    "MAP_OUTPUT_BYTES": MAP_OUTPUT_BYTES,
+    "MAP_OUTPUT_MATERIALIZED_BYTES": MAP_OUTPUT_MATERIALIZED_BYTES,
+    "SPLIT_RAW_BYTES": INPUT_SPLIT_BYTES,
+    "COMBINE_INPUT_RECORDS": COMBINE_INPUT_RECORDS,
+    "COMBINE_OUTPUT_RECORDS": COMBINE_OUTPUT_RECORDS,
+    "REDUCE_INPUT_GROUPS": REDUCE_INPUT_GROUPS,
+    "REDUCE_SHUFFLE_BYTES": REDUCE_SHUFFLE_BYTES,
+    "REDUCE_INPUT_RECORDS": REDUCE_INPUT_RECORDS,
+    "REDUCE_OUTPUT_RECORDS": REDUCE_OUTPUT_RECORDS,
+    "REDUCE_SKIPPED_GROUPS": REDUCE_SKIPPED_GROUPS,
+    "REDUCE_SKIPPED_RECORDS": REDUCE_SKIPPED_RECORDS,
+    "SPILLED_RECORDS": SPILLED_RECORDS,
+    "SHUFFLED_MAPS": SHUFFLED_MAPS,
+    "FAILED_SHUFFLE": FAILED_SHUFFLES,
+    "MERGED_MAP_OUTPUTS": MERGED_MAP_OUTPUTS,
+    "CPU_MILLISECONDS": CPU_MS,
+    "PHYSICAL_MEMORY_BYTES": PHYSICAL_MEMORY_BYTES,
+}
+_JAVA_GROUPS = {
+    "org.apache.hadoop.mapreduce.TaskCounter": (FRAMEWORK, _TASK_COUNTERS),
+    "org.apache.hadoop.mapred.Task$Counter": (FRAMEWORK, _TASK_COUNTERS),
+    _INTERNAL_NAMES[FILE_INPUT]: (FILE_INPUT, {"BYTES_READ": BYTES_READ}),
+    _INTERNAL_NAMES[FILE_OUTPUT]: (FILE_OUTPUT, {"BYTES_WRITTEN": BYTES_WRITTEN}),
+}
 # A snapshot of memory is the largest of its kind, not a sum over tasks that ran one after another.
 _MAXIMA = frozenset((PEAK_MAP_MEMORY_BYTES, PEAK_REDUCE_MEMORY_BYTES))
 
@@ -144,14 +176,20 @@ class Counters:
         if name in _MAXIMA:
             counters[name] = max(counters.get(name, 0), amount)
         else:
-            counters[name] = counters.get(name, 0) + amount
+            counters[name] = wrap_long(counters.get(name, 0) + amount)
 
     def framework(self, name: str, amount: int) -> None:
         """Add to a counter of the group `Map-Reduce Framework`."""
         self.add(FRAMEWORK, name, amount)
 
     def add_user(self, group: str, name: str, amount: int) -> None:
-        """Add to a counter that a program named; over-long names are cut as Hadoop cuts them."""
+        """Add to a counter that a program named; over-long names are cut as Hadoop cuts them. In
+        a group of Hadoop's own only its own counters count."""
+        if group in _JAVA_GROUPS:
+            own, names = _JAVA_GROUPS[group]
+            if name in names:
+                self.add(own, names[name], amount)
+            return
         self.add(_cut(group, GROUP_NAME_CHARS_MAX), _cut(name, COUNTER_NAME_CHARS_MAX), amount)
 
     def add_all(self, other: Counters | Mapping[str, Mapping[str, int]]) -> None:
@@ -160,12 +198,6 @@ class Counters:
         for group, counters in groups.items():
             for name, amount in counters.items():
                 self.add(group, name, amount)
-
-    def drop_user_counters(self) -> None:
-        """Forget the users' counters: those of a reduce without input do not count (spec 6.2)."""
-        for group in [group for group in self._groups if group not in _FRAMEWORK_GROUPS]:
-            del self._groups[group]
-        self._user_counters_count = self._user_groups_count = 0
 
     def get(self, group: str, name: str) -> int:
         """Give a counter's value; 0 if it was never touched."""

@@ -15,13 +15,18 @@ from mrstream.mapreduce.dataflow.files import Files
 from mrstream.mapreduce.program.errors import TaskFailed
 from mrstream.streaming.classes import TEXT
 from mrstream.streaming.conf.jobconf import JobConf
+from mrstream.streaming.formats.writable import writable_type
 from mrstream.streaming.records.comparator import compare
 from mrstream.streaming.records.partitioner import (
     HashPartition,
     KeyFieldPartition,
+    KeyPartitionerSpec,
+    LongHashPartition,
     PartitionerSpec,
     StringHashPartition,
+    TextOfKeyPartition,
     TotalOrderPartition,
+    ValuePartition,
 )
 from mrstream.streaming.task.shipping import Shipped, local_path
 
@@ -36,15 +41,21 @@ def partitioner_of(
     """Give the job's partitioner, with its cut points if it has any."""
     if reduces == 1:
         return HashPartition()  # as on Hadoop: with nothing to choose, its settings are not read
+    spec = _of_keys(conf, files, reduces, shipped)
+    if conf.partition_by == "key":
+        return spec
+    return ValuePartition(HashPartition() if isinstance(spec, LongHashPartition) else spec)
+
+
+def _of_keys(
+    conf: JobConf, files: Files, reduces: int, shipped: Sequence[Shipped]
+) -> KeyPartitionerSpec:
     if not conf.is_total_order:
         spec = conf.partitioner_spec()
-        is_by_fields = isinstance(spec, KeyFieldPartition | StringHashPartition)
-        key_class = conf.map_output_key_class
-        if is_by_fields and key_class != TEXT:
-            raise TaskFailed(
-                f"KeyFieldBasedPartitioner looks at text, and keys are {key_class}: "
-                "let the mapper write text, or leave the partitioner out"
-            )
+        if isinstance(spec, KeyFieldPartition | StringHashPartition):
+            by_value = conf.partition_by == "value"
+            name = conf.map_output_value_class if by_value else conf.map_output_key_class
+            return spec if name == TEXT else TextOfKeyPartition(spec, writable_type(name).to_string)
         return spec
     spec = conf.partitioner_spec(_cut_points(_open(conf.total_order_path, files, shipped)))
     assert isinstance(spec, TotalOrderPartition)

@@ -32,8 +32,10 @@ from mrstream.mapreduce.program.errors import TaskFailed
 from mrstream.mapreduce.report import failure_text
 from mrstream.mapreduce.scheduler.ids import JobId
 from mrstream.streaming.command.command import StreamingCommand
+from mrstream.streaming.command.options import BadCommandLine
 from mrstream.streaming.conf.jobconf import setting_name
 from mrstream.streaming.formats.codec import codec_by_suffix
+from mrstream.streaming.formats.input_format import InputFormat
 
 SAMPLE_BYTES_MAX = 1_000_000
 # So little memory that a sample needs several spills: then the combiner runs on its own output
@@ -78,7 +80,17 @@ COMBINER_VARIATIONS = (
 def run(command: StreamingCommand) -> int:
     """Check a job; 0 if all runs agree, else 1."""
     spec = msgspec.structs.replace(job.spec_from(command), job_id=JobId("job_local0_0001"))
+    kind = InputFormat.by_class_name(spec.conf().input_format_class)
+    if spec.sources or (kind is not None and kind.is_rows):
+        raise BadCommandLine(
+            "-check runs a job on a sample of lines: it cannot with -as, nor with a format whose "
+            "records are none"
+        )
     job.require_extras(spec)
+    if spec.environment is not None:
+        from mrstream.mapreduce.environment.store import use_here  # few jobs have one
+
+        spec = use_here(spec, lambda text: print(f"environment: {text}", file=sys.stderr))
     become_subreaper()
     room = tempfile.mkdtemp(prefix="mrstream-check-")
     try:

@@ -1,7 +1,8 @@
-"""One job on this machine: a thin shell around the scheduler's brain, a zygote and local disks.
+"""One job whose brain is here: a thin shell around the scheduler, whoever runs attempts, and disks.
 
-Plans the job, starts the attempts that the brain asks for, as many at once as there are cores,
-hears what they tell, commits what may be committed, and reports. Never touches a record.
+Plans the job, starts the attempts that the brain asks for, as many at once as its place takes,
+hears what they tell, commits what may be committed, and reports. On this machine a zygote forks
+them; an engine (`mapreduce/engine/`) runs them elsewhere. Never touches a record.
 """
 
 from __future__ import annotations
@@ -25,16 +26,16 @@ from mrstream.mapreduce.attempt.attempt_report import (
     Said,
 )
 from mrstream.mapreduce.attempt.task_context import AttemptOrder
-from mrstream.mapreduce.attempt.zygote import Ended, Zygote
+from mrstream.mapreduce.attempt.zygote import Ended
 from mrstream.mapreduce.console import LIVE_EVERY_S, Console
 from mrstream.mapreduce.dataflow.files import Files, files_for
-from mrstream.mapreduce.dataflow.split_plan import Split, plan_splits
+from mrstream.mapreduce.dataflow.split_plan import Split
 from mrstream.mapreduce.history import JobRecord
 from mrstream.mapreduce.job.counters import Counters
-from mrstream.mapreduce.job.errors import JobFailed, LaunchFailed
-from mrstream.mapreduce.job.job import JobSpec, submitted
+from mrstream.mapreduce.job.errors import JobFailed
+from mrstream.mapreduce.job.job import JobSpec, foreign_input, plan_input, submitted
 from mrstream.mapreduce.job.task_choice import chosen_maps
-from mrstream.mapreduce.local.output import DirectoryOutput, Output, StandardOutput
+from mrstream.mapreduce.local.place import Attempts, Place, this_machine
 from mrstream.mapreduce.local.progress import Tally
 from mrstream.mapreduce.local.talk import LocalTalk
 from mrstream.mapreduce.scheduler.commands import (
@@ -59,7 +60,6 @@ from mrstream.mapreduce.scheduler.events import (
     AttemptSucceeded,
     CommitRequested,
     Event,
-    JobSettings,
     JobSubmitted,
     MapTaskSpec,
     WorkerRegistered,
@@ -68,7 +68,6 @@ from mrstream.mapreduce.scheduler.ids import AttemptId, HostName, TaskId, TaskKi
 from mrstream.mapreduce.scheduler.scheduler import Scheduler
 from mrstream.streaming.conf.jobconf import JobConf
 
-FILESYSTEM = "file:///"
 _HERE = WorkerId("localhost")
 _READ_BYTES = 1 << 16
 
@@ -92,17 +91,21 @@ class LocalJob:
         spec: JobSpec,
         record: JobRecord,
         console: Console,
-        zygote: Zygote,
+        zygote: Attempts,
         *,
         is_quiet: bool = False,
+        place: Place | None = None,
     ) -> None:
         """Check the output and plan the input; nothing is made yet but the job's own directory."""
         self._record = record
         self._console = console
         self._conf: JobConf = spec.conf()
-        self._files: Files = files_for(FILESYSTEM, spec.working_directory)
-        self._output = _output_of(spec, self._conf, self._files, record)
-        plan = plan_splits(self._conf, spec.inputs, self._files)
+        self._place = place if place is not None else this_machine(spec, record)
+        self._files: Files = files_for(self._place.filesystem, spec.working_directory)
+        self._output = self._place.output
+        plan = plan_input(spec, self._files)
+        if odd := foreign_input(plan):
+            console.warn(odd)
         self._splits: list[Split] = [
             plan.splits[index] for index in chosen_maps(spec.tasks, len(plan.splits))
         ]
@@ -112,10 +115,12 @@ class LocalJob:
         )
         self._talk = LocalTalk(console, self._spec, record, is_quiet=is_quiet)
         self._scheduler = Scheduler()
-        self._settings = _settings(spec, self._conf)
+        self._settings = self._place.settings
         self._running: dict[int, _Running] = {}
         self._segments: dict[int, str] = {}
         self._has_output = False
+        self._has_told_kept = False
+        """Whether a failure that can be repeated was told in full; the first of them is."""
         self._finish: FinishJob | None = None
         self._doom: FinishJob | None = None
         """How the job ends when all that still runs has had its chance to commit."""
@@ -150,15 +155,13 @@ class LocalJob:
         try:
             self._output.begin()
         except OSError as error:
-            raise LaunchFailed(f"Mkdirs failed to create {self._spec.output}: {error}") from error
+            raise JobFailed(f"Mkdirs failed to create {self._spec.output}: {error}") from error
         self._has_output = True
 
     # ---- the loop: one event, decide, act ------------------------------------------------------
 
     def _loop(self) -> None:
-        cores = len(os.sched_getaffinity(0))
-        maps = self._conf.local_maps_max or cores
-        reduces = self._conf.local_reduces_max or cores
+        maps, reduces = self._place.maps_max, self._place.reduces_max
         here = HostName("localhost")
         self._handle(WorkerRegistered(_HERE, here, max(maps, reduces), maps, reduces))
         self._handle(
@@ -222,6 +225,7 @@ class LocalJob:
         kind = task_id.kind
         self._tally.abandoned(kind)
         if self._has_final_output(task_id):
+            self._console.end_progress()  # results may go to the same screen
             self._output.skip_task(task_id.task_index)
         if self._tally.abandoned_tasks(kind) > self._failures_allowed(kind) and not self._doom:
             culprit = next(x for x, _ in reversed(self._tally.failures) if x.task_id == task_id)
@@ -239,7 +243,8 @@ class LocalJob:
         paper = msgspec.msgpack.encode((self._spec, order))
         token, report = self._zygote.start(paper, order.attempt_id)
         self._running[token] = _Running(attempt_id, token, report)
-        self._selector.register(report, selectors.EVENT_READ, token)
+        if report >= 0:
+            self._selector.register(report, selectors.EVENT_READ, token)
         self._tally.started(attempt_id, time.monotonic())
 
     def _order(self, attempt_id: AttemptId) -> AttemptOrder:
@@ -257,11 +262,11 @@ class LocalJob:
             directory=os.path.join(scratch, name),
             cache=os.path.join(scratch, "cache"),
             log_directory=self._record.log_directory(name),
-            filesystem=FILESYSTEM,
+            filesystem=self._place.filesystem,
             split=self._splits[task.task_index] if is_map else None,
             segments=() if is_map else tuple(path for _, path in sorted(self._segments.items())),
             segment_path="" if final else os.path.join(scratch, f"{name}.segment"),
-            output_directory=self._output.attempt_directory(name) if final else "",
+            output_directory=self._output.attempt_directory(name) if self._commits(task) else "",
             keep_directory=self._record.kept_directory(name) if is_last else "",
         )
 
@@ -298,25 +303,30 @@ class LocalJob:
                 self._attempt_failed(attempt_id, failure)
 
     def _attempt_done(self, attempt_id: AttemptId) -> None:
-        if self._has_final_output(attempt_id.task_id):
-            self._handle(CommitRequested(attempt_id))
-        else:
+        if not self._has_final_output(attempt_id.task_id):
             path = os.path.join(self._record.scratch, f"{self._name(attempt_id)}.segment")
             self._segments[attempt_id.task_id.task_index] = path
+        if self._commits(attempt_id.task_id):
+            self._handle(CommitRequested(attempt_id))
+        else:
             self._handle(AttemptSucceeded(attempt_id))
 
     def _attempt_failed(self, attempt_id: AttemptId, failure: Failure) -> None:
-        is_first = not self._tally.failures
+        is_kept = os.path.isdir(self._record.kept_directory(self._name(attempt_id)))
+        in_full = not self._tally.failures or (is_kept and not self._has_told_kept)
+        self._has_told_kept |= is_kept
         self._tally.failed(attempt_id, failure)
-        if self._has_final_output(attempt_id.task_id):
+        if self._commits(attempt_id.task_id):
             self._output.abort_task(self._name(attempt_id))
-        self._talk.failure(self._name(attempt_id), failure, in_full=is_first)
+        self._talk.failure(self._name(attempt_id), failure, in_full=in_full)
         self._handle(AttemptFailed(attempt_id, failure.message))
 
     def _attempt_ended(self, ended: Ended) -> None:
         running = self._running[ended.token]
         while running.report >= 0:
             self._read_report(running)
+        for message in self._zygote.last_words(ended.token):
+            self._hear(running, message)
         if running.outcome is None:
             if ended.status == -signal.SIGKILL and self._finish is not None:
                 self._tally.killed(running.attempt_id)
@@ -327,6 +337,7 @@ class LocalJob:
         del self._running[ended.token]
 
     def _commit(self, attempt_id: AttemptId) -> None:
+        self._console.end_progress()  # results may go to the same screen
         self._output.commit_task(self._name(attempt_id), attempt_id.task_id.task_index)
 
     def _commit_granted(self, attempt_id: AttemptId) -> None:
@@ -349,6 +360,10 @@ class LocalJob:
 
     def _has_final_output(self, task: TaskId) -> bool:
         return task.kind is TaskKind.REDUCE or not self._spec.reduces
+
+    def _commits(self, task: TaskId) -> bool:
+        """Whether a task leaves files in the output directory: outputs with names, at least."""
+        return self._has_final_output(task) or bool(self._conf.outputs)
 
     def _number(self, task: TaskId) -> int:
         """Give a task's number in the whole job, of which `-tasks` may run a part."""
@@ -383,42 +398,6 @@ class LocalJob:
             raise JobFailed(f"the output directory cannot be completed: {error}") from error
         finally:
             self._record.drop_scratch()
-
-
-def _output_of(spec: JobSpec, conf: JobConf, files: Files, record: JobRecord) -> Output:
-    if spec.output is None:
-        return StandardOutput(os.path.join(record.scratch, "output"))
-    output = DirectoryOutput(conf, files, spec.output)
-    output.refuse_existing()
-    return output
-
-
-def _settings(spec: JobSpec, conf: JobConf) -> JobSettings:
-    """One attempt a task unless more are asked for, as Hadoop's local mode; no backup tasks.
-
-    A job that lets bad records be skipped gets the attempts that it takes to find them. A failed
-    task does not keep the others from leaving their parts in the output directory (spec 8.4, 11);
-    where nothing would be left of them anyway, the job ends at once.
-    """
-    leaves_parts = spec.output is not None and conf.committer_version != 1
-    to_skip = conf.skip_start_attempts + 1
-    maps = to_skip if conf.map_skip_records_max > 0 else 1
-    reduces = to_skip if conf.reduce_skip_groups_max > 0 else 1
-    return JobSettings(
-        map_attempts_max=conf.map_attempts_max or maps,
-        reduce_attempts_max=conf.reduce_attempts_max or reduces,
-        map_failures_percent_max=100
-        if leaves_parts and not spec.reduces
-        else conf.map_failures_percent,
-        reduce_failures_percent_max=100 if leaves_parts else conf.reduce_failures_percent,
-        slowstart=1.0,
-        backup_maps=False,
-        backup_reduces=False,
-        task_timeout_s=0.0,  # an attempt watches its own programs
-        locality_wait_s=0.0,
-        running_maps_max=conf.running_maps_max,
-        running_reduces_max=conf.running_reduces_max,
-    )
 
 
 def _died(ended: Ended) -> str:

@@ -5,12 +5,15 @@ Reads what history keeps; changes nothing. The verbs and their words are those o
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Callable, Sequence
 from datetime import datetime
+from typing import Any
 
 from mrstream.cluster.errors import UserError
+from mrstream.cluster.terminal import show
 from mrstream.cluster.units import duration
 from mrstream.mapreduce import history
 from mrstream.mapreduce.history import JobRecord
@@ -23,6 +26,7 @@ USAGE = """usage: mrstream job -list [all]                 jobs that ran on this
        mrstream job -counter JOB GROUP NAME     one counter
        mrstream job -logs JOB [ATTEMPT]         what its programs said
        mrstream job -history JOB                the whole report of a job
+--json after -list, -status or -history: the same for programs
 There is no current cluster; with one there are more verbs."""
 
 
@@ -44,7 +48,25 @@ def main(argv: Sequence[str]) -> int:
             print(f"mrstream job has no {verb!r}", file=sys.stderr)
         print(USAGE, file=sys.stderr)
         return 1
-    return verbs[verb](list(argv[1:]))
+    words = [word for word in argv[1:] if word != "--json"]
+    if len(words) + 1 < len(argv):
+        return _json(verb, words)
+    return verbs[verb](words)
+
+
+def _json(verb: str, words: list[str]) -> int:
+    """Print what is kept of a job, or of all, as JSON."""
+    if verb == "-list":
+        print(json.dumps([_document(record) for record in history.all_jobs()], indent=2))
+    elif verb in ("-status", "-history"):
+        print(json.dumps(_document(_record(words, f"{verb} JOB")), indent=2))
+    else:
+        raise UserError(f"--json is for -list, -status, -history; {verb} has no such form")
+    return 0
+
+
+def _document(record: JobRecord) -> dict[str, Any]:
+    return {"job_id": record.job_id, "state": "running", **record.read_report()}
 
 
 def _record(words: list[str], usage: str) -> JobRecord:
@@ -123,8 +145,7 @@ def _logs(words: list[str]) -> int:
         print(f"==> {attempt_id} <==", flush=True)
         with open(path, "rb") as log:
             while data := log.read(1 << 20):
-                sys.stdout.buffer.write(data)
-        sys.stdout.buffer.flush()
+                show(sys.stdout, data)
     return 0
 
 

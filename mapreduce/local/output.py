@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+from collections.abc import Sequence
 from typing import BinaryIO, Protocol
 
 from mrstream.mapreduce.dataflow.committer import Committer
@@ -61,12 +62,13 @@ class DirectoryOutput:
             return None
         return os.path.join(local_path(self.url), "_temporary")
 
-    def refuse_existing(self) -> None:
+    def refuse_existing(self, inputs: Sequence[str]) -> None:
         """Raise OutputExists if the directory is there already."""
-        self._committer.check_output()
+        self._committer.check_output(inputs)
 
     def begin(self) -> None:
         """Make the directory."""
+        self._committer.clear_output()
         self._committer.setup_job()
 
     def attempt_directory(self, attempt_id: str) -> str:

@@ -17,6 +17,7 @@ from collections.abc import Iterator
 import msgspec
 
 from mrstream.cluster.errors import ClusterError, UserError
+from mrstream.cluster.terminal import show
 from mrstream.mapreduce import history
 from mrstream.mapreduce.attempt.attempt import failure_of, run_map, run_reduce
 from mrstream.mapreduce.attempt.attempt_report import (
@@ -259,8 +260,7 @@ def _places(attempt: Attempt, index: RecordIndex, first: int, behind: int) -> It
 def _tell(message: Message) -> None:
     match message:
         case Said(text=text):
-            sys.stderr.buffer.write(text)
-            sys.stderr.flush()
+            show(sys.stderr, text)
         case Noted(text=text):
             _say(text)
 

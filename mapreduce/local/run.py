@@ -26,7 +26,12 @@ TERMINATED = 143
 def run(spec: JobSpec, *, background: bool = False, console: Console | None = None) -> int:
     """Run a job to its end and give the exit status; a UserError if it cannot even start."""
     require_extras(spec)
-    console = console or Console()
+    console = console or Console(is_quiet=spec.conf().is_quiet)
+    if spec.environment is not None:
+        from mrstream.mapreduce.environment.store import use_here  # few jobs have one
+
+        with interruptible():
+            spec = use_here(spec, lambda text: console.info(f"environment: {text}"))
     record = history.begin()
     spec = msgspec.structs.replace(spec, job_id=record.job_id)
     try:

@@ -100,7 +100,8 @@ class LocalTalk:
             return
         console = self._console
         console.info(f"Job {self._spec.job_id} completed successfully")
-        console.info(tally.counters.dump())
+        if self._spec.output is not None or not console.shares_terminal:
+            console.info(tally.counters.dump())
         console.info(closing_text(tally.facts(now_s)))
         if self._spec.output is not None:
             console.info(f"Output directory: {self._spec.output}")

@@ -15,6 +15,7 @@ from mrstream.cluster.config.extras import require_of_cluster
 from mrstream.cluster.errors import ClusterError, UserError
 from mrstream.cluster.wire.network import Handler, Peer
 from mrstream.mapreduce.attempt.attempt_report import Failure
+from mrstream.mapreduce.job.environment import refuse_misfit
 from mrstream.mapreduce.master.job_history import JobHistory
 from mrstream.mapreduce.master.job_journal import JobAccepted, JobClosed, PriorityChanged
 from mrstream.mapreduce.master.job_ledger import JobLedger
@@ -83,6 +84,9 @@ class JobDesk:
             require_of_cluster(
                 ledger.spec.extras, self._config.extras, self._config.name, "this job"
             )
+            if ledger.spec.environment is not None:
+                for link in shell.links:
+                    refuse_misfit(ledger.spec.environment, link.platform, link.worker_id)
             await shell.in_thread(ledger.output.check)
             # Accepted first, made then: a client whose answer was lost with a master asks the next
             # one again, which must not find the directory and refuse.

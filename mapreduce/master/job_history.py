@@ -9,14 +9,17 @@ Written whole or not at all. The oldest go when there are too many.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from typing import Final
 
 import msgspec
 
 from mrstream.mapreduce.protocol import JobReport
+from mrstream.mapreduce.scheduler.ids import JOB_PATTERN
 
 JOBS_MAX: Final = 1000
+_JOB_ID: Final = re.compile(JOB_PATTERN)
 
 
 class JobHistory:
@@ -49,7 +52,7 @@ class JobHistory:
         return sorted(os.listdir(self._directory))
 
     def _read(self, job_id: str, name: str) -> bytes | None:
-        if os.path.basename(job_id) != job_id:
+        if not _JOB_ID.fullmatch(job_id):  # it came from outside, and names a directory
             return None
         try:
             with open(os.path.join(self._directory, job_id, name), "rb") as file:

@@ -16,7 +16,7 @@ from mrstream.cluster.errors import JournalCorrupt
 from mrstream.mapreduce.attempt.attempt_report import Done
 
 LIFE_ATTEMPTS: Final = 1000
-"""Attempts of one life of the master are numbered from here times the life on."""
+"""Attempt numbers start at this many times the restarts of the master, so that none comes twice."""
 
 
 class Record(msgspec.Struct, frozen=True, array_like=True, tag=True):

@@ -84,6 +84,7 @@ class JobLedger:
         self.submitted_at_s = submitted_at_s
         self.is_output_temporary = is_output_temporary
         self.settings = settings_of(self.conf)
+        self.has_named_outputs = bool(self.conf.outputs)
         self.live: dict[AttemptId, Live] = {}
         self.results: dict[TaskId, Result] = {}
         self.offered: dict[AttemptId, Done] = {}
@@ -120,6 +121,10 @@ class JobLedger:
     def has_final_output(self, task_id: TaskId) -> bool:
         """Whether a task's output is the job's."""
         return task_id.kind is TaskKind.REDUCE or not self.spec.reduces
+
+    def commits(self, task_id: TaskId) -> bool:
+        """Whether a task leaves files in the output directory: outputs with names, at least."""
+        return self.has_final_output(task_id) or self.has_named_outputs
 
     def is_last_try(self, attempt_id: AttemptId) -> bool:
         """Whether this attempt's failure may end the job: then its input is worth keeping."""

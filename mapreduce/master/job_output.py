@@ -18,7 +18,16 @@ from mrstream.dfs.errors import NoSuchFile
 from mrstream.mapreduce.dataflow import dfs_files
 from mrstream.mapreduce.dataflow.committer import Committer
 from mrstream.mapreduce.dataflow.files import Files, files_for
-from mrstream.mapreduce.dfs_layout import RESULTS, RESULTS_KEPT_S, STAGED, STAGED_KEPT_S
+from mrstream.mapreduce.dfs_layout import (
+    ENVIRONMENT_KEPT_S,
+    ENVIRONMENTS,
+    RESULTS,
+    RESULTS_KEPT_S,
+    STAGED,
+    STAGED_KEPT_S,
+    environment_facts,
+)
+from mrstream.mapreduce.job.errors import LaunchFailed
 from mrstream.mapreduce.job.job import JobSpec
 
 log = logging.getLogger(__name__)
@@ -31,7 +40,8 @@ class JobOutput:
     """The output directory of one job."""
 
     def __init__(self, spec: JobSpec, filesystem: str) -> None:
-        assert spec.output is not None, "a job of the cluster has an output directory"
+        if spec.output is None:
+            raise LaunchFailed("a job of the cluster needs an output directory")
         self._files: Files = files_for(filesystem, spec.working_directory)
         self._committer = Committer(spec.conf(), spec.output, self._files)
         self.url = self._committer.output_url
@@ -86,6 +96,7 @@ def clear_leftovers(now_s: float) -> None:
     and that nobody came for within a day; blocks."""
     with dfs_files.new_client() as client:
         clear_staged(client, now_s)
+        clear_environments(client, now_s)
         try:
             entries = list(client.list(RESULTS))
         except NoSuchFile:
@@ -105,6 +116,22 @@ def clear_staged(client: DfsClient, now_s: float) -> None:
     for status in stored:
         if now_s - status.modified_at_s > STAGED_KEPT_S:
             client.delete(os.path.dirname(status.path), recursive=True, skip_trash=True)
+
+
+def clear_environments(client: DfsClient, now_s: float) -> None:
+    """Delete Python environments that no job has used for a long time, and halves of others."""
+    try:
+        entries = list(client.list(ENVIRONMENTS))
+    except NoSuchFile:
+        return
+    for entry in entries:
+        try:
+            used_at_s = client.stat(environment_facts(os.path.basename(entry.path))).modified_at_s
+        except NoSuchFile:
+            used_at_s = entry.modified_at_s  # on its way, or left by a client that died
+        if now_s - used_at_s > ENVIRONMENT_KEPT_S:
+            log.info("environment %s is deleted: no job used it for long", entry.path)
+            client.delete(entry.path, recursive=True, skip_trash=True)
 
 
 def _again(work: Callable[[], None], url: str) -> None:

@@ -79,6 +79,7 @@ class Master:
         return {
             "jobs": float(len(self._shell.books.jobs)),
             "workers": float(len(self._shell.links)),
+            "attempts_failed": float(self._shell.books.notices.attempts_failed),
             "journal_sequence": float(self._shell.journal.sequence),
             "journal_durable": float(self._shell.journal.durable),
         }

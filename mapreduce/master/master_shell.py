@@ -195,12 +195,12 @@ class MasterShell:
         task, name = attempt_id.task_id, str(attempt_id)
         ledger = self.books.job_of(attempt_id)
         is_map = task.kind is TaskKind.MAP
-        is_final = ledger.has_final_output(task)
+        commits = ledger.commits(task)
         order = RunAttempt(
             name,
             len(ledger.spec.splits),
             split=ledger.spec.splits[task.task_index] if is_map else None,
-            output_directory=ledger.output.attempt_directory(name) if is_final else "",
+            output_directory=ledger.output.attempt_directory(name) if commits else "",
             keep_input=ledger.is_last_try(attempt_id),
         )
         self.links.run(worker_id, ledger, order, is_map=is_map)

@@ -77,6 +77,7 @@ class WorkerDesk:
         link.incarnation = request.incarnation
         link.address, link.bulk_address = request.address, request.bulk_address
         link.is_full = False
+        link.platform = request.platform
         segments = []
         for kept in request.segments:
             attempt_id = parse_attempt_id(kept.attempt_id)

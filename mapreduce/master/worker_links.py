@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 
 from mrstream.cluster.wire.messages import Message
 from mrstream.cluster.wire.network import Peer
+from mrstream.mapreduce.job.environment import Platform
 from mrstream.mapreduce.master.job_ledger import JobLedger
 from mrstream.mapreduce.protocol import RunAttempt, SegmentAt, SegmentNews
 from mrstream.mapreduce.scheduler.ids import WorkerId
@@ -26,6 +27,7 @@ class WorkerLink:
         self.address = ""
         self.bulk_address = ""
         self.is_full = False
+        self.platform = Platform()
         self._knows: dict[str, None] = {}
         """Jobs whose spec went down this connection."""
         self._hears: dict[str, None] = {}
@@ -169,5 +171,4 @@ def _with_spec(order: RunAttempt, spec: bytes) -> RunAttempt:
         order.split,
         order.output_directory,
         order.keep_input,
-        order.skip,
     )

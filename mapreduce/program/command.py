@@ -8,6 +8,7 @@ and the environment are made when the first command starts. Never looks into the
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from mrstream.mapreduce.program.ending import ExitRule, judge
@@ -52,6 +53,8 @@ class Workplace:
         self._cache = cache
         self._fetch = fetch
         self._environment: dict[str, str] | None = None
+        self.finding = threading.Lock()
+        """Held while a program is looked for: one without a run bit is replaced by a copy."""
 
     def surroundings(self) -> tuple[str, dict[str, str]]:
         """Give the directory with its links, and the environment, made when first needed."""
@@ -121,8 +124,10 @@ class Command:
         workplace.stage = self._stage
         directory, environment = workplace.surroundings()
         words = resolve_words(parse_command(self._program.command), workplace.shipped)
+        with workplace.finding:
+            argv = find_program(words, directory, workplace.search_path(environment))
         self._running = RunningCommand(
-            find_program(words, directory, workplace.search_path(environment)),
+            argv,
             directory,
             environment,
             feed,

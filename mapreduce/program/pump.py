@@ -26,8 +26,7 @@ from mrstream.mapreduce.program.spawn import spawn
 
 # What is read at once stays in the processor's cache until it has been looked at.
 OUTPUT_BYTES = 256 << 10
-# A write is a sign of life once it is complete, so one write is what Hadoop's buffer holds, not
-# more.
+# The time-out counts complete writes as signs of life. Hadoop writes 128 KiB at a time; so do we.
 WRITE_BYTES = 128 << 10
 # The pipe must hold less than UNREAD_BYTES_MAX: then a program that leaves more than that unread
 # always breaks the pipe under our hands, and one that leaves less never does harm.

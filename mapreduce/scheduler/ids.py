@@ -6,6 +6,7 @@ from their logs (`attempt_…_m_000003_0`). Never holds state.
 
 from __future__ import annotations
 
+import re
 from enum import StrEnum
 from typing import NamedTuple, NewType
 
@@ -17,6 +18,12 @@ RackName = NewType("RackName", str)
 
 LOCAL_JOB = "job_local"
 """How the ids of jobs begin that run on one machine, without a cluster."""
+_BARE = "[0-9A-Za-z_]{1,80}"
+JOB_PATTERN = f"job_{_BARE}"
+"""Ids come from outside too, and name directories: nothing else is one."""
+TASK_PATTERN = f"task_({_BARE})_([mr])_([0-9]{{1,9}})"
+ATTEMPT_PATTERN = f"attempt_({_BARE})_([mr])_([0-9]{{1,9}})_([0-9]{{1,9}})"
+_TASK, _ATTEMPT = re.compile(TASK_PATTERN), re.compile(ATTEMPT_PATTERN)
 
 
 class TaskKind(StrEnum):
@@ -50,21 +57,21 @@ class AttemptId(NamedTuple):
 
 def parse_attempt_id(text: str) -> AttemptId:
     """Return the id that prints as `text`; raise ValueError if nothing prints so."""
-    prefix, _, rest = text.partition("_")
-    bare, kind, index, number = rest.rsplit("_", 3)
-    if prefix != "attempt" or not bare:
+    found = _ATTEMPT.fullmatch(text)
+    if found is None:
         raise ValueError(
-            f"{text!r} is not an attempt id like attempt_1700000000000_0001_m_000000_0"
+            f"{text[:120]!r} is not an attempt id like attempt_1700000000000_0001_m_000000_0"
         )
+    bare, kind, index, number = found.groups()
     return AttemptId(TaskId(JobId(f"job_{bare}"), TaskKind(kind), int(index)), int(number))
 
 
 def parse_task_id(text: str) -> TaskId:
     """Return the id that prints as `text`; raise ValueError if nothing prints so."""
-    prefix, _, rest = text.partition("_")
-    bare, kind, index = rest.rsplit("_", 2)
-    if prefix != "task" or not bare:
-        raise ValueError(f"{text!r} is not a task id like task_1700000000000_0001_m_000000")
+    found = _TASK.fullmatch(text)
+    if found is None:
+        raise ValueError(f"{text[:120]!r} is not a task id like task_1700000000000_0001_m_000000")
+    bare, kind, index = found.groups()
     return TaskId(JobId(f"job_{bare}"), TaskKind(kind), int(index))
 
 

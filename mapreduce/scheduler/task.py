@@ -46,7 +46,7 @@ TRANSITIONS: dict[tuple[TaskState, Change], TaskState] = {
     # A worker that comes back may still hold the segment of a map that was to be run again.
     (TaskState.IDLE, Change.SUCCEEDED): TaskState.COMMITTED,
     (TaskState.RUNNING, Change.FAILED_FOR_GOOD): TaskState.ABANDONED,
-    # The blamed output of a map may use up its last allowed failure.
+    # Fetch failures count as failures of the map, and may be its last allowed one.
     (TaskState.IDLE, Change.FAILED_FOR_GOOD): TaskState.ABANDONED,
     # Maps only: their output died with the worker's disk (MapReduce §3.3).
     (TaskState.COMMITTED, Change.OUTPUT_LOST): TaskState.IDLE,

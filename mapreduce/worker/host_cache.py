@@ -18,8 +18,13 @@ import msgspec
 from mrstream.dfs.client.client import DfsClient
 from mrstream.dfs.client.reader import DfsReader
 from mrstream.mapreduce.dfs_layout import is_executable, staged_key
+from mrstream.mapreduce.environment.tree import root_of, settle
+from mrstream.mapreduce.job.environment import Environment
 from mrstream.streaming.conf.properties import from_wire, to_wire
 from mrstream.streaming.task.shipping import Shipped, is_archive, unpack
+
+_SETTLED = ".mrstream-settled"
+"""In the directory of a Python environment that runs from where it is."""
 
 
 class HostCache:
@@ -31,7 +36,8 @@ class HostCache:
         self._lock = threading.Lock()
         self._jobs: dict[str, dict[str, None]] = {}
         """Entries that running jobs use; those are never evicted."""
-        os.makedirs(directory, exist_ok=True)
+        os.makedirs(directory, mode=0o700, exist_ok=True)
+        os.chmod(directory, 0o700)  # users' programs and files
         for name in os.listdir(directory):
             if name.endswith(".partial"):
                 shutil.rmtree(os.path.join(directory, name), ignore_errors=True)
@@ -44,6 +50,23 @@ class HostCache:
             here = tuple(self._local(job_id, item, client) for item in shipped)
             self._evict()
             return here
+
+    def environment(self, job_id: str, environment: Environment, client: DfsClient) -> Environment:
+        """Give a Python environment as it lies on this host, fetched and settled if need be."""
+        name = f"environment-{hashlib.sha256(environment.key.encode()).hexdigest()[:40]}"
+        directory = os.path.join(self._directory, name)
+        mark = os.path.join(directory, _SETTLED)
+        with self._lock:
+            self._jobs.setdefault(job_id, {})[name] = None
+            if not os.path.exists(mark):
+                shutil.rmtree(directory, ignore_errors=True)
+                self._fetch(_dfs_path(environment.path) or "", directory, client, archive=True)
+                # It settles where it stays; until the mark is there it is half an environment.
+                settle(root_of(directory), environment)
+                open(mark, "x").close()
+            os.utime(directory)
+            self._evict()
+        return msgspec.structs.replace(environment, path=to_wire(root_of(directory)))
 
     def release(self, job_id: str) -> None:
         """A job has ended: what only it used may go."""

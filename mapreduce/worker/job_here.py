@@ -17,6 +17,7 @@ from mrstream.mapreduce.dataflow.committer import Committer
 from mrstream.mapreduce.dataflow.fetcher import SegmentPlace
 from mrstream.mapreduce.dataflow.files import files_for
 from mrstream.mapreduce.job import job
+from mrstream.mapreduce.job.environment import refuse_misfit, this_platform
 from mrstream.mapreduce.job.job import JobSpec
 from mrstream.mapreduce.protocol import SegmentNews
 from mrstream.mapreduce.scheduler.ids import JobId
@@ -42,10 +43,17 @@ class JobHere:
 
     def localise(self, cache: HostCache, client: Callable[[], DfsClient]) -> bytes:
         """Bring the job's files to this host; blocks."""
-        shipped = self.spec.shipped
+        shipped, environment = self.spec.shipped, self.spec.environment
         if shipped:
             shipped = cache.localise(self.job_id, shipped, client())
-        return job.encode(msgspec.structs.replace(self.spec, shipped=shipped, splits=()))
+        if environment is not None:
+            # The master has looked at the hosts that it knew then: this one may be new.
+            refuse_misfit(environment, this_platform(), "this host")
+            environment = cache.environment(self.job_id, environment, client())
+        here = msgspec.structs.replace(
+            self.spec, shipped=shipped, environment=environment, splits=()
+        )
+        return job.encode(here)
 
     # --- where map output is ------------------------------------------------------------
 

@@ -15,6 +15,7 @@ import shutil
 from typing import Final
 
 from mrstream.cluster.errors import UserError
+from mrstream.mapreduce.attempt.attempt_report import KEPT_FILES
 from mrstream.mapreduce.protocol import LogPiece, ReadKept, ReadLog
 from mrstream.mapreduce.scheduler.ids import parse_attempt_id
 
@@ -33,8 +34,9 @@ class WorkerLogs:
     def __init__(self, directory: str) -> None:
         self._logs = os.path.join(directory, "logs")
         self._kept = os.path.join(directory, "kept")
-        os.makedirs(self._logs, exist_ok=True)
-        os.makedirs(self._kept, exist_ok=True)
+        for place in (self._logs, self._kept):
+            os.makedirs(place, mode=0o700, exist_ok=True)
+            os.chmod(place, 0o700)  # what programs said and read is not for all users of the host
 
     def log_directory(self, attempt_id: str) -> str:
         """Where an attempt logs."""
@@ -56,7 +58,7 @@ class WorkerLogs:
     def read_kept(self, request: ReadKept) -> LogPiece:
         """Give a piece of a file that was kept of a failed attempt."""
         directory = self.kept_directory(request.attempt_id)
-        if os.path.basename(request.name) != request.name or not os.path.isdir(directory):
+        if request.name not in KEPT_FILES or not os.path.isdir(directory):
             raise NoSuchLog(f"nothing is kept of {request.attempt_id} here under {request.name!r}")
         return _piece(os.path.join(directory, request.name), request.offset)
 
@@ -74,8 +76,6 @@ def _below(root: str, attempt_id: str) -> str:
         job_id = parse_attempt_id(attempt_id).task_id.job_id
     except ValueError as error:
         raise NoSuchLog(str(error)) from None
-    if "/" in attempt_id:
-        raise NoSuchLog(f"{attempt_id!r} is not an attempt id")
     return os.path.join(root, job_id, attempt_id)
 
 

@@ -32,7 +32,8 @@ class SegmentStore:
         self._lock = threading.Lock()
         self._held: dict[str, tuple[str, Done]] = {}
         for root in self._roots:
-            os.makedirs(root, exist_ok=True)
+            os.makedirs(root, mode=0o700, exist_ok=True)
+            os.chmod(root, 0o700)  # users' data
             self._recover(root)
 
     def new_path(self, attempt_id: str) -> str:

@@ -45,6 +45,7 @@ from mrstream.mapreduce.attempt.task_context import AttemptOrder
 from mrstream.mapreduce.attempt.zygote import Ended, Zygote
 from mrstream.mapreduce.dataflow import dfs_files
 from mrstream.mapreduce.dataflow.segment_server import SegmentServer
+from mrstream.mapreduce.job.environment import this_platform
 from mrstream.mapreduce.protocol import (
     AllowCommit,
     AttemptEnded,
@@ -126,7 +127,7 @@ class Worker:
         for disk in self._disks:
             room = os.path.join(disk, "attempts")
             shutil.rmtree(room, ignore_errors=True)
-            os.makedirs(room)
+            os.makedirs(room, mode=0o700)
             self._zygote.remove_at_end(room)
         self._logs.prune(time.time())
         self._loop.set_default_executor(ThreadPoolExecutor(THREADS, "dfs"))
@@ -199,6 +200,7 @@ class Worker:
             self._daemon.host.rack,
             tuple(dict.fromkeys(running)),
             tuple(KeptSegment(attempt_id, done) for attempt_id, done in held),
+            this_platform(),
         )
 
     def registered(self) -> None:
@@ -227,7 +229,7 @@ class Worker:
             news.append(
                 AttemptNews(
                     attempt.attempt_id,
-                    progress.fraction,
+                    min(1.0, max(0.0, progress.fraction)),
                     progress.records,
                     progress.bytes,
                     progress.phase,
@@ -351,7 +353,7 @@ class Worker:
     ) -> bytes:
         name = attempt.attempt_id
         attempt.output_directory = order.output_directory
-        if attempt.is_map and not order.output_directory:
+        if attempt.is_map and job.spec.reduces:
             attempt.segment_path = self._store.new_path(name)
         os.makedirs(directory, exist_ok=True)
         return msgspec.msgpack.encode(
@@ -368,7 +370,6 @@ class Worker:
                     segment_path=attempt.segment_path,
                     output_directory=order.output_directory,
                     keep_directory=self._logs.kept_directory(name) if order.keep_input else "",
-                    skip=order.skip,
                 ),
             )
         )
@@ -404,10 +405,10 @@ class Worker:
         name, outcome = attempt.attempt_id, attempt.outcome
         if isinstance(outcome, Done) and attempt.kill_reason is None:
             short = msgspec.structs.replace(outcome, partitions=())
-            if attempt.segment_path:
-                await self._in_thread(self._store.keep, name, attempt.segment_path, outcome)
-                return AttemptEnded(self._name, name, done=short)
-            if await self._commit(attempt, job):
+            # A segment that is known stands for files that are committed: those come first.
+            if not attempt.output_directory or await self._commit(attempt, job):
+                if attempt.segment_path:
+                    await self._in_thread(self._store.keep, name, attempt.segment_path, outcome)
                 return AttemptEnded(self._name, name, done=short)
         await self._clear(attempt, job)
         if attempt.kill_reason is not None:
@@ -467,6 +468,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     options, _ = parser.parse_known_args(argv)
     os.environ["MRSTREAM_HOST"] = options.host
     directory = os.path.abspath(os.path.expanduser(options.dir))
+    os.environ["MRSTREAM_HOST_DIRECTORY"] = directory  # a detached flow finds the cluster by it
     try:
         config = load(options.config or os.path.join(directory, "cluster.yaml"))
         cluster = Cluster(config, read_identity(os.path.join(directory, "identity.json")))

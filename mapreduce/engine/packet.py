@@ -1,0 +1,172 @@
+"""What travels between a driver and the workers of an engine: the job once, then order and outcome.
+
+Packs files that a job ships, because workers have no disk in common with the driver; lays them out
+on the other side. All of it is bytes to the engine. Never runs anything.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import tarfile
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import msgspec
+
+from mrstream.cluster.errors import UserError
+from mrstream.mapreduce.attempt.attempt_report import Message, PartitionSize
+from mrstream.mapreduce.attempt.task_context import AttemptOrder
+from mrstream.mapreduce.job.job import JobSpec
+from mrstream.mapreduce.scheduler.ids import AttemptId, parse_attempt_id
+from mrstream.streaming.conf.properties import from_wire, to_wire
+from mrstream.streaming.task.shipping import Shipped, local_path
+
+REPEATS: Final = 1000
+"""An execution that an engine repeats has its attempt's number and so much more each time: so does
+Hadoop number attempts after a restart of its master."""
+KEPT_BYTES_MAX: Final = 1 << 30
+"""Of a failed attempt's input so much comes back at most."""
+
+
+PRINTS: Final = "print:"
+"""Where an attempt of a job that prints writes to: its parts come back with its outcome."""
+
+
+class CannotTravel(UserError):
+    """A file that should travel with a job and cannot be read."""
+
+
+class Parcel(msgspec.Struct, frozen=True):
+    """A shipped file or directory, as a tar file; `index` is its place among the job's."""
+
+    index: int
+    name: str
+    tar: bytes
+
+
+class Packet(msgspec.Struct, frozen=True):
+    """A job and the files that travel with it: what workers need once."""
+
+    spec: JobSpec
+    parcels: tuple[Parcel, ...] = ()
+
+
+class Task(msgspec.Struct, frozen=True):
+    """One attempt for a worker to run. Of a reduce: how much of its input comes from each map."""
+
+    order: AttemptOrder
+    inputs: tuple[PartitionSize, ...] = ()
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """How one execution of an attempt went: all that it told, and what it left on the worker."""
+
+    attempt_id: str
+    """Of this very execution: with it its output is committed."""
+    messages: tuple[Message, ...] = ()
+    """The last of them is `Done` or `Failed`, unless its process was killed."""
+    files: tuple[tuple[str, bytes], ...] = ()
+    """Of a job that prints: the parts. Of a failure: `logs/…`, and with `kept/…` its input."""
+    host: str = ""
+
+
+def encode(value: Packet | Task | Outcome) -> bytes:
+    """Give the bytes of one of these."""
+    return msgspec.msgpack.encode(value)
+
+
+def pack(spec: JobSpec) -> bytes:
+    """Give a job with the local files that it ships."""
+    parcels = []
+    for index, item in enumerate(spec.shipped):
+        path = local_path(from_wire(item.source))
+        if path is not None:
+            parcels.append(Parcel(index, os.path.basename(path.rstrip("/")), _tar(path)))
+    return encode(Packet(spec, tuple(parcels)))
+
+
+def unpack(packet: Packet, directory: str) -> JobSpec:
+    """Lay out the files of a job; gives the job as its attempts here see it."""
+    shipped: list[Shipped] = list(packet.spec.shipped)
+    for parcel in packet.parcels:
+        place = os.path.join(directory, f"parcel-{parcel.index}")
+        os.makedirs(place)
+        with tarfile.open(fileobj=io.BytesIO(parcel.tar)) as tar:
+            tar.extractall(place, filter="data")
+        path = to_wire(os.path.join(place, parcel.name))
+        shipped[parcel.index] = msgspec.structs.replace(shipped[parcel.index], source=path)
+    return msgspec.structs.replace(packet.spec, shipped=tuple(shipped))
+
+
+def execution_id(attempt_id: str, repeat: int) -> str:
+    """Give the id of an attempt that the engine runs for the `repeat`th time, counted from 0."""
+    attempt = parse_attempt_id(attempt_id)
+    return str(AttemptId(attempt.task_id, attempt.number + REPEATS * repeat))
+
+
+def placed(order: AttemptOrder, repeat: int, directory: str, *, prints: bool) -> AttemptOrder:
+    """Give an order as one worker runs it: below a directory of its own, under its own id.
+
+    Output goes beside, never into, the directory of another execution (E1): whoever is taken for
+    dead may still write.
+    """
+    name = execution_id(order.attempt_id, repeat)
+    mine = os.path.join(directory, name)
+    output = order.output_directory
+    if output:
+        own = f"{output.rpartition('/')[0]}/{name}"
+        output = f"file:{mine}/output" if prints else own
+    return msgspec.structs.replace(
+        order,
+        attempt_id=name,
+        directory=mine,
+        cache=os.path.join(directory, "cache"),
+        log_directory=os.path.join(mine, "logs"),
+        segments=(),
+        segment_path=os.path.join(mine, "segment") if order.segment_path else "",
+        output_directory=output,
+        keep_directory=os.path.join(mine, "kept") if order.keep_directory else "",
+    )
+
+
+def read_files(root: str, names: Iterable[str], bytes_max: int) -> list[tuple[str, bytes]]:
+    """Read the files below these directories of `root`, by their paths from there, while they are
+    not more than `bytes_max` together."""
+    found: list[tuple[str, bytes]] = []
+    left = bytes_max
+    for name in names:
+        for path in _files_below(os.path.join(root, name)):
+            left -= os.path.getsize(path)
+            if left < 0:
+                return found
+            with open(path, "rb") as file:
+                found.append((to_wire(os.path.relpath(path, root)), file.read()))
+    return found
+
+
+def write_files(root: str, files: Sequence[tuple[str, bytes]]) -> None:
+    """Write files below a directory; a path that leads out of it is refused."""
+    for name, data in files:
+        path = os.path.normpath(os.path.join(root, from_wire(name)))
+        if not path.startswith(root.rstrip("/") + "/"):
+            raise ValueError(f"{name!r} is not inside {root}")
+        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+        with open(path, "wb") as file:
+            file.write(data)
+
+
+def _files_below(directory: str) -> list[str]:
+    return sorted(
+        os.path.join(root, name) for root, _, names in os.walk(directory) for name in names
+    )
+
+
+def _tar(path: str) -> bytes:
+    target = io.BytesIO()
+    try:
+        with tarfile.open(fileobj=target, mode="w") as tar:
+            tar.add(os.path.realpath(path), arcname=os.path.basename(path.rstrip("/")))
+    except OSError as error:
+        raise CannotTravel(f"{path} cannot travel with the job: {error}") from error
+    return target.getvalue()

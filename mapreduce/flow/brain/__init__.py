@@ -1,0 +1,1 @@
+"""What can run next in a flow, decided without IO: events in, records and commands out."""

@@ -1,0 +1,218 @@
+"""A job as a process of its own: the `mrstream` command, started, heard and ended from Python.
+
+Takes the words of a command line; gives what the command says (job id, how far it is, why it
+failed) and, when it is over, its report, wherever it ran. Whatever a job can do, the command does:
+nothing here decides about tasks. Never prints.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import IO, Any, Final
+
+import msgspec
+
+from mrstream.cluster.errors import ClusterError
+from mrstream.mapreduce import history
+from mrstream.mapreduce.scheduler.ids import LOCAL_JOB, JobId
+
+LINES_MAX: Final = 20_000
+"""Of what a command says so many lines are held, the last ones."""
+KILL_S_MAX: Final = 30.0
+"""As long a command may clear up before it is ended the hard way."""
+_RUNNING = re.compile(r"INFO Running job: (job_\w+)")
+_PERCENTS = re.compile(r"INFO  map (\d+)% reduce (\d+)%")
+_FAILED = re.compile(r"(attempt_\w+) failed$")
+_LOGGED = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} (INFO|WARN|ERROR) (.*)")
+_ROW = re.compile(r"  ([a-z][a-z ]*):\s+(.*)")
+_PR_SET_PDEATHSIG = 1
+
+
+class FailureText(msgspec.Struct, frozen=True):
+    """The report of a failed attempt, as the command printed it, and what it says."""
+
+    attempt_id: str
+    text: str
+    why: str = ""
+    exit_code: int | None = None
+    stderr: str = ""
+    repeat: str = ""
+
+
+class Launch:
+    """One run of the command."""
+
+    def __init__(
+        self,
+        words: Sequence[str],
+        *,
+        results: IO[bytes] | None = None,
+        environment: Mapping[str, str] | None = None,
+        ends_with_us: bool = False,
+    ) -> None:
+        """Start it; standard output goes to `results`. With `ends_with_us` it is asked to end when
+        the thread that started it does, however that happens."""
+        self.lines: deque[str] = deque(maxlen=LINES_MAX)
+        self.job_id = ""
+        self.percents = (0, 0)
+        self._process = subprocess.Popen(
+            command_words(words, ends_with_us=ends_with_us),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL if results is None else results,
+            stderr=subprocess.PIPE,
+            env=None if environment is None else dict(environment),
+            process_group=0,  # an interrupt is for us to pass on, once
+        )
+        self._listener = threading.Thread(target=self._listen, name="mrstream job", daemon=True)
+        self._listener.start()
+
+    @property
+    def pid(self) -> int:
+        """The process of the command."""
+        return self._process.pid
+
+    @property
+    def status(self) -> int | None:
+        """The exit status; None while it runs."""
+        return self._process.poll()
+
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Wait for the end, all of its words included; says whether it came."""
+        self._listener.join(timeout_s)
+        if self._listener.is_alive():
+            return False
+        self._process.wait()
+        return True
+
+    def kill(self) -> None:
+        """End the job: ask, as Ctrl-C does; the job and its temporary files go."""
+        if self._process.poll() is None:
+            self._process.terminate()
+            if not self.wait(KILL_S_MAX):
+                self._process.kill()
+        self.wait()
+
+    def _listen(self) -> None:
+        stream = self._process.stderr
+        assert stream is not None
+        for data in stream:
+            line = data.decode("utf-8", "replace").rstrip("\n")
+            self.lines.append(line)
+            if not self.job_id and (found := _RUNNING.search(line)):
+                self.job_id = found.group(1)
+            elif found := _PERCENTS.search(line):
+                self.percents = int(found.group(1)), int(found.group(2))
+        stream.close()
+
+
+def command_words(words: Sequence[str], *, ends_with_us: bool = False) -> list[str]:
+    """Give the words that run the `mrstream` of this very Python."""
+    python = [sys.executable, "-P", "-m"]
+    if ends_with_us:
+        return [*python, "mrstream.mapreduce.launch", str(os.getpid()), *words]
+    return [*python, "mrstream.streaming.cli", *words]
+
+
+def program_words(words: Sequence[str]) -> list[str]:
+    """Give the words that run any program, which is asked to end when this process does."""
+    return [sys.executable, "-P", "-m", "mrstream.mapreduce.launch", str(os.getpid()), "--", *words]
+
+
+def failure_in(lines: Sequence[str]) -> FailureText | None:
+    """Find the first report of a failed attempt among the words of a command."""
+    for start, line in enumerate(lines):
+        found = _FAILED.match(line)
+        if found is None:
+            continue
+        end = start + 1
+        while end < len(lines) and lines[end].startswith("  "):
+            end += 1
+        return _read_failure(found.group(1), lines[start:end])
+    return None
+
+
+def _read_failure(attempt_id: str, block: Sequence[str]) -> FailureText:
+    rows = {found[1]: found[2] for line in block if (found := _ROW.match(line))}
+    said = [line.strip()[2:] for line in block if line.strip().startswith("| ")]
+    code = next((f for line in block if (f := re.search(r"^ +exit code (\d+): ", line))), None)
+    return FailureText(
+        attempt_id,
+        "\n".join(block),
+        rows.get("why", ""),
+        int(code.group(1)) if code else None,
+        "\n".join(said),
+        rows.get("repeat it", ""),
+    )
+
+
+def complaint_in(lines: Sequence[str]) -> str:
+    """Give the words that say why a command did nothing, or ended early."""
+    logged = [(entry[1], entry[2]) for line in lines if (entry := _LOGGED.match(line))]
+    errors = [text for level, text in logged if level == "ERROR" and text != "Job not successful!"]
+    due = [text for _, text in logged if " due to: " in text]
+    plain = [line for line in lines if line and not _LOGGED.match(line)]
+    if plain and plain[-1] == "Streaming Command Failed!":
+        plain.pop()
+    found = errors[:1] or due[-1:] or plain[-3:]
+    return "\n".join(found).removeprefix("Error Launching job : ")
+
+
+def report_of(job_id: str, cluster: str | None = None) -> dict[str, Any]:
+    """Give the report of a job that is over: its state, counters and failures; empty if none is
+    kept. `cluster` names the cluster that ran it, if it is not the current one."""
+    if job_id.startswith(LOCAL_JOB):
+        record = history.find(JobId(job_id))
+        return record.read_report() if record is not None else {}
+    from mrstream.cluster.config import config, state
+    from mrstream.mapreduce.client.client import JobClient
+    from mrstream.mapreduce.protocol import JobReport, ReportOfJob
+
+    chosen = config.current(cluster)
+    if chosen is None:
+        return {}
+    identity = state.read_identity(state.identity_file(chosen.name))
+    try:
+        with JobClient(config.Cluster(chosen, identity)) as client:
+            report: JobReport = client.call_patiently(ReportOfJob(job_id))
+    except ClusterError:
+        return {}
+    facts = dict(report.facts)
+    return {
+        "job_id": job_id,
+        "name": report.job.name,
+        "state": report.job.state,
+        **facts,
+        "failures": [{"message": text} for text in report.failures],
+        "counters": report.counters,
+    }
+
+
+def main(argv: Sequence[str]) -> int:
+    """Be the command, or the program behind `--`, and end when process `argv[0]` does."""
+    import ctypes
+    import importlib
+
+    parent = int(argv[0])
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+    if os.getppid() != parent:  # it went before we could ask for the signal
+        return 128 + signal.SIGTERM
+    if argv[1:2] == ["--"]:
+        try:
+            os.execvp(argv[2], list(argv[2:]))
+        except OSError as error:
+            print(f"{argv[2]}: {error.strerror}", file=sys.stderr)
+            return 127
+    # By its name: a root may import anything, and nothing imports a root.
+    status: int = importlib.import_module("mrstream.streaming.cli").main(list(argv[1:]))
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

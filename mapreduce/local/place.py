@@ -1,0 +1,125 @@
+"""Where the attempts of a job run, and who runs them, as far as its shell must know.
+
+`Attempts` is the face of whoever runs them: the zygote of this machine, or an engine. `Place` says
+how many at once, how often a task is tried and where results go; `this_machine` is the usual one.
+Never starts anything itself.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Protocol
+
+from mrstream.mapreduce.attempt.attempt_report import Message
+from mrstream.mapreduce.attempt.zygote import Ended
+from mrstream.mapreduce.dataflow.files import Files, files_for
+from mrstream.mapreduce.history import JobRecord
+from mrstream.mapreduce.job.job import JobSpec
+from mrstream.mapreduce.local.output import DirectoryOutput, Output, StandardOutput
+from mrstream.mapreduce.scheduler.events import JobSettings
+from mrstream.streaming.conf.jobconf import JobConf
+
+FILESYSTEM = "file:///"
+
+
+class Attempts(Protocol):
+    """Who runs attempts: a `Zygote`, or an engine with its face."""
+
+    def fileno(self) -> int:
+        """Give the descriptor that is readable when an attempt has ended."""
+        ...
+
+    def start(self, order: bytes, mark: str) -> tuple[int, int]:
+        """Start an attempt; gives its token and the descriptor of its messages. -1 for that: they
+        come all at once, as its last words."""
+        ...
+
+    def kill(self, token: int) -> None:
+        """End an attempt; `Ended` still follows."""
+        ...
+
+    def ended(self) -> Ended:
+        """Take the next `Ended`."""
+        ...
+
+    def last_words(self, token: int) -> Iterable[Message]:
+        """Take the messages of an attempt that has ended, if they come no other way."""
+        ...
+
+    def remove_at_end(self, path: str) -> None:
+        """Have a directory removed when this process is gone."""
+        ...
+
+    def keep(self, path: str) -> None:
+        """Take back `remove_at_end`."""
+        ...
+
+    def close(self) -> None:
+        """End every attempt and clear up."""
+        ...
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where the attempts of a job run, as far as its shell must know."""
+
+    filesystem: str
+    """Where paths without a scheme lie."""
+    settings: JobSettings
+    maps_max: int
+    """So many at once."""
+    reduces_max: int
+    output: Output
+
+
+def this_machine(spec: JobSpec, record: JobRecord) -> Place:
+    """Give this machine as the place of a job: as many attempts at once as there are cores."""
+    conf = spec.conf()
+    cores = len(os.sched_getaffinity(0))
+    return Place(
+        FILESYSTEM,
+        _settings(spec, conf),
+        conf.local_maps_max or cores,
+        conf.local_reduces_max or cores,
+        output_of(spec, files_for(FILESYSTEM, spec.working_directory), record),
+    )
+
+
+def output_of(spec: JobSpec, files: Files, record: JobRecord) -> Output:
+    """Give where the results of a job go; `OutputExists` if they cannot go there."""
+    if spec.output is None:
+        return StandardOutput(os.path.join(record.scratch, "output"))
+    output = DirectoryOutput(spec.conf(), files, spec.output)
+    output.refuse_existing(spec.inputs)
+    return output
+
+
+def _settings(spec: JobSpec, conf: JobConf) -> JobSettings:
+    """One attempt a task unless more are asked for, as Hadoop's local mode; no backup tasks.
+
+    A job that lets bad records be skipped gets the attempts that it takes to find them. A failed
+    task does not keep the others from leaving their parts in the output directory (spec 8.4, 11);
+    where nothing would be left of them anyway, the job ends at once.
+    """
+    at_once = conf.committer_version == 1 or bool(conf.outputs)
+    leaves_parts = spec.output is not None and not at_once
+    to_skip = conf.skip_start_attempts + 1
+    maps = to_skip if conf.map_skip_records_max > 0 else 1
+    reduces = to_skip if conf.reduce_skip_groups_max > 0 else 1
+    return JobSettings(
+        map_attempts_max=conf.map_attempts_max or maps,
+        reduce_attempts_max=conf.reduce_attempts_max or reduces,
+        map_failures_percent_max=100
+        if leaves_parts and not spec.reduces
+        else conf.map_failures_percent,
+        reduce_failures_percent_max=100 if leaves_parts else conf.reduce_failures_percent,
+        slowstart=1.0,
+        backup_maps=False,
+        backup_reduces=False,
+        task_timeout_s=0.0,  # an attempt watches its own programs
+        locality_wait_s=0.0,
+        running_maps_max=conf.running_maps_max,
+        running_reduces_max=conf.running_reduces_max,
+    )

@@ -1,0 +1,1 @@
+"""What a master and a worker of the course's protocol decide: events in, commands out, no IO."""
