@@ -1,0 +1,71 @@
+"""The files of results: `fs()` for any use, and the lines of an output directory.
+
+Takes paths as the command line does: of the current cluster's dfs, or of this machine if there is
+none. Never writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from mrstream.api.codecs import LINE_END
+from mrstream.mapreduce.dataflow.files import Files, FileStatus, files_for
+from mrstream.streaming.formats.codec import codec_by_suffix
+
+READ_BYTES = 1 << 20
+
+
+def fs(cluster: str | None = None) -> Any:
+    """Give the fsspec file system that jobs read and write: the dfs of the cluster named, else of
+    the current one; without a cluster, this machine's disk."""
+    import fsspec  # 100 ms that jobs need not pay
+
+    name = _cluster_name(cluster)
+    return fsspec.filesystem("file") if name is None else fsspec.core.url_to_fs(f"dfs://{name}/")[0]
+
+
+def output_lines(output: str, cluster: str | None, *, is_local: bool) -> Iterator[bytes]:
+    """Give the lines of the parts of an output directory, in the order of their names."""
+    name = None if is_local else _cluster_name(cluster)
+    files = files_for("file:///" if name is None else f"dfs://{name}/")
+    for part in _parts(files, files.qualify(output)):
+        with files.open(part.url) as file:
+            blobs = iter(lambda file=file: file.read(READ_BYTES), b"")  # type: ignore[misc]
+            codec = codec_by_suffix(part.url)
+            yield from _lines(blobs if codec is None else codec.decompressed(blobs, part.url))
+
+
+def _lines(blobs: Iterable[bytes]) -> Iterator[bytes]:
+    rest = b""
+    for blob in blobs:
+        *lines, rest = (rest + blob).split(LINE_END)
+        yield from lines
+    if rest:
+        yield rest
+
+
+def _parts(files: Files, url: str) -> Iterator[FileStatus]:
+    for entry in files.list(url):
+        if entry.name.startswith(("_", ".")):
+            continue
+        if entry.is_directory:
+            yield from _parts(files, entry.url)
+        else:
+            yield entry
+
+
+def _cluster_name(named: str | None) -> str | None:
+    """Give the name of the cluster to use, and have its dfs at hand; None: there is none."""
+    from mrstream.cluster.config import state
+
+    if state.chosen(named) is None:
+        return None
+    from mrstream.cluster.config import config  # brings a YAML parser with it
+    from mrstream.mapreduce.dataflow import dfs_files
+
+    cluster = config.current_cluster(named)
+    if cluster is None:
+        return None
+    dfs_files.serve(cluster)
+    return cluster.config.name

@@ -1,0 +1,226 @@
+"""`Flow`: a graph of jobs, commands and functions in Python; it runs as `mrstream flow` does.
+
+Takes jobs whose inputs may be other steps; gives a `FlowResult`. Knows nothing of what runs when:
+that is the flow brain's.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from mrstream.api.codecs import Codec
+from mrstream.api.files import output_lines
+from mrstream.api.functions import keep, pack_value, takes_pairs
+from mrstream.api.job import Job, Path, is_function
+from mrstream.mapreduce.flow import start
+from mrstream.mapreduce.flow.book import FlowState, new_id
+from mrstream.mapreduce.flow.brain.plan import (
+    AT_MOST,
+    COMMAND,
+    JOB,
+    FlowPlan,
+    Step,
+    checked,
+    read_until,
+)
+from mrstream.mapreduce.flow.runner import FlowRunner, dry_run, same_flow
+
+
+class FlowFailed(RuntimeError):
+    """A step of a flow failed; `flow_id` is what to resume."""
+
+    def __init__(self, text: str, flow_id: str) -> None:
+        super().__init__(text)
+        self.flow_id = flow_id
+
+
+class FlowStep(os.PathLike[str]):
+    """A step of a flow; as an input of another step it means its output."""
+
+    def __init__(self, step: Step, codec: Codec | None) -> None:
+        self.step = step
+        self.codec = codec
+        """How its records lie in its output; None for a command or a function."""
+
+    @property
+    def name(self) -> str:
+        """The step's name."""
+        return self.step.name
+
+    def __fspath__(self) -> str:
+        return f"${{{self.name}}}"
+
+    def __repr__(self) -> str:
+        return f"<FlowStep {self.name}>"
+
+
+class FlowResult(Mapping[FlowStep, Iterator[Any]]):
+    """What a flow gave: `result[step]` are the records of a step, if its output is kept."""
+
+    def __init__(
+        self,
+        flow_id: str,
+        steps: Sequence[FlowStep],
+        outputs: Mapping[str, str],
+        started: Sequence[str],
+        cluster: str | None,
+    ) -> None:
+        self.flow_id = flow_id
+        self.outputs = dict(outputs)
+        """Where the output of each step lies, by the step's name."""
+        self.started = list(started)
+        """The steps that this run started; of a loop each iteration."""
+        self._steps = [step for step in steps if step.name in outputs]
+        self._cluster = cluster
+
+    def __getitem__(self, step: FlowStep) -> Iterator[Any]:
+        if step.name not in self.outputs:
+            raise KeyError(f"the output of {step.name} was intermediate, and is gone")
+        lines = output_lines(
+            self.outputs[step.name], self._cluster, is_local=start.is_local(self._cluster)
+        )
+        return map(step.codec.record, lines) if step.codec is not None else lines
+
+    def __iter__(self) -> Iterator[FlowStep]:
+        return iter(self._steps)
+
+    def __len__(self) -> int:
+        return len(self._steps)
+
+
+class Flow:
+    """A chain of jobs that runs side by side what it can, and goes on after any crash.
+
+    >>> flow = mr.Flow("top words")
+    >>> counts = flow.job(input="/logs", mapper=words, combiner=total, reducer=total)
+    >>> top = flow.job(input=counts, mapper=swap, reducer=largest, output="/top")
+    >>> for word, count in flow.run()[top]:
+    ...     print(word, count)
+
+    Outputs with a name get it when the whole flow is complete, whole; what is between is removed.
+    `flow.resume(ID)` runs only what is incomplete, or whose inputs, functions or settings changed.
+    """
+
+    def __init__(self, name: str, *, cluster: str | None = None, side_by_side: int = 4) -> None:
+        self.name = name
+        self.cluster = cluster
+        self.side_by_side = side_by_side
+        self.steps: list[FlowStep] = []
+
+    def job(
+        self,
+        input: Path | FlowStep | Iterable[Path | FlowStep],
+        *,
+        name: str | None = None,
+        output: Path | None = None,
+        after: Iterable[FlowStep] = (),
+        until: str | None = None,
+        at_most: int = AT_MOST,
+        **options: Any,
+    ) -> FlowStep:
+        """Add a job, with the options of `mr.Job`. A mapper of two parameters reads what the step
+        before wrote. With `until="GROUP,COUNTER is|below|above NUMBER"` it is a loop: each
+        iteration reads what the one before wrote, the first reads `input`."""
+        inputs: list[Any] = [input] if isinstance(input, str | os.PathLike) else list(input)
+        before = [each for each in inputs if isinstance(each, FlowStep)]
+        if "reads" not in options and before and before[0].codec is not None:
+            mapper = options.get("mapper")
+            if is_function(mapper) and takes_pairs(mapper):
+                options["reads"] = before[0].codec
+        first = ""
+        if until is not None:
+            if len(inputs) != 1:
+                raise ValueError("a loop has one input, which its first iteration reads")
+            first, inputs = os.fspath(inputs[0]), ["${previous}"]
+        job = Job(inputs, cluster=self.cluster, **options)
+        step = Step(
+            name or f"step{len(self.steps) + 1}",
+            JOB,
+            tuple(job.words()),
+            "" if output is None else os.fspath(output),
+            tuple(each.name for each in after),
+            None if until is None else read_until(until, at_most),
+            first,
+        )
+        return self._add(step, job.writes)
+
+    def command(
+        self,
+        command: str | Sequence[str],
+        *,
+        name: str | None = None,
+        output: Path | None = None,
+        after: Iterable[FlowStep] = (),
+    ) -> FlowStep:
+        """Add a command of this machine: text for the shell, or its words. `${NAME}` in it is the
+        output of a step, `${output}` its own, a directory that is there."""
+        words = ("sh", "-c", command) if isinstance(command, str) else tuple(command)
+        return self._add_command(words, name, output, after)
+
+    def call(
+        self,
+        function: Callable[..., Any],
+        *inputs: Path | FlowStep,
+        name: str | None = None,
+        output: Path | None = None,
+        after: Iterable[FlowStep] = (),
+    ) -> FlowStep:
+        """Add a function: `function(output, *inputs)`, paths all of them, in a process of its
+        own on this machine."""
+        path = keep(pack_value(function))
+        words = [sys.executable, "-P", "-m", "mrstream.api.call", path, "${output}"]
+        words += [os.fspath(each) for each in inputs]
+        return self._add_command(tuple(words), name, output, after)
+
+    def run(self) -> FlowResult:
+        """Run the flow to its end; `FlowFailed` names the step that failed."""
+        return self._go(self._state())
+
+    def resume(self, flow_id: str) -> FlowResult:
+        """Go on with a flow: what is complete and unchanged is not run again."""
+        return self._go(same_flow(self._state(), flow_id))
+
+    def plan(self) -> str:
+        """Give what would run, step by step."""
+        state = self._state()
+        return "\n".join(dry_run(state, start.files_of(state)))
+
+    def _add_command(
+        self,
+        words: tuple[str, ...],
+        name: str | None,
+        output: Path | None,
+        after: Iterable[FlowStep],
+    ) -> FlowStep:
+        final = "" if output is None else os.fspath(output)
+        names = tuple(each.name for each in after)
+        return self._add(
+            Step(name or f"step{len(self.steps) + 1}", COMMAND, words, final, names), None
+        )
+
+    def _add(self, step: Step, codec: Codec | None) -> FlowStep:
+        added = FlowStep(step, codec)
+        self.steps.append(added)
+        return added
+
+    def _state(self) -> FlowState:
+        flow_id = new_id()
+        plan = FlowPlan(
+            flow_id,
+            self.name,
+            tuple(each.step for each in self.steps),
+            start.work_of(flow_id, self.cluster),
+            self.side_by_side,
+        )
+        return FlowState(checked(plan), cluster=self.cluster, working_directory=os.getcwd())
+
+    def _go(self, state: FlowState) -> FlowResult:
+        said: list[str] = []
+        runner = FlowRunner(state, start.files_of(state), said.append)
+        flow_id = state.plan.flow_id
+        if not runner.run():
+            raise FlowFailed("\n".join(said), flow_id)
+        return FlowResult(flow_id, self.steps, runner.results(), runner.started, self.cluster)
