@@ -68,3 +68,33 @@ def set_replication(path: str, value: str) -> Action:
 def undelete(path: str) -> Action:
     """Bring a file back from the trash."""
     return Action(f"Bring back {path}?", lambda source: source.undelete(path))
+
+
+def make_directory(parent: str, name: str) -> Action:
+    """Make a directory in another."""
+    path = inside(parent, name)
+    return Action(f"Make the directory {path}?", lambda source: source.make_directory(path))
+
+
+def rename(path: str, target: str) -> Action:
+    """Give a file or a tree another name; one without a slash stays in its directory."""
+    if "/" not in target:
+        target = inside(path.rpartition("/")[0] or "/", target)
+    if not target.startswith("/"):
+        raise UserError(f"{target!r} is no path; it must begin with /")
+    return Action(f"Rename {path} to {target}?", lambda source: source.rename(path, target))
+
+
+def delete(path: str) -> Action:
+    """Put a file or a tree into the trash."""
+    return Action(
+        f"Delete {path}? It goes to the trash, and can be brought back from there for a while.",
+        lambda source: source.delete(path),
+    )
+
+
+def inside(directory: str, name: str) -> str:
+    """Give the path of a new name in a directory."""
+    if not name or "/" in name or "\0" in name or name in (".", ".."):
+        raise UserError(f"{name!r} is no name for a file; it needs letters, and none may be a /")
+    return f"{directory.rstrip('/')}/{name}"

@@ -11,6 +11,7 @@ import time
 
 from mrstream.cluster.errors import UserError
 from mrstream.mapreduce.notices import Figures, Notices
+from mrstream.mapreduce.protocol import AttemptRecord, JobReport
 from mrstream.mapreduce.scheduler.events import (
     FailAttemptRequested,
     JobKilled,
@@ -18,14 +19,34 @@ from mrstream.mapreduce.scheduler.events import (
 )
 from mrstream.mapreduce.scheduler.ids import TaskKind, parse_attempt_id
 from mrstream.mapreduce.simulation import MB, ClusterPlan, SimulatedCluster, Stage, Workload
-from mrstream.mapreduce.snapshot import ClusterSnapshot, DiskRow, JobRow, JobSeen, JobSnapshot
-from mrstream.view.picture import ChunkCounts, ChunkPlace, FileEntry, Storage, StorageRow
+from mrstream.mapreduce.snapshot import (
+    ClusterSnapshot,
+    DiskRow,
+    JobBoard,
+    JobRow,
+    JobSeen,
+    JobSnapshot,
+)
+from mrstream.view.demo_files import DemoFiles, DemoUpload
+from mrstream.view.picture import (
+    ChunkCounts,
+    ChunkPlace,
+    Download,
+    FileEntry,
+    Storage,
+    StorageRow,
+    Upload,
+)
+from mrstream.view.preview import PREVIEW_BYTES, plain_head, preview_text
 
 SPEED = 12.0
 """Simulated seconds a second: the paper's 891 s pass in about a minute and a quarter."""
+CATCH_UP_S = 0.3
 WORKERS, MAPS, REDUCES, KILLED = 1746, 15_000, 4_000, 200
 GB = 1000 * MB
 _DISK_BYTES = 80 * GB
+FILE_HOSTS = 12
+"""So many hosts hold the files of the demonstration: a map of all would be empty for the most."""
 
 
 def paper_sort(seed: int = 1) -> SimulatedCluster:
@@ -45,6 +66,7 @@ class DemoSource:
         self._speed = speed
         self._notices = Notices()
         self._lock = threading.Lock()
+        self._files = DemoFiles()
         self._started_at_s = time.monotonic()
         self._ticked_at_s = 0.0
         work = self._simulated.workload
@@ -75,7 +97,15 @@ class DemoSource:
             self._tick()
 
     def _catch_up(self) -> None:
-        self.advance_to((time.monotonic() - self._started_at_s) * self._speed)
+        """Simulate up to now; on a machine that cannot keep up, or after nobody had looked for
+        long, time has passed more slowly: nobody waits for more than `CATCH_UP_S`."""
+        asked_at_s = time.monotonic()
+        target_s = (asked_at_s - self._started_at_s) * self._speed
+        while self._ticked_at_s + 1 <= target_s and self._simulated.finished is None:
+            self.advance_to(self._ticked_at_s + 1)
+            if time.monotonic() - asked_at_s > CATCH_UP_S:
+                self._started_at_s += (target_s - self._ticked_at_s) / self._speed
+                return
 
     def _tick(self) -> None:
         simulated = self._simulated
@@ -150,25 +180,55 @@ class DemoSource:
     def failure_report(self, job_id: str) -> str:
         return "This is a simulation: nothing failed that was not meant to."
 
+    def all_jobs(self) -> tuple[JobRow, ...]:
+        with self._lock:
+            return tuple(self._notices.jobs)
+
+    def figures(self) -> list[tuple[str, str, dict[str, float]]]:
+        failed = float(self._notices.attempts_failed)
+        return [("mapreduce.master", "", {"attempts_failed": failed})]
+
+    def report(self, job_id: str) -> JobReport:
+        board = JobBoard(self.job(job_id, JobSeen()).job)
+        board.apply(self.job(job_id, JobSeen()), JobSeen())
+        attempts = tuple(
+            AttemptRecord(
+                row.key, row.host, row.state, row.started_at_s, row.finished_at_s, row.locality,
+                row.diagnosis, row.records,
+            )
+            for row in board.attempts
+        )  # fmt: skip
+        return JobReport(board.job, board.counters, tuple(board.events), attempts)
+
+    # Files ----------------------------------------------------------------------------
+
+    def stat(self, path: str) -> FileEntry:
+        return self._files.stat(path)
+
     def list_directory(self, path: str) -> list[FileEntry]:
-        if path != "/":
-            return []
-        return [
-            FileEntry("/input", True, 0, 0, "you", "paper", 0o755, 0.0),
-            FileEntry("/sorted", True, 0, 0, "you", "paper", 0o755, 0.0),
-        ]
+        return self._files.listed(path)
 
     def usage(self, path: str) -> list[tuple[str, int]]:
-        return [("/input", MAPS * 64 * MB), ("/sorted", 0)]
+        return self._files.usage(path)
 
     def preview(self, path: str) -> str:
-        raise UserError("the demonstration has no files")
+        return preview_text(path, self._files.bytes_of(path)[:PREVIEW_BYTES])
+
+    def head(self, path: str) -> bytes:
+        return plain_head(path, self._files.bytes_of(path)[:PREVIEW_BYTES])
+
+    def story(self, path: str) -> list[tuple[float, str]]:
+        entry = self._files.stat(path)
+        return [(entry.modified_at_s, f"{path} was made by {entry.owner}")]
 
     def chunks(self, path: str) -> list[ChunkPlace]:
-        raise UserError("the demonstration has no files")
+        return self._files.chunks(path, [row.key for row in self._notices.hosts][:FILE_HOSTS])
 
     def trash(self) -> list[FileEntry]:
-        return []
+        return self._files.trash()
+
+    def download(self, path: str) -> Download:
+        return self._files.download(path)
 
     # Actions --------------------------------------------------------------------------
 
@@ -187,10 +247,27 @@ class DemoSource:
         raise UserError("the demonstration has one job only; a priority changes nothing")
 
     def set_replication(self, path: str, replication: int) -> str:
-        raise UserError("the demonstration has no files")
+        self._files.set_replication(path, replication)
+        return f"{path}: {replication} copies wanted"
 
     def undelete(self, path: str) -> str:
-        raise UserError("the demonstration has no files")
+        self._files.undelete(path)
+        return f"{path} is back"
+
+    def make_directory(self, path: str) -> str:
+        self._files.make_directory(path, at_s=time.time())
+        return f"made {path}"
+
+    def rename(self, path: str, target: str) -> str:
+        self._files.rename(path, target)
+        return f"{path} is now {target}"
+
+    def delete(self, path: str) -> str:
+        self._files.delete(path)
+        return f"{path} is in the trash"
+
+    def upload(self, path: str, *, replace: bool = False) -> Upload:
+        return DemoUpload(self._files, path, time.time(), replace=replace)
 
     def close(self) -> None:
         """Nothing to give up."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from mrstream.mapreduce.flow_rows import folded
 from mrstream.mapreduce.snapshot import EventRow, JobBoard, JobRow
 from mrstream.view.cells import NOT_KNOWN, Cell, Column, Row, passes, warning
 from mrstream.view.palette import Colour, job_mark
@@ -36,8 +37,10 @@ _ORDER = ("running", "waiting", "failed", "killed", "succeeded")
 
 
 def listed(jobs: Iterable[JobRow], *, sort: str, wanted: str = "") -> list[JobRow]:
-    """Give the jobs that the user wants to see, in an order of `SORTS`."""
-    found = [job for job in jobs if passes(wanted, job.key, job.name, job.state)]
+    """Give the jobs that the user wants to see, in an order of `SORTS`; a flow is one row, unless
+    somebody looks for jobs by a word."""
+    seen = jobs if wanted else folded(jobs)
+    found = [job for job in seen if passes(wanted, job.key, job.name, job.state)]
     return sorted(found, key=lambda job: _sort_key(job, sort))
 
 

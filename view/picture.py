@@ -5,7 +5,9 @@ Takes answers of a `Source`; gives rows to whatever draws. Never does IO and nev
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from mrstream.mapreduce.snapshot import (
     Board,
@@ -55,6 +57,13 @@ class Storage:
     at_s: float = 0.0
     servers: tuple[StorageRow, ...] = ()
     counts: ChunkCounts = ChunkCounts()
+    log_copies: tuple[int, int] = (0, 0)
+    """Copies of the master's log: how many are in step, and how many should be."""
+
+    @property
+    def lacks_log_copies(self) -> bool:
+        """Whether what is acknowledged now is on fewer hosts than it should be."""
+        return self.log_copies[0] < self.log_copies[1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +95,24 @@ class ChunkPlace:
     length_bytes: int
     hosts: tuple[str, ...]
     state: str
+
+
+@dataclass(frozen=True, slots=True)
+class Download:
+    """A file on its way out: its length, and its bytes in pieces of bounded size."""
+
+    length_bytes: int
+    pieces: Iterator[bytes]
+
+
+class Upload(Protocol):
+    """A file on its way in: hidden until `close`, gone without a trace after `abandon`."""
+
+    def write(self, data: bytes, /) -> int: ...
+
+    def close(self) -> None: ...
+
+    def abandon(self) -> None: ...
 
 
 @dataclass(slots=True)

@@ -8,19 +8,30 @@ means: keep the last picture, say so, and try again.
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from typing import Any, Protocol
 
-from mrstream.cluster.config.config import MAPREDUCE_MASTER, Cluster, current_cluster
-from mrstream.cluster.errors import UserError
-from mrstream.cluster.wire.messages import Request
+from mrstream.cluster.config import state
+from mrstream.cluster.config.config import (
+    DFS_MASTER,
+    MAPREDUCE_MASTER,
+    Cluster,
+    current_cluster,
+    load,
+)
+from mrstream.cluster.errors import ClusterError, HostUnreachable, UserError
+from mrstream.cluster.wire.messages import Metrics, Request
 from mrstream.cluster.wire.network import Connection
-from mrstream.dfs.client.client import client_of
+from mrstream.dfs.client.client import DfsClient, client_of
 from mrstream.dfs.client.reader import DfsReader
 from mrstream.dfs.client.retry import RetryPolicy
+from mrstream.dfs.client.writer import create_hidden
+from mrstream.dfs.errors import FileExists, NoSuchFile
 from mrstream.dfs.protocol import FileStatus, LocatedChunk, ServerStatus
 from mrstream.mapreduce.protocol import (
     JobReport,
     KillJob,
+    ListJobs,
     LogPiece,
     ReadLog,
     ReportOfJob,
@@ -29,9 +40,23 @@ from mrstream.mapreduce.protocol import (
     WatchCluster,
     WatchJob,
 )
-from mrstream.mapreduce.snapshot import PRIORITY_NAMES, ClusterSnapshot, JobSeen, JobSnapshot
-from mrstream.streaming.formats.codec import CodecCorrupt, codec_by_suffix
-from mrstream.view.picture import ChunkCounts, ChunkPlace, FileEntry, Storage, StorageRow
+from mrstream.mapreduce.snapshot import (
+    PRIORITY_NAMES,
+    ClusterSnapshot,
+    JobRow,
+    JobSeen,
+    JobSnapshot,
+)
+from mrstream.view.picture import (
+    ChunkCounts,
+    ChunkPlace,
+    Download,
+    FileEntry,
+    Storage,
+    StorageRow,
+    Upload,
+)
+from mrstream.view.preview import PREVIEW_BYTES, plain_head, preview_text
 
 
 class Source(Protocol):
@@ -71,6 +96,22 @@ class Source(Protocol):
         """Why a job failed, in full."""
         ...
 
+    def all_jobs(self) -> tuple[JobRow, ...]:
+        """Every job that is remembered, newest last."""
+        ...
+
+    def figures(self) -> list[tuple[str, str, dict[str, float]]]:
+        """What the masters count: role, host, and numbers by name."""
+        ...
+
+    def report(self, job_id: str) -> JobReport:
+        """All that is known of a job, running or ended long ago."""
+        ...
+
+    def stat(self, path: str) -> FileEntry:
+        """One file or directory."""
+        ...
+
     def list_directory(self, path: str) -> list[FileEntry]:
         """The entries of a directory, by name."""
         ...
@@ -83,8 +124,16 @@ class Source(Protocol):
         """The first lines of a file, decompressed if its name says so."""
         ...
 
+    def head(self, path: str) -> bytes:
+        """The first bytes of a file, decompressed if its name says so."""
+        ...
+
     def chunks(self, path: str) -> list[ChunkPlace]:
         """The chunks of a file and the hosts of their replicas."""
+        ...
+
+    def story(self, path: str) -> list[tuple[float, str]]:
+        """What happened to a file, and when."""
         ...
 
     def trash(self) -> list[FileEntry]:
@@ -101,14 +150,26 @@ class Source(Protocol):
 
     def undelete(self, path: str) -> str: ...
 
+    def make_directory(self, path: str) -> str: ...
+
+    def rename(self, path: str, target: str) -> str: ...
+
+    def delete(self, path: str) -> str: ...
+
+    def download(self, path: str) -> Download:
+        """The whole file, in pieces."""
+        ...
+
+    def upload(self, path: str, *, replace: bool = False) -> Upload:
+        """A file to write that nobody sees until it is closed."""
+        ...
+
     def close(self) -> None:
         """Give up all connections."""
         ...
 
 
 ANSWER_S_MAX = 3.0
-PREVIEW_BYTES = 64 * 1024
-PREVIEW_LINES = 200
 LOCATE_CHUNKS = 64
 
 
@@ -118,16 +179,21 @@ class ClusterSource:
     Asks each once and never waits long: the monitor asks again by itself.
     """
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, *, user: str = "") -> None:
+        self._user = user
+        self._carrier: DfsClient | None = None
+        self._connect(cluster)
+        self._ahead_s = time.time() - time.monotonic()
+
+    def _connect(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        self._dfs = client_of(cluster, retry=RetryPolicy(total_s=0.0))
+        self._dfs = client_of(cluster, user=self._user, retry=RetryPolicy(total_s=0.0))
         self._jobs = Connection(
             cluster.config.master_address(MAPREDUCE_MASTER),
             cluster.identity(),
             role=MAPREDUCE_MASTER,
             connect_s_max=ANSWER_S_MAX,
         )
-        self._ahead_s = time.time() - time.monotonic()
 
     @staticmethod
     def of_current(explicit: str | None) -> ClusterSource:
@@ -154,6 +220,8 @@ class ClusterSource:
     def close(self) -> None:
         self._jobs.close()
         self._dfs.close()
+        if self._carrier is not None:
+            self._carrier.close()
 
     # Jobs -----------------------------------------------------------------------------
 
@@ -170,8 +238,23 @@ class ClusterSource:
         piece: LogPiece = self._ask(ReadLog(attempt_id, stream, offset))
         return piece.data
 
-    def failure_report(self, job_id: str) -> str:
+    def all_jobs(self) -> tuple[JobRow, ...]:
+        rows: tuple[JobRow, ...] = self._ask(ListJobs(everything=True))
+        return rows
+
+    def figures(self) -> list[tuple[str, str, dict[str, float]]]:
+        host = self.master_host
+        return [
+            (MAPREDUCE_MASTER, host, self._ask(Metrics())),
+            (DFS_MASTER, host, self._dfs.call_once(Metrics())),
+        ]
+
+    def report(self, job_id: str) -> JobReport:
         report: JobReport = self._ask(ReportOfJob(job_id))
+        return report
+
+    def failure_report(self, job_id: str) -> str:
+        report = self.report(job_id)
         return "\n\n".join(report.failures) or report.closing or "nothing failed so far"
 
     def kill_job(self, job_id: str) -> str:
@@ -189,12 +272,32 @@ class ClusterSource:
         return f"{job_id} is now {priority}" if was_running else f"{job_id} had ended before"
 
     def _ask(self, request: Request) -> Any:
+        try:
+            return self._jobs.call(request, ANSWER_S_MAX)
+        except HostUnreachable:
+            if not self._follow():
+                raise
         return self._jobs.call(request, ANSWER_S_MAX)
+
+    def _follow(self) -> bool:
+        """Turn to where the masters are now, if `cluster restore` has moved them since; say whether
+        it has."""
+        try:
+            config = load(state.cluster_file(self._cluster.config.name))
+        except (ClusterError, OSError):
+            return False  # a cluster that another machine looks after, or a file half edited
+        if config.master == self._cluster.config.master:
+            return False
+        self.close()
+        self._carrier = None
+        self._connect(Cluster(config, self._cluster.secret))
+        return True
 
     # Files ----------------------------------------------------------------------------
 
     def storage(self) -> Storage:
         report, now_s = self._dfs.report(), self.now_s()
+        figures = self._dfs.call_once(Metrics())
         return Storage(
             now_s,
             tuple(_storage_row(server, now_s) for server in report.servers),
@@ -206,6 +309,10 @@ class ClusterSource:
                 report.clones_active,
                 report.file_count,
             ),
+            (
+                int(figures.get("log_copies_in_step", 0)),
+                int(figures.get("log_copies_wanted", 0)),
+            ),
         )
 
     def list_directory(self, path: str) -> list[FileEntry]:
@@ -215,17 +322,21 @@ class ClusterSource:
         sums = self._dfs.summarise(path, children=True)
         return sorted(((each.path, each.length_bytes) for each in sums), key=lambda pair: -pair[1])
 
+    def stat(self, path: str) -> FileEntry:
+        return _entry(self._dfs.stat(path))
+
     def preview(self, path: str) -> str:
+        return preview_text(path, self._first_bytes(path))
+
+    def head(self, path: str) -> bytes:
+        return plain_head(path, self._first_bytes(path))
+
+    def _first_bytes(self, path: str) -> bytes:
         with DfsReader(self._dfs, path) as reader:
-            data = reader.pread(0, PREVIEW_BYTES)
-        codec = codec_by_suffix(path)
-        if codec is not None:
-            try:
-                data = b"".join(codec.decompressor().feed(data))
-            except CodecCorrupt as error:
-                return f"{path} cannot be decompressed: {error}"
-        lines = data[:PREVIEW_BYTES].split(b"\n")[:PREVIEW_LINES]
-        return b"\n".join(lines).decode("utf-8", "replace")
+            return reader.pread(0, PREVIEW_BYTES)
+
+    def story(self, path: str) -> list[tuple[float, str]]:
+        return [(line.at_s, line.text) for line in self._dfs.story(path)]
 
     def chunks(self, path: str) -> list[ChunkPlace]:
         located = self._dfs.locate(path, 0, LOCATE_CHUNKS)
@@ -249,6 +360,48 @@ class ClusterSource:
 
     def undelete(self, path: str) -> str:
         return f"{self._dfs.undelete(path)} is back"
+
+    def make_directory(self, path: str) -> str:
+        self._dfs.make_directory(path)
+        return f"made {path}"
+
+    def rename(self, path: str, target: str) -> str:
+        self._dfs.rename(path, target)
+        return f"{path} is now {target}"
+
+    def delete(self, path: str) -> str:
+        kept = self._dfs.delete(path, recursive=True)
+        return f"{path} is in the trash" if kept else f"{path} is deleted"
+
+    def download(self, path: str) -> Download:
+        reader = DfsReader(self._patient(), path)
+
+        def pieces() -> Iterator[bytes]:
+            # A piece is good until the next one; whoever sends may still hold it then.
+            with reader:
+                for piece in reader.pieces():
+                    yield bytes(piece)
+
+        return Download(reader.size, pieces())
+
+    def upload(self, path: str, *, replace: bool = False) -> Upload:
+        if not replace and self._is_there(path):  # told now, and not after all bytes were sent
+            raise FileExists(f"{path}: it is there already")
+        # One run waits at most: a gateway counts what each upload holds.
+        return create_hidden(self._patient(), path, overwrite=replace, queue_runs=1)
+
+    def _is_there(self, path: str) -> bool:
+        try:
+            self._dfs.stat(path)
+        except NoSuchFile:
+            return False
+        return True
+
+    def _patient(self) -> DfsClient:
+        """A client that waits for a master to come back: bytes on their way are worth that."""
+        if self._carrier is None:
+            self._carrier = client_of(self._cluster, user=self._user)
+        return self._carrier
 
 
 def _storage_row(server: ServerStatus, now_s: float) -> StorageRow:

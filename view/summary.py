@@ -63,6 +63,9 @@ def _storage(picture: Picture) -> list[Part]:
     ):
         if number:
             said.append(Part(0, warning(f"✗ {number:,} {word}")))
+    if picture.storage.lacks_log_copies:
+        in_step, wanted = picture.storage.log_copies
+        said.append(Part(0, warning(f"✗ master's log: {in_step}/{wanted} copies")))
     if counts.repairing:
         said.append(Part(6, Cell(f"↻ {counts.repairing:,} repairing", Colour.YELLOW)))
     return said
