@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from textual import work
 from textual.app import App
 from textual.binding import Binding, BindingType
 
 from mrstream.cluster.errors import ClusterError, UserError
+from mrstream.cluster.terminal import masked
 from mrstream.tui.messages import ActionDone, ClusterChanged, JobChanged, MasterBack, MasterLost
 from mrstream.tui.screens.confirm import Confirm, Help
 from mrstream.tui.screens.files import FilesScreen
@@ -120,6 +121,10 @@ class Monitor(App[None]):
     def action_help(self) -> None:
         if not isinstance(self.screen, Help):
             self.push_screen(Help())
+
+    def notify(self, message: str, *, markup: bool = False, **options: Any) -> None:
+        """Say something for a while; what it quotes is text, whatever is in it."""
+        super().notify(masked(message), markup=False, **options)
 
     def on_cluster_changed(self, _: ClusterChanged) -> None:
         self._redraw()

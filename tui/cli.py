@@ -45,6 +45,7 @@ def parser() -> argparse.ArgumentParser:
     words.add_argument(
         "--once", action="store_true", help="print one plain-text picture and exit, for scripts"
     )
+    words.add_argument("--json", action="store_true", help="with --once: the picture as JSON")
     words.add_argument("--read-only", action="store_true", help="hide all actions")
     words.add_argument(
         "--demo",
@@ -56,7 +57,10 @@ def parser() -> argparse.ArgumentParser:
 
 def main(argv: list[str]) -> int:
     """Run the monitor; gives the exit status."""
-    chosen = parser().parse_args(argv)
+    words = parser()
+    chosen = words.parse_args(argv)
+    if chosen.json and not chosen.once:
+        words.error("--json needs --once")
     try:
         if chosen.demo:
             return _demo(chosen)
@@ -72,7 +76,7 @@ def _demo(chosen: argparse.Namespace) -> int:
     source = DemoSource()
     if chosen.once:
         source.advance_to(300.0)
-        return _once(source)
+        return _once(source, as_json=chosen.json)
     return _run(source, source.job_id, read_only=chosen.read_only)
 
 
@@ -81,12 +85,12 @@ def _watch(chosen: argparse.Namespace) -> int:
 
     source = ClusterSource.of_current(chosen.cluster)
     if chosen.once:
-        return _once(source, chosen.job)
+        return _once(source, chosen.job, as_json=chosen.json)
     return _run(source, chosen.job, read_only=chosen.read_only)
 
 
-def _once(source: Source, job_id: str = "") -> int:
-    from mrstream.tui.once import plain_picture
+def _once(source: Source, job_id: str = "", *, as_json: bool = False) -> int:
+    from mrstream.tui.once import json_picture, plain_picture
     from mrstream.view.picture import Picture
 
     picture = Picture(cluster=source.cluster)
@@ -97,7 +101,10 @@ def _once(source: Source, job_id: str = "") -> int:
         source.close()
     if job_id and picture.jobs.get(job_id) is None:
         raise UserError(f"there is no job {job_id}, or it ended long ago: `mrstream job -list all`")
-    sys.stdout.write(plain_picture(picture, source.now_s(), job_id))
+    if as_json:
+        sys.stdout.write(json_picture(picture, source.now_s(), job_id))
+    else:
+        sys.stdout.write(plain_picture(picture, source.now_s(), job_id))
     return 0
 
 

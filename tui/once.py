@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from mrstream.mapreduce.snapshot import JobRow
+import json
+from dataclasses import asdict
+
+from mrstream.mapreduce.snapshot import JobRow, by_name
 from mrstream.view.hosts import Host, listed
 from mrstream.view.jobs import elapsed_s
 from mrstream.view.picture import Picture
@@ -31,8 +34,24 @@ def plain_picture(picture: Picture, now_s: float, job_id: str = "") -> str:
         f"Missing chunks: {counts.missing}",
         f"Corrupt chunks: {counts.corrupt}",
         f"Repairing chunks: {counts.repairing}",
+        "Copies of the master's log in step: {} of {}".format(*picture.storage.log_copies),
     ]
     return "\n".join(parts) + "\n"
+
+
+def json_picture(picture: Picture, now_s: float, job_id: str = "") -> str:
+    """Give the same for programs: the rows by the names of their fields, as the pages' API has
+    them."""
+    document = {
+        "cluster": picture.cluster,
+        "at_s": now_s,
+        "workers": [by_name(row) for row in picture.hosts],
+        "chunkservers": [asdict(server) for server in picture.storage.servers],
+        "jobs": [by_name(job) for job in picture.jobs if job_id in ("", job.key)],
+        "chunks": asdict(picture.storage.counts),
+        "log_copies": dict(zip(("in_step", "wanted"), picture.storage.log_copies, strict=True)),
+    }
+    return json.dumps(document, indent=2) + "\n"
 
 
 def _host(host: Host, now_s: float) -> tuple[str, ...]:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.timer import Timer
 from textual.widgets import RichLog, Static
 
 from mrstream.tui.screens.page import Page
-from mrstream.tui.widgets.ink import ACCENT
+from mrstream.tui.widgets.ink import ACCENT, PlainText
 from mrstream.view import actions, attempts
 
 FOLLOW_S = 0.5
@@ -57,7 +56,7 @@ class AttemptScreen(Page):
         self.query_one("#log").focus()
 
     def draw(self) -> None:
-        where = Text().append(self.attempt_id, "bold").append(f"  {self._stream}", ACCENT)
+        where = PlainText().append(self.attempt_id, "bold").append(f"  {self._stream}", ACCENT)
         if not self._offset:
             where.append("  (nothing written so far)")
         where.append(f"\nrepeat it with  {self.repeat_command}")
@@ -67,7 +66,7 @@ class AttemptScreen(Page):
         if row is not None:
             now_s = self.monitor.source.now_s()
             lines = attempts.about(row, now_s)
-            self.query_one("#progress", Static).update(Text("\n".join(lines)))
+            self.query_one("#progress", Static).update(PlainText("\n".join(lines)))
         if self.filter_text != self._filter_shown:
             self._filter_shown = self.filter_text
             log = self.query_one("#log", RichLog)
@@ -104,7 +103,7 @@ class AttemptScreen(Page):
         log = self.query_one("#log", RichLog)
         shown = [line for line in lines if self.passes(line)]
         if shown:
-            log.write(Text("\n".join(shown)))
+            log.write(PlainText("\n".join(shown)))
 
     def focus_body(self) -> None:
         self.query_one("#log").focus()

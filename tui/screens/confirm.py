@@ -10,6 +10,8 @@ from textual.containers import Horizontal, Vertical
 from textual.screen import ModalScreen
 from textual.widgets import Button, Input, Label, Static
 
+from mrstream.tui.widgets.ink import PlainText
+
 
 class Confirm(ModalScreen[bool]):
     """Ask before something is done that cannot be undone by a key."""
@@ -25,7 +27,7 @@ class Confirm(ModalScreen[bool]):
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="window"):
-            yield Label(self._question)
+            yield Label(PlainText(self._question))
             with Horizontal(classes="buttons"):
                 yield Button("No (n)", id="no", variant="primary")
                 yield Button("Yes (y)", id="yes", variant="error")
@@ -48,7 +50,7 @@ class Ask(ModalScreen[str | None]):
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="window"):
-            yield Label(self._question)
+            yield Label(PlainText(self._question))
             yield Input(self._value, id="answer")
 
     def on_input_submitted(self, event: Input.Submitted) -> None:

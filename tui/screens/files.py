@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
@@ -15,7 +14,7 @@ from mrstream.tui.screens.confirm import Ask
 from mrstream.tui.screens.page import Page
 from mrstream.tui.screens.report import ReportScreen
 from mrstream.tui.widgets.bar import bar
-from mrstream.tui.widgets.ink import BAD, DONE
+from mrstream.tui.widgets.ink import BAD, DONE, PlainText
 from mrstream.tui.widgets.table import RowTable, columns
 from mrstream.view import actions, files
 from mrstream.view.cells import Cell, Row
@@ -24,11 +23,11 @@ from mrstream.view.picture import ChunkPlace, FileEntry
 UP = ".."
 
 
-def chunk_map(chunks: list[ChunkPlace]) -> Text:
+def chunk_map(chunks: list[ChunkPlace]) -> PlainText:
     """Draw which host holds which chunk: one line a host, one sign a chunk."""
     found = files.chunk_map(chunks)
     width = max((len(host) for host in found.hosts), default=4)
-    text = Text().append(f"{len(chunks)} chunks; one column a chunk\n", "dim")
+    text = PlainText().append(f"{len(chunks)} chunks; one column a chunk\n", "dim")
     for host, held in zip(found.hosts, found.held, strict=True):
         text.append(f"{host:<{width}}  ", "bold")
         for is_here in held:
@@ -79,7 +78,7 @@ class FilesScreen(Page):
 
     def draw(self) -> None:
         place = "trash: deleted files, u brings one back" if self.in_trash else self.path
-        self.query_one("#where", Static).update(Text(place, no_wrap=True))
+        self.query_one("#where", Static).update(PlainText(place, no_wrap=True))
         rows: list[Row] = [
             (entry.path, files.entry_cells(entry))
             for entry in files.listed(self._entries, wanted=self.filter_text)
@@ -108,8 +107,8 @@ class FilesScreen(Page):
         self.redraw()
         self.action_reload()
 
-    def _about(self, text: str | Text) -> None:
-        self.query_one("#about", Static).update(text)
+    def _about(self, text: str | PlainText) -> None:
+        self.query_one("#about", Static).update(PlainText(text) if isinstance(text, str) else text)
         self.query_one("#detail").display = bool(text)
 
     def _chosen(self) -> FileEntry | None:
@@ -156,7 +155,7 @@ class FilesScreen(Page):
             self.monitor.ask(
                 lambda source: source.chunks(path),
                 lambda chunks: self._about(
-                    Text().append(path + "  ", "bold").append_text(chunk_map(chunks))
+                    PlainText().append(path + "  ", "bold").append(chunk_map(chunks))
                 ),
             )
 
@@ -165,7 +164,7 @@ class FilesScreen(Page):
         self.monitor.ask(lambda source: source.usage(path), self._show_usage)
 
     def _show_usage(self, usage: list[tuple[str, int]]) -> None:
-        text = Text().append("space below here\n", "dim")
+        text = PlainText().append("space below here\n", "dim")
         for path, used in files.shares(usage):
             text.append(f"{used.text:>6} ").append_text(bar(used.share or 0.0, 20))
             text.append(f" {path}\n", "bold")

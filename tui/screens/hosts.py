@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.widgets import Static
 
 from mrstream.tui.screens.page import Page
-from mrstream.tui.widgets.ink import BAD
+from mrstream.tui.widgets.ink import BAD, PlainText
 from mrstream.tui.widgets.table import RowTable, columns
 from mrstream.view import hosts
 
@@ -48,7 +47,7 @@ class HostsScreen(Page):
 
     def _draw_detail(self) -> None:
         host = hosts.host_named(self.picture, self.query_one(RowTable).selected_key or "")
-        text = Text().append(host.name, "bold")
+        text = PlainText().append(host.name, "bold")
         if host.worker:
             text.append(f" {host.worker.address}", "bold")
         if hosts.trouble(host):

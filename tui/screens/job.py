@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
@@ -16,7 +15,7 @@ from mrstream.tui.screens.page import Page
 from mrstream.tui.screens.report import ReportScreen
 from mrstream.tui.widgets.bar import bar
 from mrstream.tui.widgets.curves import Curves
-from mrstream.tui.widgets.ink import joined
+from mrstream.tui.widgets.ink import PlainText, joined
 from mrstream.tui.widgets.table import RowTable, columns
 from mrstream.tui.widgets.task_grid import TaskGrid
 from mrstream.view import actions, attempts, jobs
@@ -27,16 +26,17 @@ WIDE_COLUMNS = 120
 ATTEMPTS_SHOWN_MAX = 500
 
 
-def progress_text(job: JobRow, now_s: float, width: int) -> Text:
+def progress_text(job: JobRow, now_s: float, width: int) -> PlainText:
     """Give the three bars with their counts, and the line of figures below."""
-    text = Text()
+    text = PlainText()
     bar_width = max(10, min(50, width - 52))
     for phase in jobs.phases(job):
         text.append(f"{phase.label:<8}", "bold")
         text.append_text(bar(phase.fraction, bar_width))
         text.append(f" {percent(phase.fraction)}  ")
         text.append(f"{phase.tasks}\n", "dim")
-    return text.append_text(joined(jobs.figures(job, now_s)))
+    text.append_text(joined(jobs.figures(job, now_s)))
+    return text
 
 
 class JobScreen(Page):
@@ -94,13 +94,13 @@ class JobScreen(Page):
         board = self.picture.job
         if board is None or board.job.key != self.job_id:
             why = self.picture.job_refusal or f"{self.job_id}: asking the master…"
-            self.query_one("#where", Static).update(Text(why))
+            self.query_one("#where", Static).update(PlainText(why))
             return
         job, now_s = board.job, self.monitor.source.now_s()
         self.query_one("#where", Static).update(joined(jobs.title(job)))
         self.query_one("#progress", Static).update(progress_text(job, now_s, self.size.width))
         said = jobs.notes(job, self.picture.remarks)
-        self.query_one("#remarks", Static).update(Text("\n".join(said)))
+        self.query_one("#remarks", Static).update(PlainText("\n".join(said)))
         self.query_one("#remarks").display = bool(said)
         match self.query_one("#tabs", TabbedContent).active:
             case "overview":
@@ -142,7 +142,7 @@ class JobScreen(Page):
             self._events_shown = 0
         for event in board.events[self._events_shown :]:
             since = jobs.event_age(board.job, event)
-            log.write(Text(f"{since:>8}  ", "dim").append(event.text, "default"))
+            log.write(PlainText(f"{since:>8}  ", "dim").append(event.text, "default"))
         self._events_shown = len(board.events)
 
     def focus_body(self) -> None:

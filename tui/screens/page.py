@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, cast
 
-from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 from textual.widgets import Input, Static
 
+from mrstream.tui.widgets.ink import PlainText
 from mrstream.tui.widgets.key_line import KeyLine
 from mrstream.tui.widgets.summary import Summary
 from mrstream.tui.widgets.table import RowTable
@@ -97,7 +97,7 @@ class Page(Screen[None]):
         said = self.query_one("#nothing", Static)
         said.display = not rows
         if not rows:
-            said.update(Text(nothing))
+            said.update(PlainText(nothing))
 
     def passes(self, *words: str) -> bool:
         """Tell whether a row with these words passes the filter."""

@@ -10,6 +10,8 @@ from textual.containers import VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import Label, Static
 
+from mrstream.tui.widgets.ink import PlainText
+
 
 class ReportScreen(ModalScreen[None]):
     """A window that scrolls; nothing in it is markup."""
@@ -25,8 +27,8 @@ class ReportScreen(ModalScreen[None]):
 
     def compose(self) -> ComposeResult:
         with VerticalScroll(classes="report"):
-            yield Label(self._title, markup=False)
-            yield Static(self._text or "(empty)", markup=False)
+            yield Label(PlainText(self._title))
+            yield Static(PlainText(self._text or "(empty)"))
 
     def action_copy(self) -> None:
         self.app.copy_to_clipboard(self._text)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from rich.text import Text
-
-from mrstream.tui.widgets.ink import DONE, REST
+from mrstream.tui.widgets.ink import DONE, REST, PlainText
 
 
-def bar(fraction: float, width: int) -> Text:
+def bar(fraction: float, width: int) -> PlainText:
     """Give a bar of `width` cells, in halves; less than half a cell still shows as something."""
     share = max(0.0, min(1.0, fraction))
     halves = round(share * width * 2)
@@ -17,5 +15,5 @@ def bar(fraction: float, width: int) -> Text:
         halves -= 1
     full, half = divmod(halves, 2)
     rest = width - full - half
-    text = Text().append("━" * full + "╸" * half, DONE)
+    text = PlainText().append("━" * full + "╸" * half, DONE)
     return text.append("─" * rest, REST)

@@ -52,11 +52,11 @@ class Curves(Widget):
 
     def _draw(self, width: int, height: int) -> None:
         self._drawn = (len(self._points), width, height)
-        panel = max(2, height // 3)
+        panel = max(2, (height - 1) // 3)  # one line is left for the axis of time
         lines: list[list[Segment]] = []
         for curve in curves(self._points):
             style = Style(color=ON_DARK[curve.colour])
-            title = f"{curve.label:<8}{curve.now:>8}  peak {curve.peak}"
+            title = f"{curve.label:<8}{curve.now:>8}  top: {curve.peak}"
             lines.append([Segment(title[:width], style + Style(bold=True))])
             lines += [[Segment(line, style)] for line in plot(curve.values, width, panel - 1)]
         if self._points and len(lines) < height:

@@ -4,11 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import cache
+from typing import Any, Self
 
 from rich.text import Text
 
+from mrstream.cluster.terminal import masked
 from mrstream.view.cells import Cell
 from mrstream.view.palette import ON_DARK, Colour
+
+
+class PlainText(Text):
+    """Text in which whatever came from outside is shown: no markup, no escape sequence."""
+
+    def __init__(self, text: str = "", style: str = "", **options: Any) -> None:
+        super().__init__(masked(text), style, **options)
+
+    def append(self, text: Text | str, style: Any = None) -> Self:
+        super().append(masked(text) if isinstance(text, str) else text, style)
+        return self
 
 
 @cache
@@ -18,9 +31,9 @@ def ink(colour: Colour, *, loud: bool = False) -> str:
     return f"bold {name}".rstrip() if loud else name
 
 
-def joined(cells: Iterable[Cell]) -> Text:
+def joined(cells: Iterable[Cell]) -> PlainText:
     """Give cells as one line, two blanks between them."""
-    text = Text()
+    text = PlainText()
     for cell in cells:
         gap = "  " if text else ""
         text.append(f"{gap}{cell.text}", ink(cell.colour, loud=cell.loud))

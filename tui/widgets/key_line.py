@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rich.text import Text
 from textual import events
 from textual.screen import Screen
 from textual.widgets import Static
 
-from mrstream.tui.widgets.ink import ACCENT
+from mrstream.tui.widgets.ink import ACCENT, PlainText
 
 GAPS = (2, 1)
 """Cells between two keys: the narrower where that saves a line."""
@@ -81,7 +80,7 @@ class KeyLine(Static):
         if placed == self._placed:
             return
         self._placed = placed
-        text, line, column = Text(), 0, 0
+        text, line, column = PlainText(), 0, 0
         for key in placed:
             if key.line != line:
                 text.append("\n")

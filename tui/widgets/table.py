@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rich.text import Text
 from textual.widgets import DataTable
 
 from mrstream.tui.widgets.bar import bar
-from mrstream.tui.widgets.ink import ink
+from mrstream.tui.widgets.ink import PlainText, ink
 from mrstream.view.cells import Cell, Row
 from mrstream.view.cells import Column as Titled
 
@@ -34,7 +33,7 @@ def columns(
     ]
 
 
-class RowTable(DataTable[Text]):
+class RowTable(DataTable[PlainText]):
     """Rows by key. `show` is called with the whole wanted content as often as one likes."""
 
     DEFAULT_CSS = "RowTable { height: 1fr; }"
@@ -59,7 +58,7 @@ class RowTable(DataTable[Text]):
 
     def _add_columns(self) -> None:
         for index, column in enumerate(self._wanted_columns):
-            title = Text(column.title, justify="right" if column.right else "left")
+            title = PlainText(column.title, justify="right" if column.right else "left")
             self.add_column(title, key=str(index), width=column.width)
 
     @property
@@ -95,12 +94,12 @@ class RowTable(DataTable[Text]):
             self.move_cursor(row=min(row_before, len(keys) - 1), scroll=False)
         self.scroll_to(y=scroll, animate=False)
 
-    def _drawn(self, index: int, cell: Cell) -> Text:
+    def _drawn(self, index: int, cell: Cell) -> PlainText:
         column = self._wanted_columns[index]
         if cell.share is not None and column.bar:
             text = bar(cell.share, column.bar).append(f" {cell.text}", "default")
         else:
-            text = Text(cell.text, ink(cell.colour, loud=cell.loud))
+            text = PlainText(cell.text, ink(cell.colour, loud=cell.loud))
         if column.right:
             text.justify = "right"
         return text
