@@ -1,0 +1,1 @@
+"""Doors over HTTP and pages in a browser."""

@@ -1,0 +1,1 @@
+"""What every face shares: listeners, limits, requests, replies, proofs, streams."""

@@ -1,0 +1,1 @@
+"""Job history as Hadoop serves it, metrics, health."""

@@ -1,0 +1,1 @@
+"""The dfs for programs that speak to S3."""

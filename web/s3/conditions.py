@@ -1,0 +1,71 @@
+"""Conditions on what is there: If-Match and its kin, for reading, copying and storing. No IO."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from mrstream.dfs.chunk import FileId
+from mrstream.dfs.protocol import ANY_FILE, NO_FILE
+from mrstream.web.s3.call import parse_http_time
+from mrstream.web.s3.errors import S3Error
+
+Header = Callable[[str], str]
+
+
+def matches(value: str, etag: str) -> bool:
+    """Is the ETag one of these?"""
+    for one in value.split(","):
+        name = one.strip().removeprefix("W/").strip('"')
+        if name in ("*", etag):
+            return True
+    return False
+
+
+def is_unchanged(
+    header: Header, prefix: str, etag: str, modified_at_s: float, *, copies: bool = False
+) -> bool:
+    """Is the client's copy still good (304)? Raises 412 where a condition fails; to copy is to
+    have no copy, so that all of them fail so."""
+    match, since = header(f"{prefix}if-match"), header(f"{prefix}if-unmodified-since")
+    if match:
+        if not matches(match, etag):
+            raise failed(f"{prefix}if-match")
+    elif since:
+        at_s = parse_http_time(since)
+        if at_s is not None and int(modified_at_s) > at_s:
+            raise failed(f"{prefix}if-unmodified-since")
+    none, newer = header(f"{prefix}if-none-match"), header(f"{prefix}if-modified-since")
+    if none:
+        same = matches(none, etag)
+    else:
+        at_s = parse_http_time(newer) if newer else None
+        same = at_s is not None and int(modified_at_s) <= at_s
+    if same and copies:
+        raise failed(f"{prefix}if-none-match" if none else f"{prefix}if-modified-since")
+    return same
+
+
+def replacing(header: Header, found: Callable[[], tuple[FileId, str] | None]) -> FileId:
+    """Return which file a new one may replace; `found` gives the id and ETag of what is there."""
+    match, none = header("if-match"), header("if-none-match")
+    if match and none:
+        raise S3Error("NotImplemented", "If-Match and If-None-Match exclude each other here")
+    if none:
+        if none.strip() != "*":
+            raise S3Error("NotImplemented", "If-None-Match takes * only where an object is stored")
+        if found() is not None:
+            raise failed("If-None-Match")
+        return NO_FILE
+    if not match:
+        return ANY_FILE
+    there = found()
+    if there is None:
+        raise S3Error("NoSuchKey", "there is no object that could match")
+    if not matches(match, there[1]):
+        raise failed("If-Match")
+    return there[0]
+
+
+def failed(condition: str) -> S3Error:
+    """A condition that does not hold."""
+    return S3Error("PreconditionFailed", f"{condition} does not hold", Condition=condition)

@@ -1,0 +1,487 @@
+"""Objects that come in parts: begun, filled, and joined without moving a byte."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Final
+from urllib.parse import quote
+
+from mrstream.dfs.client.client import DfsClient
+from mrstream.dfs.client.ending import Ending
+from mrstream.dfs.client.reader import DfsReader
+from mrstream.dfs.client.writer import DfsWriter, create_hidden
+from mrstream.dfs.errors import FileReplaced, NoSuchFile, NotADirectory, NotAligned
+from mrstream.dfs.protocol import FileStatus
+from mrstream.web.http.ranges import parse_range
+from mrstream.web.http.reply import Reply, empty_reply
+from mrstream.web.s3 import uploads
+from mrstream.web.s3.body import Body
+from mrstream.web.s3.call import Call, answer, check_bucket, iso_time, read_document
+from mrstream.web.s3.checksums import (
+    PREFIX,
+    Sums,
+    etag_of_parts,
+    named_algorithm,
+    of_parts,
+    type_for,
+)
+from mrstream.web.s3.conditions import replacing
+from mrstream.web.s3.errors import S3Error
+from mrstream.web.s3.facts import Facts, facts_of, head_of
+from mrstream.web.s3.putting import (
+    Source,
+    Storing,
+    check_headers,
+    copy_range,
+    there,
+)
+from mrstream.web.s3.slow import slow_answer
+from mrstream.web.s3.uploads import PART_MAX, Part, Upload, part_chunk_bytes, part_path
+from mrstream.web.s3.xml import Element, bare, element
+
+PART_BYTES_MIN: Final = 5 << 20
+"""Of every part but the last."""
+OBJECT_BYTES_MAX: Final = 5 << 40
+LIST_BYTES_MAX: Final = 4 << 20
+
+
+async def create(call: Call) -> Reply:
+    """CreateMultipartUpload."""
+    check_headers(call)
+    call.path(writes=True)
+    if call.key.endswith("/"):
+        raise S3Error("InvalidArgument", "a key that ends with / is a directory, and has no bytes")
+    bucket_path = call.bucket_path()
+    algorithm = named_algorithm(call.header("x-amz-checksum-algorithm"))
+    wanted = call.header("x-amz-checksum-type").upper()
+    if wanted and not algorithm:
+        raise S3Error("InvalidRequest", "x-amz-checksum-type needs x-amz-checksum-algorithm")
+    upload = Upload(
+        uploads.new_id(),
+        call.key,
+        head_of(call.headers()),
+        algorithm,
+        type_for(algorithm, wanted) if algorithm else "",
+        uploads.now_s(),
+        call.principal.user,
+    )
+
+    def begin(client: DfsClient) -> None:
+        check_bucket(client, bucket_path, call.bucket)
+        uploads.begin(client, bucket_path, upload)
+
+    await call.ask(begin)
+    reply = answer("InitiateMultipartUploadResult", *_named(call), element("UploadId", upload.id))
+    if algorithm:
+        reply = reply.with_headers(
+            ("x-amz-checksum-algorithm", algorithm.upper()), ("x-amz-checksum-type", upload.type)
+        )
+    return reply
+
+
+def _named(call: Call) -> list[str]:
+    return [element("Bucket", call.bucket), element("Key", call.key)]
+
+
+def _number(call: Call) -> int:
+    number = call.number("partNumber", 0, PART_MAX + 1)
+    if not 1 <= number <= PART_MAX:
+        raise S3Error(
+            "InvalidArgument",
+            f"Part number must be an integer between 1 and {PART_MAX}, inclusive",
+            ArgumentName="partNumber",
+        )
+    return number
+
+
+async def _upload(call: Call) -> Upload:
+    """The upload of the request; what writes to it may write its key."""
+    call.path(writes=True)
+    bucket_path, id = call.bucket_path(), call.request.query.get("uploadId")
+    uploads.directory(bucket_path, id)
+
+    def find(client: DfsClient) -> Upload:
+        check_bucket(client, bucket_path, call.bucket)
+        return uploads.find(client, bucket_path, id, call.key)
+
+    return await call.ask(find)
+
+
+async def upload_part(call: Call) -> Reply:
+    """UploadPart."""
+    number = _number(call)
+    check_headers(call)
+    upload = await _upload(call)
+    body = Body(call, upload.algorithm)
+    path = part_path(call.bucket_path(), upload.id, number)
+    chunk_bytes = part_chunk_bytes(body.length_bytes, call.place.dfs.chunk_bytes)
+
+    def begin(client: DfsClient) -> DfsWriter:
+        return create_hidden(
+            client,
+            path,
+            overwrite=True,
+            chunk_bytes=chunk_bytes,
+            first_chunk=body.length_bytes > 0,
+            queue_runs=1,
+        )
+
+    storing = Storing(body, lambda done, sum: Facts(done.sums.md5().hex(), {}, sum))
+    try:
+        await call.place.files.store(call.principal.user, call.request, begin, storing)
+    except NoSuchFile:
+        raise uploads.no_such_upload(upload.id) from None
+    told = [("ETag", f'"{body.sums.md5().hex()}"')]
+    return empty_reply(200, told + ([storing.checksum.header] if storing.checksum else []))
+
+
+async def upload_part_copy(call: Call) -> Reply:
+    """UploadPartCopy: bytes of an object, by the gateway."""
+    number = _number(call)
+    upload = await _upload(call)
+    source = Source(call)
+    wanted = call.header("x-amz-copy-source-range")
+    path = part_path(call.bucket_path(), upload.id, number)
+
+    def copy(client: DfsClient) -> tuple[FileStatus, Facts]:
+        found, _ = source.look(client)
+        start, count = _copied_range(wanted, found.status.length_bytes)
+        sums = Sums([upload.algorithm] if upload.algorithm else [])
+
+        def described() -> Facts:
+            kept = sums.checksum(upload.algorithm) if upload.algorithm else None
+            return Facts(sums.md5().hex(), {}, kept)
+
+        ending = Ending(path, overwrite=True)
+        chunk_bytes = part_chunk_bytes(count, call.place.dfs.chunk_bytes)
+        status = copy_range(
+            client, source.path, found.status, ending, sums, described, start, count, chunk_bytes
+        )
+        return status, facts_of(status, ending.attributes)
+
+    async def work() -> str:
+        status, facts = await call.place.files.work(call.principal.user, call.in_bucket(copy))
+        told = [element("LastModified", iso_time(status.modified_at_s))]
+        told.append(element("ETag", f'"{facts.etag}"'))
+        if facts.checksum is not None:
+            told.append(element(facts.checksum.element, facts.checksum.value))
+        return bare("CopyPartResult", *told)
+
+    return await slow_answer(call, work)
+
+
+def _copied_range(wanted: str, size: int) -> tuple[int, int]:
+    """Which bytes are copied; here a range is exact, and within the source."""
+    if not wanted:
+        return 0, size
+    first, dash, last = wanted.removeprefix("bytes=").partition("-")
+    exact = wanted.startswith("bytes=") and dash and _is_number(first) and _is_number(last)
+    if not exact or int(last) < int(first):
+        raise S3Error("InvalidArgument", "x-amz-copy-source-range is bytes=FIRST-LAST")
+    if int(last) >= size:
+        raise S3Error("InvalidRange", f"the range ends behind the source, which has {size} bytes")
+    span = parse_range(wanted, size)
+    assert span is not None
+    return span.start, span.length
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) < 19
+
+
+async def abort(call: Call) -> Reply:
+    """AbortMultipartUpload."""
+    upload = await _upload(call)
+    bucket_path = call.bucket_path()
+    await call.ask(lambda client: uploads.drop(client, bucket_path, upload.id))
+    return empty_reply(204)
+
+
+# --- complete
+
+
+@dataclass(frozen=True, slots=True)
+class _Chosen:
+    """The parts that the object is made of, and what is told of it."""
+
+    upload: Upload
+    parts: tuple[Part, ...]
+    facts: Facts
+    length_bytes: int
+
+
+async def complete(call: Call) -> Reply:
+    """CompleteMultipartUpload: one decision of the master, if the parts fill their chunks."""
+    path = call.path(writes=True)
+    bucket_path, id = call.bucket_path(), call.request.query.get("uploadId")
+    uploads.directory(bucket_path, id)
+    listed = _listed(await call.body(LIST_BYTES_MAX))
+    user = call.principal.user
+
+    def choose(client: DfsClient) -> _Chosen | Facts:
+        check_bucket(client, bucket_path, call.bucket)
+        done = _done(client, path, id)
+        if done is not None:
+            # Asked again: the first answer was lost, or the cleaning up was.
+            uploads.drop(client, bucket_path, id)
+            return done
+        upload = uploads.find(client, bucket_path, id, call.key)
+        return _chosen(call, upload, listed, uploads.parts(client, bucket_path, id))
+
+    def join(client: DfsClient, chosen: _Chosen) -> None:
+        ending = _ending(call, client, path, chosen)
+        try:
+            client.join(path, [part.entry.file_id for part in chosen.parts], ending)
+        except FileReplaced as error:
+            # A part, or what was to be replaced?
+            if error.details.get("path") == path:
+                raise
+            raise uploads.no_such_upload(id) from None
+
+    def join_by_bytes(client: DfsClient, chosen: _Chosen) -> None:
+        ending = _ending(call, client, path, chosen)
+        paths = [part_path(bucket_path, id, part.number) for part in chosen.parts]
+        _write_parts(client, ending, list(zip(paths, chosen.parts, strict=True)))
+
+    async def work() -> str:
+        chosen = await call.ask(choose)
+        if isinstance(chosen, Facts):
+            return _completed(call, chosen)
+        try:
+            await call.ask(lambda client: join(client, chosen))
+        except NotAligned:
+            await call.place.files.work(user, lambda client: join_by_bytes(client, chosen))
+        await call.ask(lambda client: uploads.drop(client, bucket_path, id))
+        return _completed(call, chosen.facts)
+
+    return await slow_answer(call, work)
+
+
+def _ending(call: Call, client: DfsClient, path: str, chosen: _Chosen) -> Ending:
+    replaces = replacing(call.header, lambda: there(client, path))
+    attributes = chosen.facts.packed(chosen.length_bytes)
+    return Ending(path, True, True, replaces, True, attributes)
+
+
+def _write_parts(client: DfsClient, ending: Ending, parts: Sequence[tuple[str, Part]]) -> None:
+    """Write all of them into one hidden file, which then takes its place."""
+    writer = create_hidden(client, ending.path, overwrite=True, parents=True, queue_runs=1)
+    writer.ending = ending
+    with writer:
+        for path, part in parts:
+            with DfsReader(client, path, part.entry.file_id) as reader:
+                for piece in reader.pieces():
+                    writer.write(piece)
+
+
+def _done(client: DfsClient, path: str, id: str) -> Facts | None:
+    """What the upload became, if it is the object that is there now."""
+    try:
+        found = client.attributes(path)
+    except (NoSuchFile, NotADirectory):
+        return None
+    facts = facts_of(found.status, found.values)
+    return facts if facts.upload == id else None
+
+
+def _listed(data: bytes) -> list[Element]:
+    listed = read_document(data, "CompleteMultipartUpload").all("Part")
+    if not 0 < len(listed) <= PART_MAX:
+        raise S3Error("MalformedXML", f"an object has 1 to {PART_MAX} parts")
+    return listed
+
+
+def _chosen(call: Call, upload: Upload, listed: list[Element], found: list[Part]) -> _Chosen:
+    by_number = {part.number: part for part in found}
+    parts: list[Part] = []
+    for each in listed:
+        number = each.value("PartNumber")
+        part = by_number.get(int(number)) if _is_number(number) else None
+        etag = each.value("ETag").strip('"')
+        if part is None or etag != part.etag:
+            raise S3Error(
+                "InvalidPart",
+                f"part {number[:10]} is not there, or its ETag is not {etag[:40]}",
+                PartNumber=number[:10],
+                ETag=etag[:40],
+            )
+        _check_sum(each, part)
+        if parts and part.number <= parts[-1].number:
+            raise S3Error("InvalidPartOrder", "the parts are not in the order of their numbers")
+        parts.append(part)
+    for part in parts[:-1]:
+        if part.entry.length_bytes < PART_BYTES_MIN:
+            raise S3Error(
+                "EntityTooSmall",
+                f"part {part.number} has {part.entry.length_bytes} bytes; every part but the last "
+                f"has {PART_BYTES_MIN} at least",
+                PartNumber=str(part.number),
+                MinSizeAllowed=str(PART_BYTES_MIN),
+            )
+    lengths = [part.entry.length_bytes for part in parts]
+    length_bytes = sum(lengths)
+    _check_size(call, length_bytes)
+    runs = tuple((size, len(list(group))) for size, group in groupby(lengths))
+    checksum = None
+    if upload.algorithm:
+        sums = [part.checksum for part in parts]
+        values = [(each.value, size) for each, size in zip(sums, lengths, strict=True) if each]
+        checksum = of_parts(upload.algorithm, upload.type, values)
+        said = call.header(f"{PREFIX}{upload.algorithm}")
+        if said and said != checksum.value:
+            raise S3Error("BadDigest", f"the {upload.algorithm} of the parts is {checksum.value}")
+    etag = etag_of_parts([bytes.fromhex(part.etag) for part in parts])
+    facts = Facts(etag, upload.head, checksum, upload.id, runs)
+    return _Chosen(upload, tuple(parts), facts, length_bytes)
+
+
+def _check_sum(listed: Element, part: Part) -> None:
+    kept = part.checksum
+    for child in listed.children:
+        if not child.name.startswith("Checksum") or not child.text.strip():
+            continue
+        if kept is None or (child.name, child.text.strip()) != (kept.element, kept.value):
+            raise S3Error("InvalidPart", f"{child.name} of part {part.number} is another")
+
+
+def _check_size(call: Call, length_bytes: int) -> None:
+    if length_bytes > OBJECT_BYTES_MAX:
+        raise S3Error("EntityTooLarge", f"an object has {OBJECT_BYTES_MAX} bytes at most")
+    said = call.header("x-amz-mp-object-size")
+    if said and (not _is_number(said) or int(said) != length_bytes):
+        raise S3Error("InvalidRequest", f"the parts have {length_bytes} bytes, not {said[:20]}")
+
+
+def _completed(call: Call, facts: Facts) -> str:
+    place = f"{call.request.scheme}://{call.request.host}{quote(call.request.path)}"
+    told = [element("Location", place), *_named(call), element("ETag", f'"{facts.etag}"')]
+    if facts.checksum is not None:
+        told.append(element(facts.checksum.element, facts.checksum.value))
+        told.append(element("ChecksumType", facts.checksum.type))
+    return bare("CompleteMultipartUploadResult", *told)
+
+
+# --- looking
+
+
+async def list_parts(call: Call) -> Reply:
+    """ListParts."""
+    upload = await _upload(call)
+    after = call.number("part-number-marker", 0, PART_MAX)
+    most = call.number("max-parts", 1000, 1000)
+    bucket_path = call.bucket_path()
+    found = await call.ask(lambda client: uploads.parts(client, bucket_path, upload.id, after))
+    shown = found[:most]
+    last = shown[-1].number if shown else after
+    return answer(
+        "ListPartsResult",
+        *_named(call),
+        element("UploadId", upload.id),
+        _person("Initiator", upload.owner),
+        _person("Owner", upload.owner),
+        element("StorageClass", "STANDARD"),
+        element("PartNumberMarker", after),
+        element("NextPartNumberMarker", last),
+        element("MaxParts", most),
+        element("IsTruncated", len(found) > len(shown)),
+        *([element("ChecksumAlgorithm", upload.algorithm.upper())] if upload.algorithm else []),
+        *([element("ChecksumType", upload.type)] if upload.algorithm else []),
+        *map(_part, shown),
+    )
+
+
+def _part(part: Part) -> str:
+    told = [
+        element("PartNumber", part.number),
+        element("LastModified", iso_time(part.entry.modified_at_s)),
+        element("ETag", f'"{part.etag}"'),
+        element("Size", part.entry.length_bytes),
+    ]
+    if part.checksum is not None:
+        told.append(element(part.checksum.element, part.checksum.value))
+    return element("Part", "", *told)
+
+
+def _person(name: str, user: str) -> str:
+    return element(name, "", element("ID", user), element("DisplayName", user))
+
+
+async def list_uploads(call: Call) -> Reply:
+    """ListMultipartUploads."""
+    query = call.request.query
+    prefix, delimiter = query.get("prefix"), query.get("delimiter")
+    key_marker, id_marker = query.get("key-marker"), query.get("upload-id-marker")
+    encode = query.get("encoding-type") == "url"
+    most = call.number("max-uploads", 1000, 1000)
+    bucket_path = call.enter(prefix)
+
+    def find(client: DfsClient) -> list[Upload]:
+        check_bucket(client, bucket_path, call.bucket)
+        return uploads.all_uploads(client, bucket_path)
+
+    found = [each for each in await call.ask(find) if each.key.startswith(prefix)]
+    found = _behind(found, key_marker, id_marker)
+    shown: list[Upload] = []
+    prefixes: list[str] = []
+    is_truncated = False
+    for each in found:
+        at = each.key.find(delimiter, len(prefix)) if delimiter else -1
+        common = each.key[: at + len(delimiter)] if at >= 0 else ""
+        if common and common in prefixes[-1:]:
+            continue
+        if len(shown) + len(prefixes) == most:
+            is_truncated = most > 0
+            break
+        if common:
+            prefixes.append(common)
+        else:
+            shown.append(each)
+
+    def named(name: str, text: str) -> str:
+        return element(name, quote(text, safe="/~") if encode else text)
+
+    return answer(
+        "ListMultipartUploadsResult",
+        element("Bucket", call.bucket),
+        named("KeyMarker", key_marker),
+        element("UploadIdMarker", id_marker),
+        named("Prefix", prefix),
+        named("Delimiter", delimiter) if delimiter else "",
+        element("EncodingType", "url") if encode else "",
+        element("MaxUploads", most),
+        element("IsTruncated", is_truncated),
+        named("NextKeyMarker", shown[-1].key) if is_truncated and shown else "",
+        element("NextUploadIdMarker", shown[-1].id) if is_truncated and shown else "",
+        *(
+            element(
+                "Upload",
+                "",
+                named("Key", each.key),
+                element("UploadId", each.id),
+                _person("Initiator", each.owner),
+                _person("Owner", each.owner),
+                element("StorageClass", "STANDARD"),
+                element("Initiated", iso_time(each.begun_at_s)),
+            )
+            for each in shown
+        ),
+        *(element("CommonPrefixes", "", named("Prefix", each)) for each in prefixes),
+    )
+
+
+def _behind(found: list[Upload], key_marker: str, id_marker: str) -> list[Upload]:
+    """Those that come after the markers; an id counts only together with its key."""
+    if not key_marker:
+        return found
+    marker = key_marker.encode()
+    if not id_marker:
+        return [each for each in found if each.key.encode() > marker]
+    ids = [each.id for each in found if each.key == key_marker]
+    seen = ids[: ids.index(id_marker) + 1] if id_marker in ids else ids
+    return [
+        each
+        for each in found
+        if each.key.encode() > marker or (each.key == key_marker and each.id not in seen)
+    ]

@@ -1,0 +1,258 @@
+"""Reading and deleting objects."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from mrstream.dfs.client.client import DfsClient
+from mrstream.dfs.errors import DirectoryNotEmpty, FileReplaced, NoSuchFile, NotADirectory
+from mrstream.dfs.protocol import AttributesReply
+from mrstream.web.http.ranges import NotSatisfiable, Span, parse_range
+from mrstream.web.http.reply import Reply, empty_reply, range_headers, stream_reply
+from mrstream.web.s3.call import Call, answer, check_bucket, http_time, read_document
+from mrstream.web.s3.conditions import is_unchanged, matches
+from mrstream.web.s3.errors import S3Error, named
+from mrstream.web.s3.facts import DEFAULT_TYPE, Facts, facts_of
+from mrstream.web.s3.xml import element
+
+DELETED_MAX: Final = 1000
+OVERRIDES: Final = {
+    "response-content-type": "content-type",
+    "response-content-language": "content-language",
+    "response-expires": "expires",
+    "response-cache-control": "cache-control",
+    "response-content-disposition": "content-disposition",
+    "response-content-encoding": "content-encoding",
+}
+
+
+def look(client: DfsClient, path: str, key: str) -> tuple[AttributesReply, Facts]:
+    """Return the object that has a path, with what is told of it."""
+    try:
+        found = client.attributes(path)
+    except (NoSuchFile, NotADirectory):
+        raise _no_such_key(key) from None
+    status = found.status
+    if status.is_directory != key.endswith("/") or (status.is_directory and not found.values):
+        raise _no_such_key(key)
+    return found, facts_of(status, found.values)
+
+
+def _no_such_key(key: str) -> NoSuchFile:
+    return NoSuchFile(f"there is no object {key[:200]}")
+
+
+async def head_object(call: Call) -> Reply:
+    """HeadObject: as GET without the bytes."""
+    return await _get(call, with_body=False)
+
+
+async def get_object(call: Call) -> Reply:
+    """GetObject: the whole, a range, or a part of an object that came in parts."""
+    return await _get(call, with_body=True)
+
+
+async def _get(call: Call, *, with_body: bool) -> Reply:
+    path = call.path()
+    found, facts = await call.ask(lambda client: look(client, path, call.key))
+    status = found.status
+    told = [
+        ("ETag", f'"{facts.etag}"'),
+        ("Last-Modified", http_time(status.modified_at_s)),
+    ]
+    if is_unchanged(call.header, "", facts.etag, status.modified_at_s):
+        return empty_reply(304, told)
+    span, more = _span(call, facts, status.length_bytes)
+    wants_sum = call.header("x-amz-checksum-mode").upper() == "ENABLED"
+    if wants_sum and facts.checksum is not None and (span is None or span.is_all):
+        told += [facts.checksum.header, ("x-amz-checksum-type", facts.checksum.type)]
+    head = _overridden(call, facts.head)
+    kind = head.pop("content-type", DEFAULT_TYPE)
+    code, ranged = range_headers(span)
+    told += [*more, *ranged, *head.items()]
+    count = status.length_bytes if span is None else span.length
+    if not with_body or status.is_directory or not count:
+        return Reply(code, b"", (("Content-Type", kind), *told), length=count)
+    # By its id: these headers are of that very file.
+    try:
+        reading = await call.place.files.open(call.principal.user, path, status.file_id)
+    except (FileReplaced, NoSuchFile):
+        # Replaced a moment ago, and not kept in the trash: there is another one, or none.
+        return await _get(call, with_body=with_body)
+    start = span.start if span is not None else 0
+    return stream_reply(reading.take(start, count), count, type=kind, status=code, headers=told)
+
+
+def _span(call: Call, facts: Facts, size: int) -> tuple[Span | None, list[tuple[str, str]]]:
+    """Which bytes are asked for: None for all of them."""
+    wanted = call.header("range")
+    number = call.number("partNumber", 0, 10_001)
+    if "partNumber" in call.request.query:
+        if wanted:
+            raise S3Error("InvalidRequest", "Range and partNumber exclude each other")
+        return _part(facts, size, number)
+    condition = call.header("if-range")
+    if condition and not matches(condition, facts.etag):
+        return None, []
+    try:
+        return parse_range(wanted, size), []
+    except NotSatisfiable as error:
+        raise S3Error(
+            "InvalidRange",
+            str(error),
+            [("Content-Range", error.content_range())],
+            RangeRequested=wanted[:80],
+            ActualObjectSize=str(size),
+        ) from None
+
+
+def _part(facts: Facts, size: int, number: int) -> tuple[Span | None, list[tuple[str, str]]]:
+    sizes = list(facts.part_sizes())
+    if not sizes and "-" in facts.etag and not facts.upload:
+        sizes = [size]
+    elif not sizes and facts.upload:
+        raise S3Error("NotImplemented", "the parts of this object differ too much to be told")
+    sizes = sizes or [size]
+    if not 1 <= number <= len(sizes):
+        raise S3Error("InvalidPart", f"part {number}; the object has {len(sizes)}")
+    told = [("x-amz-mp-parts-count", str(len(sizes)))] if facts.upload else []
+    if not size:
+        return None, told
+    start = sum(sizes[: number - 1])
+    return Span(start, start + sizes[number - 1], size), told
+
+
+def _overridden(call: Call, head: dict[str, str]) -> dict[str, str]:
+    shown = dict(head)
+    for name, header in OVERRIDES.items():
+        if name in call.request.query:
+            value = call.request.query.get(name)
+            if not value.isprintable() or not value.encode("utf-8", "replace").isascii():
+                raise S3Error("InvalidArgument", f"{name} cannot be the value of a header")
+            shown[header] = value
+    return shown
+
+
+async def get_attributes(call: Call) -> Reply:
+    """GetObjectAttributes."""
+    path = call.path()
+    found, facts = await call.ask(lambda client: look(client, path, call.key))
+    listed = ",".join(call.request.headers.all("x-amz-object-attributes"))
+    wanted = {name.strip() for name in listed.split(",") if name.strip()}
+    known = {"ETag", "Checksum", "ObjectParts", "StorageClass", "ObjectSize"}
+    if not wanted or wanted - known:
+        raise S3Error(
+            "InvalidArgument", f"x-amz-object-attributes are some of {', '.join(sorted(known))}"
+        )
+    told = []
+    if "ETag" in wanted:
+        told.append(element("ETag", facts.etag))
+    if "Checksum" in wanted and facts.checksum is not None:
+        kept = facts.checksum
+        value, type = element(kept.element, kept.value), element("ChecksumType", kept.type)
+        told.append(element("Checksum", "", value, type))
+    if "ObjectParts" in wanted and facts.parts:
+        count = sum(count for _, count in facts.parts)
+        told.append(element("ObjectParts", "", element("PartsCount", count)))
+    if "StorageClass" in wanted:
+        told.append(element("StorageClass", "STANDARD"))
+    if "ObjectSize" in wanted:
+        told.append(element("ObjectSize", found.status.length_bytes))
+    reply = answer("GetObjectAttributesResponse", *told)
+    return reply.with_headers(("Last-Modified", http_time(found.status.modified_at_s)))
+
+
+# --- deleting
+
+
+def delete_key(client: DfsClient, bucket_path: str, path: str, key: str) -> None:
+    """Delete an object, to the trash by policy; one that is not there is deleted already."""
+    try:
+        found = client.attributes(path)
+    except (NoSuchFile, NotADirectory):
+        return
+    if found.status.is_directory != key.endswith("/"):
+        return
+    if not found.status.is_directory:
+        try:
+            client.delete(path, prune_to=bucket_path)
+        except (NoSuchFile, NotADirectory):
+            return
+    elif found.values:
+        # No longer a key; the directory goes if nothing lies in it.
+        try:
+            client.set_attributes(path, {}, replace_all=True, file_id=found.status.file_id)
+            client.delete(path, skip_trash=True, prune_to=bucket_path)
+        except (DirectoryNotEmpty, NoSuchFile, FileReplaced):
+            return
+
+
+async def delete_object(call: Call) -> Reply:
+    """DeleteObject."""
+    if call.header("if-match") not in ("", "*"):
+        raise S3Error("NotImplemented", "DELETE under a condition is not done here")
+    bucket_path = call.bucket_path()
+    try:
+        path = call.path(writes=True)
+    except S3Error as error:
+        if error.code != "InvalidArgument":
+            raise
+        path = ""  # nothing can have this key
+
+    def delete(client: DfsClient) -> None:
+        check_bucket(client, bucket_path, call.bucket)
+        if path:
+            delete_key(client, bucket_path, path, call.key)
+
+    await call.ask(delete)
+    return empty_reply(204)
+
+
+async def delete_objects(call: Call) -> Reply:
+    """DeleteObjects: up to a thousand; each is told for itself."""
+    asked = read_document(await call.body(), "Delete")
+    objects = asked.all("Object")
+    if not 0 < len(objects) <= DELETED_MAX:
+        raise S3Error("MalformedXML", f"1 to {DELETED_MAX} objects are deleted at a time")
+    quiet = asked.value("Quiet").lower() == "true"
+    bucket_path = call.bucket_path()
+    keys: list[tuple[str, str]] = []
+    told: dict[str, str] = {}
+    for each in objects:
+        named_key = each.find("Key")
+        key = "" if named_key is None else named_key.text
+        try:
+            if not key:
+                raise S3Error("MalformedXML", "an object without its key")
+            if each.value("VersionId") not in ("", "null"):
+                raise S3Error("NoSuchVersion", "there are no versions here")
+            if each.find("ETag") is not None:
+                raise S3Error("NotImplemented", "DELETE under a condition is not done here")
+            keys.append((key, call.reach(call.bucket, key, writes=True)))
+        except S3Error as error:
+            if error.code != "InvalidArgument":
+                told[key] = _not_deleted(key, error)
+        except Exception as error:
+            told[key] = _not_deleted(key, error)
+
+    def delete(client: DfsClient) -> None:
+        check_bucket(client, bucket_path, call.bucket)
+        # What lies in a directory before the directory itself: it can go then.
+        for key, path in sorted(keys, key=lambda pair: pair[0].count("/"), reverse=True):
+            try:
+                delete_key(client, bucket_path, path, key)
+            except Exception as error:
+                told[key] = _not_deleted(key, error)
+
+    await call.ask(delete)
+    if not quiet:
+        for each in objects:
+            key = "" if (found := each.find("Key")) is None else found.text
+            told.setdefault(key, element("Deleted", "", element("Key", key)))
+    return answer("DeleteResult", *told.values())
+
+
+def _not_deleted(key: str, error: Exception) -> str:
+    found = named(error)
+    code, words = element("Code", found.code), element("Message", str(found))
+    return element("Error", "", element("Key", key), code, words)

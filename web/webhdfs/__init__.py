@@ -1,0 +1,1 @@
+"""WebHDFS: the dfs for other people's programs."""
