@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +17,13 @@ settings.register_profile("house", deadline=None, print_blob=True)
 settings.load_profile("house")
 
 _skipped: list[str] = []
+
+
+def pytest_configure() -> None:
+    """A shell that starts something in the background lets it ignore Ctrl-C, and so all that it
+    starts; tests press Ctrl-C."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -22,6 +22,7 @@ from mrstream.dfs.metadata.events import (
     Halt,
     LeadershipBegan,
     Log,
+    Outrun,
     Refuse,
     Reply,
     Send,
@@ -141,6 +142,8 @@ class Model:
         self.log: list[bytes] = []
         self.sent: list[tuple[str, p.Command]] = []
         self.halted = ""
+        self.epoch_now = 0
+        self.outrun_by = 0
         self.servers: dict[str, FakeServer] = {}
         self._next_call = 1
         self._number = 0
@@ -157,7 +160,8 @@ class Model:
     def lead(self, brain: Metadata) -> None:
         """Go on with this brain, into which a log or an image was folded."""
         self.brain = brain
-        self._event(LeadershipBegan(len(self.log) * 1_000_000 + 1))
+        self.epoch_now += 1
+        self._event(LeadershipBegan(self.epoch_now))
 
     # --- servers
 
@@ -262,6 +266,8 @@ class Model:
                     self._queue.append((server, incarnation, message))
                 case Halt(why):
                     self.halted = why
+                case Outrun(epoch):
+                    self.outrun_by = epoch
         self._settle()
         self.brain.check_invariants(everything=True)
 

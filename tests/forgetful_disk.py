@@ -17,6 +17,7 @@ class _Inode:
     def __init__(self) -> None:
         self.now = bytearray()
         self.synced = b""
+        self.is_slots = False
 
 
 class ForgetfulFile:
@@ -53,6 +54,23 @@ class ForgetfulFile:
         pass
 
 
+class ForgetfulSlots:
+    """A file of a `ForgetfulDisk`, open to be written over."""
+
+    def __init__(self, disk: ForgetfulDisk, inode: _Inode) -> None:
+        self._disk = disk
+        self._inode = inode
+
+    def write_at(self, offset: int, data: bytes) -> None:
+        self._inode.now[offset : offset + len(data)] = data
+
+    def sync(self) -> None:
+        ForgetfulFile(self._disk, self._inode).sync()
+
+    def close(self) -> None:
+        pass
+
+
 class ForgetfulDisk:
     """Satisfies `cluster.journal.disk.Disk`."""
 
@@ -80,6 +98,16 @@ class ForgetfulDisk:
 
     def open_append(self, path: str) -> ForgetfulFile:
         return ForgetfulFile(self, self._names[path])
+
+    def open_slots(self, path: str, length: int) -> ForgetfulSlots:
+        if path not in self._names or len(self._names[path].now) < length:
+            inode = _Inode()
+            inode.is_slots = True
+            inode.now = bytearray(length)
+            inode.synced = bytes(length)
+            # Made durably, whatever else is not yet: only this name is added to the synced ones.
+            self._names[path] = self._synced_names[path] = inode
+        return ForgetfulSlots(self, self._names[path])
 
     def read(self, path: str, offset: int, count: int) -> bytes:
         return bytes(self._names[path].now[offset : offset + count])
@@ -115,6 +143,10 @@ class ForgetfulDisk:
         self._synced_names = dict(names)
         self._unsynced = []
 
+    def synced_bytes(self, path: str) -> bytes:
+        """Return what a power cut would surely leave of a file."""
+        return self._names[path].synced
+
     def flip(self, path: str, bit: int) -> None:
         """Turn one bit of a file over."""
         for content in (self._names[path],):
@@ -128,6 +160,7 @@ class ForgetfulDisk:
         for name, inode in self._names.items():
             twin = _Inode()
             twin.now, twin.synced = bytearray(inode.now), bytes(inode.now)
+            twin.is_slots = inode.is_slots
             other._names[name] = twin
         other._synced_names = dict(other._names)
         return other
@@ -136,6 +169,9 @@ class ForgetfulDisk:
         now, synced = bytes(inode.now), inode.synced
         if now == synced:
             return now
+        if inode.is_slots:  # written over in place: what changed last may have arrived by half
+            at = self.random.choice([0, self.random.randint(0, len(now)), len(now)])
+            return now[:at] + synced[at:]
         kept = self.random.choice(["synced", "prefix", "sectors", "zeros", "all"])
         if kept == "synced" or len(now) <= len(synced):
             return synced if kept == "synced" else now

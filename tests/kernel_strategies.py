@@ -16,6 +16,7 @@ from mrstream.streaming.records.partitioner import (
     HashPartition,
     KeyFieldPartition,
     StringHashPartition,
+    ValuePartition,
 )
 
 # Few different bytes: separators, line ends, digits, signs and bytes that break UTF-8 meet often.
@@ -44,12 +45,13 @@ key_specs = st.builds(
 spec_lists = st.lists(key_specs, min_size=1, max_size=3).map(tuple)
 field_orders = st.builds(KeyFieldOrder, spec_lists, separators, st.booleans())
 orders = st.one_of(st.just(ByteOrder()), field_orders)
-partitioners = st.one_of(
+key_partitioners = st.one_of(
     st.just(HashPartition()),
     st.just(StringHashPartition()),
     st.builds(KeyFieldPartition, spec_lists, separators, st.booleans()),
     st.builds(BinaryPartition, st.integers(-3, 3), st.integers(-3, 3)),
 )
+partitioners = key_partitioners | st.builds(ValuePartition, key_partitioners)
 forms = st.one_of(
     st.just(FRAMED_FORM),
     st.builds(

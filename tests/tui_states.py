@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass, field
 
 from mrstream.cluster.errors import Unavailable, UserError
+from mrstream.mapreduce.protocol import AttemptRecord, JobReport
 from mrstream.mapreduce.snapshot import (
     BACKUP,
     COMMITTED,
@@ -24,7 +26,7 @@ from mrstream.mapreduce.snapshot import (
     RatePoint,
     TaskRow,
 )
-from mrstream.view.picture import ChunkCounts, ChunkPlace, FileEntry, Storage, StorageRow
+from mrstream.view.picture import ChunkCounts, ChunkPlace, Download, FileEntry, Storage, StorageRow
 
 NOW_S = 1_700_000_000.0
 GIB = 1 << 30
@@ -40,14 +42,17 @@ class Recorded:
     hosts: Board[HostRow] = field(default_factory=Board)
     jobs: Board[JobRow] = field(default_factory=Board)
     boards: dict[str, JobBoard] = field(default_factory=dict)
+    past: dict[str, JobBoard] = field(default_factory=dict)
     store: Storage = field(default_factory=Storage)
     files: dict[str, list[FileEntry]] = field(default_factory=dict)
     deleted: list[FileEntry] = field(default_factory=list)
     places: list[ChunkPlace] = field(default_factory=list)
     logs: dict[str, bytes] = field(default_factory=dict)
+    contents: dict[str, bytes] = field(default_factory=dict)
     lost: str = ""
     done: list[str] = field(default_factory=list)
     closed: bool = False
+    abandoned: threading.Event = field(default_factory=threading.Event)
 
     def now_s(self) -> float:
         return NOW_S
@@ -79,6 +84,51 @@ class Recorded:
     def failure_report(self, job_id: str) -> str:
         return f"{job_id}: map 3 failed four times\nexit code 1 [not markup]\n"
 
+    def all_jobs(self) -> tuple[JobRow, ...]:
+        self._answer()
+        return tuple(sorted(self.jobs, key=lambda job: job.key))
+
+    def figures(self) -> list[tuple[str, str, dict[str, float]]]:
+        self._answer()
+        return [
+            ("mapreduce.master", "h1", {"attempts_failed": 7.0, "workers": 10.0}),
+            ("dfs.master", "h1", {"files": 1200.0}),
+        ]
+
+    def report(self, job_id: str) -> JobReport:
+        self._answer()
+        if job_id not in self.boards | self.past:
+            raise UserError(f"{job_id} is not shown: it never was, or it ended long ago")
+        board = (self.boards | self.past)[job_id]
+        attempts = tuple(
+            AttemptRecord(
+                row.key, row.host, row.state, row.started_at_s, row.finished_at_s, row.locality,
+                row.diagnosis, row.records,
+            )
+            for row in board.attempts
+        )  # fmt: skip
+        properties = {"mapreduce.job.reduces": str(board.job.reduces)}
+        return JobReport(
+            board.job, board.counters, tuple(board.events), attempts,
+            facts={"elapsed_s": 300.0, "worker_deaths": 1.0}, properties=properties,
+        )  # fmt: skip
+
+    def stat(self, path: str) -> FileEntry:
+        self._answer()
+        for entry in (FileEntry("/", True, 0, 0, "ann", "lab", 0o755, NOW_S), *self._all_files()):
+            if entry.path == path:
+                return entry
+        raise UserError(f"{path}: no such file or directory")
+
+    def _all_files(self) -> list[FileEntry]:
+        return [entry for entries in self.files.values() for entry in entries]
+
+    def head(self, path: str) -> bytes:
+        return self.contents.get(path, b"first line\nsecond line\n")
+
+    def story(self, path: str) -> list[tuple[float, str]]:
+        return [(NOW_S - 4000, f"{path} was made by ann")]
+
     def list_directory(self, path: str) -> list[FileEntry]:
         return self.files.get(path, [])
 
@@ -109,6 +159,23 @@ class Recorded:
     def undelete(self, path: str) -> str:
         return self._did(f"{path} is back")
 
+    def make_directory(self, path: str) -> str:
+        return self._did(f"made {path}")
+
+    def rename(self, path: str, target: str) -> str:
+        return self._did(f"{path} is now {target}")
+
+    def delete(self, path: str) -> str:
+        return self._did(f"{path} is in the trash")
+
+    def download(self, path: str) -> Download:
+        data = self.head(path)
+        return Download(len(data), iter([data]))
+
+    def upload(self, path: str, *, replace: bool = False) -> RecordedUpload:
+        self._did(f"upload {path}{' over' if replace else ''}")
+        return RecordedUpload(self, path)
+
     def _did(self, what: str) -> str:
         self._answer()
         self.done.append(what)
@@ -116,6 +183,24 @@ class Recorded:
 
     def close(self) -> None:
         self.closed = True
+
+
+class RecordedUpload:
+    """A file being brought to a `Recorded`."""
+
+    def __init__(self, state: Recorded, path: str) -> None:
+        self._state, self._path, self._data = state, path, b""
+
+    def write(self, data: bytes, /) -> int:
+        self._data += data
+        return len(data)
+
+    def close(self) -> None:
+        self._state.contents[self._path] = self._data
+
+    def abandon(self) -> None:
+        self._state.done.append(f"abandoned {self._path}")
+        self._state.abandoned.set()
 
 
 def empty() -> Recorded:
@@ -152,6 +237,23 @@ def busy() -> Recorded:
     attempt = f"attempt_{JOB[4:]}_m_000003_0"
     state.logs[f"{attempt} stderr"] = b"reading\nwarning: odd line 17\nstill reading\n"
     state.logs[f"{attempt} stdout"] = b"key\t1\n"
+    return state
+
+
+HOSTILE = "[/zz][bold]\x1b]0;owned\x07\u202etxt.exe"
+
+
+def hostile() -> Recorded:
+    """A cluster whose users gave things names that are markup or commands of a terminal."""
+    state = busy()
+    sort = _job(JOB, HOSTILE, "running", 0.62, 0.41, 0.05, diagnosis=HOSTILE)
+    state.jobs.put(sort)
+    state.boards[JOB] = _board(sort, maps=20, reduces=4)
+    state.boards[JOB].events.append(EventRow(NOW_S, HOSTILE))
+    state.files["/"] = [FileEntry("/" + HOSTILE, False, 1, 3, HOSTILE, HOSTILE, 0o644, NOW_S)]
+    state.deleted = state.files["/"]
+    for name in state.logs:
+        state.logs[name] = HOSTILE.encode() + b"\n"
     return state
 
 

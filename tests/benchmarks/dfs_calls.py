@@ -34,7 +34,7 @@ from mrstream.dfs.metadata import operations as op
 from mrstream.dfs.metadata.image import pack_image
 from mrstream.dfs.metadata.metadata import Metadata
 from mrstream.dfs.metadata.settings import Settings
-from mrstream.dfs.oplog import OperationLog
+from mrstream.dfs.oplog import encode_record
 from mrstream.dfs.protocol import (
     CreateFile,
     DiskUse,
@@ -214,20 +214,19 @@ def _fill(cluster: LocalCluster, count: int) -> None:
     brain = Metadata(Settings(replication=1), Random(1))
     journal = Journal(str(directory), cluster.cluster.identity().cluster_id)
     journal.recover()
-    log = OperationLog(journal, 1 << 40)
     in_log = min(count // 2, FILES_IN_LOG)
     brain.apply(op.ServerKnown(ServerId("h1")))
     for record in _records(brain, 0, count - in_log):
         brain.apply(record)
     # One record, so that the journal has a sequence for the checkpoint to be of.
-    log.append(op.ServerKnown(ServerId("h1")))
+    journal.append(encode_record(op.ServerKnown(ServerId("h1"))))
     journal.commit()
     sequence = journal.rotate()
     journal.commit()
     journal.write_checkpoint(sequence, pack_image(brain))
     for record in _records(brain, count - in_log, count):
         brain.apply(record)
-        log.append(record)
+        journal.append(encode_record(record))
     journal.close()
 
 

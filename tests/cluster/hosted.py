@@ -97,7 +97,10 @@ class Operator:
 
     def status(self, *words: str | Path) -> dict[str, Any]:
         """Return what `cluster status --json` says."""
-        document: dict[str, Any] = json.loads(self.good("cluster", "status", "--json", *words))
+        ended = self.run("cluster", "status", "--json", *words)
+        document: dict[str, Any] = json.loads(ended.stdout)
+        roles = [role for host in document["hosts"].values() for role in host["roles"].values()]
+        assert (ended.returncode == 0) == all(role["state"] == "up" for role in roles)
         return document
 
     def roles(self, state: str, *words: str | Path) -> set[tuple[str, str]]:

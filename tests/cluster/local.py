@@ -24,9 +24,12 @@ from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
 from mrstream.cluster.agent.processes import module_of
-from mrstream.cluster.config.config import Cluster, ClusterConfig, load
+from mrstream.cluster.config.config import GATEWAY, Cluster, ClusterConfig, load
+from mrstream.cluster.config.doors import with_door_keys
+from mrstream.cluster.config.reader import read_config
 from mrstream.cluster.config.state import NEW_MARK, Secret, write_private
 from mrstream.cluster.errors import ClusterError, Unavailable
+from mrstream.cluster.leader.forming import form_group
 from mrstream.cluster.wire.messages import Health, HealthReply
 from mrstream.cluster.wire.network import Connection
 from mrstream.dfs.client.client import DfsClient, client_of
@@ -36,7 +39,7 @@ from tests.cluster.machine import LOCKS
 MASTER = "dfs.master"
 CHUNKSERVER = "dfs.chunkserver"
 DFS_ROLES = (MASTER, CHUNKSERVER)
-PORTS = 10
+PORTS = 40
 READY_S_MAX = 60.0
 # A daemon ends with the test run that started it, also when that is killed.
 ENDS_WITH_US = ("setpriv", "--pdeathsig", "KILL")
@@ -62,9 +65,13 @@ class LocalCluster:
         name: str = "test",
         addresses: Sequence[str] = (),
         within: Mapping[str, Sequence[str]] | None = None,
+        gateway: str = "",
+        extras: Sequence[str] = (),
+        more: str = "",
     ) -> None:
         """`slots` are those of each host, its cores if 0; `addresses` are those of the hosts if not
-        127.0.0.x; `within` gives for each host the words that run a command in its network."""
+        127.0.0.x; `within` gives for each host the words that run a command in its network;
+        `gateway` is that part of cluster.yaml, `more` the rest of it."""
         self.directory = directory
         self._within = dict(within or {})
         self.roles = tuple(roles)
@@ -97,11 +104,17 @@ class LocalCluster:
                 f"dir: {directory / 'hosts'}{rack}{where}}}"
             )
         lines.append("dfs: {" + ", ".join(f"{k}: {v}" for k, v in settings.items()) + "}")
+        if extras:
+            lines.append(f"extras: [{', '.join(extras)}]")
         if mapreduce:
             lines.append("mapreduce:")
             lines += [f"  {key}: {value!r}" for key, value in mapreduce.items()]
-        text = "\n".join(lines) + "\n"
+        if gateway:
+            lines.append(f"gateway: {gateway}")
+        text = "\n".join(lines) + "\n" + more
         self.secret = Secret.new()
+        if gateway:
+            self.secret = with_door_keys(self.secret, read_config(text))
         home = directory / "home" / "clusters" / name
         self.file = str(home / "cluster.yaml")
         for place in [home, *(self.host_directory(host, name) for host in self.hosts)]:
@@ -143,12 +156,17 @@ class LocalCluster:
             for host in self.hosts_of(role):
                 self.launch(role, host)
         for role in self.roles:
+            if role.endswith(".master"):
+                form_group(self.cluster, role)
+        for role in self.roles:
             for host in self.hosts_of(role):
                 self.wait_ready(role, host)
 
     def hosts_of(self, role: str) -> list[str]:
         """Where a role runs."""
-        return self.hosts[:1] if role.endswith(".master") else self.hosts
+        if role == GATEWAY:
+            return list(self.config.gateway.hosts) if self.config.gateway else []
+        return list(self.config.masters_of(role)) if role.endswith(".master") else self.hosts
 
     def launch(self, role: str, host: str, prelude: str = "") -> int:
         """Start a daemon without waiting for it; return its pid.

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from mrstream.mapreduce.dataflow.committer import Committer, OutputExists, create_in
-from mrstream.mapreduce.dataflow.files import Files, files_for
+from mrstream.mapreduce.dataflow.committer import Committer, OutputExists
+from mrstream.mapreduce.dataflow.files import Files, InputReplaced, files_for, join
 from mrstream.mapreduce.dataflow.input_paths import InvalidInput
 from mrstream.mapreduce.dataflow.split_plan import plan_splits
 from mrstream.mapreduce.dataflow.split_reader import open_split
@@ -65,7 +65,7 @@ def test_output_is_committed_by_rename(files: Files, version: str) -> None:
     committer.setup_job()
     for attempt, content in (("0", b"half"), ("1", b"a\t1\n")):
         attempt_id = f"attempt_1_0001_r_000000_{attempt}"
-        with create_in(files, committer.setup_task(attempt_id))("part-00000") as out:
+        with files.create(join(committer.setup_task(attempt_id), "part-00000")) as out:
             out.write(content)
     committer.abort_task("attempt_1_0001_r_000000_0")
     for _ in range(2):
@@ -84,3 +84,17 @@ def test_a_missing_input_is_named_with_its_cluster(files: Files) -> None:
     """Spec 1.4."""
     with pytest.raises(InvalidInput, match=r"^Input path does not exist: dfs://test/nope$"):
         plan_splits(JobConf({}), ["/nope"], files)
+
+
+def test_a_file_that_is_replaced_after_the_plan_is_read_whole_or_not_at_all(files: Files) -> None:
+    """Its splits say which file they meant: the one before, while the trash has it."""
+    put(files, "/swap/in", b"old line\n" * 300_000)
+    conf = JobConf({})
+    splits = plan_splits(conf, ["/swap/in"], files).splits
+    assert len(splits) > 1
+
+    put(files, "/swap/in", b"new line\n" * 300_000)
+
+    for split in splits:
+        with pytest.raises(InputReplaced, match="was replaced by another file"):
+            list(open_split(split, conf, files))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import json
 import os
 import re
 import sys
@@ -130,7 +131,8 @@ def test_the_dash_is_optional_and_help_covers_every_verb(run: Terminal) -> None:
         "ls", "put", "get", "copyFromLocal", "copyToLocal", "cat", "mkdir", "rm", "rmdir", "mv",
         "cp", "du", "df", "stat", "tail", "head", "test", "touchz", "getmerge", "setrep",
         "count", "checksum", "text", "find", "appendToFile", "chmod", "chown", "chgrp",
-        "expunge", "undelete", "snapshot", "fsck",
+        "expunge", "undelete", "snapshot", "fsck", "setQuota", "setSpaceQuota", "clrQuota",
+        "clrSpaceQuota",
     ):  # fmt: skip
         assert f"-{verb} " in run.out
     assert run("-usage", "ls") == 0
@@ -158,7 +160,7 @@ def test_put_and_get_of_trees(run: Terminal, tmp_path: Path) -> None:
 
 
 def test_a_put_has_its_name_only_once_it_is_complete(run: Terminal, cluster: LocalCluster) -> None:
-    """As in Hadoop it is `FILE._COPYING_` until then, and what -f replaces stays until then."""
+    """Until then it has a name that no listing shows, and what -f replaces stays."""
     run("-mkdir", "/w")
     assert run("-put", "-", "/w/f", stdin=b"old") == 0
     putting = cluster.begin("dfs", "-put", "-f", "-", "/w/f")
@@ -166,7 +168,8 @@ def test_a_put_has_its_name_only_once_it_is_complete(run: Terminal, cluster: Loc
 
     putting.stdin.write(b"n" * 3_000_000)
     putting.stdin.flush()
-    wait_for(lambda: run("-test", "-e", "/w/f._COPYING_") == 0, 60.0, "the temporary file")
+    wait_for(lambda: cluster.client().report().files_open == 1, 60.0, "the file to be written")
+    assert run("-ls", "-C", "/w") == 0 and run.out.split() == ["/w/f"]
     assert run("-cat", "/w/f") == 0 and run.out == "old"
     putting.communicate(b"ew", timeout=60)
 
@@ -253,6 +256,38 @@ def test_counts_and_sums(run: Terminal) -> None:
     assert run.out == "2 K  4 K  /w/d\n"
     assert run("-df") == 0
     assert re.search(r"^Filesystem +Size +Used +Available +Use%\ndfs://test +\d+", run.out)
+
+
+def test_quotas_limit_a_directory_and_are_counted_as_in_hadoop(run: Terminal) -> None:
+    """EV-04, GFS-85."""
+    run("-mkdir", "/w", "/w/q")
+    assert run("-setQuota", "3", "/w/q") == 0
+    assert run("-setSpaceQuota", "1g", "/w/q") == 0
+    assert run("-put", "-", "/w/q/f", stdin=b"12345") == 0
+
+    run("-count", "-q", "-v", "/w/q", "/w")
+    assert run.out == (
+        f"{'QUOTA':>12} {'REM_QUOTA':>15} {'SPACE_QUOTA':>15} {'REM_SPACE_QUOTA':>15} "
+        f"{'DIR_COUNT':>12} {'FILE_COUNT':>12} {'CONTENT_SIZE':>18} PATHNAME\n"
+        f"{3:>12} {1:>15} {1 << 30:>15} {(1 << 30) - 10:>15} {1:>12} {1:>12} {5:>18} /w/q\n"
+        f"{'none':>12} {'inf':>15} {'none':>15} {'inf':>15} {2:>12} {1:>12} {5:>18} /w\n"
+    )
+    run("-count", "-u", "-h", "/w/q")
+    assert run.out.split() == ["3", "1", "1", "G", "1024", "M", "/w/q"]
+    assert run("-put", "-", "/w/q/g", stdin=b"") == 0
+    assert run("-put", "-", "/w/q/h", stdin=b"") == 1
+    assert "/w/q: may hold 3 files and directories, has 3; 1 more are too many" in run.error
+    assert run("-setSpaceQuota", "0", "/w/q") == 0
+    assert run("-put", "-f", "-", "/w/q/g", stdin=b"x") == 1
+    assert run("-clrQuota", "/w/q") == 0
+    assert run("-put", "-f", "-", "/w/q/g", stdin=b"x") == 1
+    assert "bytes with all replicas" in run.error
+    assert run("-clrSpaceQuota", "/w/q") == 0
+    assert run("-put", "-f", "-", "/w/q/g", stdin=b"x") == 0
+    assert run("-ls", "-C", "/w/q") == 0 and run.out.split() == ["/w/q/f", "/w/q/g"]
+    assert run("-setQuota", "0", "/w/q") == 255
+    assert run("-setSpaceQuota", "much", "/w/q") == 255
+    assert run("-setQuota", "5", "/w/q/f") == 1
 
 
 def test_stat_formats(run: Terminal) -> None:
@@ -401,6 +436,23 @@ def test_snapshots_are_independent(run: Terminal) -> None:
     run("-rm", "-r", "-skipTrash", "/w-snap")
 
 
+def test_listings_facts_and_checks_for_programs(run: Terminal) -> None:
+    run("-mkdir", "/w")
+    run("-put", "-", "/w/a b\n", stdin=b"x" * 100)
+    run("-mkdir", "/w/z")
+
+    assert run("-ls", "--json", "/w") == 0
+    first, second = map(json.loads, run.out.splitlines())
+    assert (first["path"], first["length_bytes"], first["replication"]) == ("/w/a b\n", 100, 2)
+    assert (second["path"], second["is_directory"]) == ("/w/z", True)
+    assert run("-stat", "--json", "/w/a*") == 0
+    assert json.loads(run.out) == first
+    assert run("-fsck", "/w", "--json") == 0
+    checked = json.loads(run.out)
+    assert (checked["healthy"], checked["files"], checked["chunks"]) == (True, 1, 1)
+    assert checked["troubles"] == []
+
+
 def test_fsck_ends_with_numbers_and_a_status(run: Terminal) -> None:
     run("-put", "-", "/w", stdin=b"x" * 1_500_000)
 
@@ -424,12 +476,42 @@ def test_without_a_cluster_it_is_the_disk(
 
     assert run("-cat", str(tmp_path / "f")) == 0
     assert run.out == "disk"
-    assert run("-mkdir", str(tmp_path / "d")) == 0
-    assert run("-cp", str(tmp_path / "f"), str(tmp_path / "d")) == 0
+    assert run("-fs", "local", "-mkdir", str(tmp_path / "d")) == 0
+    assert run("-cp", f"file:{tmp_path}/f", f"file:{tmp_path}/d") == 0
     assert run("-ls", "-C", str(tmp_path / "d")) == 0
     assert run.out == f"{tmp_path}/d/f\n"
     assert run("-cat", "dfs:///f") == 1
     assert "there is no current cluster" in run.error
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["-rm", "-r", "-f"], ["-rm", "-r", "-skipTrash"], ["-rmdir"], ["-mkdir"], ["-touch"],
+        ["-touchz"], ["-chmod", "-R", "777"], ["-chown", "x"], ["-chgrp", "x"], ["-setrep", "2"],
+        ["-put", "/etc/hostname"], ["-cp", "file:/etc/hostname"], ["-mv", "file:/etc/hostname"],
+        ["-appendToFile", "/etc/hostname"], ["-snapshot", "file:/x"],
+    ],
+)  # fmt: skip
+def test_without_a_cluster_nothing_on_the_disk_is_changed_unasked(
+    run: Terminal, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, words: list[str]
+) -> None:
+    """`-rm -r DIR` deleted this machine's files for good where someone had no cluster yet."""
+    monkeypatch.setenv("MRSTREAM_HOME", str(tmp_path / "nowhere"))
+    monkeypatch.delenv("MRSTREAM_CLUSTER", raising=False)
+    monkeypatch.chdir(tmp_path)
+    target = tmp_path / "d"
+    target.mkdir()
+    (target / "kept").write_text("x")
+    before = (target.stat().st_mode, target.stat().st_mtime_ns)
+
+    assert run(*words, str(target)) != 0
+
+    assert "there is no current cluster" in run.error and "file:" in run.error
+    assert (target / "kept").read_text() == "x"
+    assert (target.stat().st_mode, target.stat().st_mtime_ns) == before
+    assert run("-rm", "-r", f"file:{target}") == 0
+    assert not target.exists()
 
 
 def test_the_command_itself_runs(cluster: LocalCluster) -> None:

@@ -150,3 +150,29 @@ def test_a_slow_link_slows_a_transfer_no_more_than_its_share(
 
     assert md5_of(operator, "/f") == hashlib.md5(content).hexdigest()
     assert took_s < 30, took_s  # all of it through the slow host would be 2 s
+
+
+def test_after_a_power_cut_with_full_disks_up_brings_back_reading_and_deleting(
+    make_netns: MakeHosts, operator_at: OperatorAt
+) -> None:
+    """Else nothing could be deleted, and the disks would be full for ever."""
+    hosts = make_netns(2, disk_bytes=2 << 30)
+    operator = operator_at(hosts)
+    path = operator.write_cluster(install="none", python=sys.executable)
+    operator.good("cluster", "up", "-f", path)
+    content = os.urandom(3_000_000)
+    (operator.home / "f").write_bytes(content)
+    operator.good("dfs", "-put", operator.home / "f", "/f")
+
+    for host in hosts.names:
+        hosts.fill_disk(host)
+        hosts.kill(host)
+    for host in hosts.names:
+        hosts.start(host)
+    said = operator.good("cluster", "up", "-f", path)
+
+    assert said.count("of ballast are given up") == 2
+    operator.good("dfs", "-get", "/f", operator.home / "again")
+    assert (operator.home / "again").read_bytes() == content
+    operator.good("dfs", "-rm", "-skipTrash", "/f")
+    assert "/f" not in operator.good("dfs", "-ls", "/")

@@ -11,6 +11,8 @@ import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import pytest
+
 from mrstream.cluster.errors import ClusterError
 from mrstream.cluster.wire.messages import Metrics
 from mrstream.cluster.wire.network import Connection
@@ -70,18 +72,23 @@ def in_step(operator: Operator) -> bool:
     return bool(figures["log_copies_in_step"] == figures["log_copies_wanted"] > 0)
 
 
+@pytest.mark.timeout(600)
 def test_a_wheelhouse_installs_on_hosts_without_a_network_once(
     make_netns: MakeHosts, operator_at: OperatorAt
 ) -> None:
-    """The hosts' network has no way out: everything must come from us; what is there by its hash
-    is not sent again. An extra that the file gets later comes in an environment of its own."""
+    """The hosts' network has no way out: everything must come from us, asked for or not; what is
+    there by its hash is not sent again. An extra that the file gets later comes in an environment
+    of its own."""
     hosts = make_netns(1, disk_bytes=2 << 30)
     operator = operator_at(hosts)
-    path = operator.write_cluster(install="wheelhouse", python=BARE_PYTHON)
+    path = operator.write_cluster(install="wheel", python=BARE_PYTHON)
 
     said = operator.good("cluster", "up", "-f", path, timeout_s=280)
 
     assert "h1: installing mrstream-" in said
+    assert "h1: no way from there to the package index? All is sent from here" in said
+    (why,) = [line for line in said.splitlines() if "cannot install mrstream" in line]
+    assert "ERROR: " in why and len(why) < 600
     command = "".join(hosts.processes("h1"))
     assert "/srv/mrstream/versions/" in command
     content = put_random(operator, "f", 2_000_000)

@@ -5,6 +5,7 @@ What happens when processes are killed at each stage is the matter of `test_job_
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -241,6 +242,15 @@ def test_logs_of_a_lost_host_are_shown_as_far_as_they_came(cluster: LocalCluster
     report: JobReport = JobClient(cluster.cluster).call_patiently(ReportOfJob(rows[-1].key))
     lost = report.attempts[0]
 
+    for verb in ("-status", "-history"):
+        document = json.loads(cluster.mrstream("job", verb, report.job.key, "--json").stdout)
+        assert document["job"]["state"] == "succeeded"
+        assert lost.attempt_id in [each["attempt_id"] for each in document["attempts"]]
+    listed = json.loads(cluster.mrstream("job", "-list", "all", "--json").stdout)
+    assert listed[-1]["key"] == report.job.key and listed[-1]["finished_at_s"] > 0
+    refused = cluster.mrstream("job", "-logs", report.job.key, "--json")
+    assert refused.returncode == 1 and b"--json is for -list" in refused.stderr
+
     cluster.kill("mapreduce.worker", lost.host)
     logs = cluster.mrstream("job", "-logs", report.job.key, lost.attempt_id)
     cluster.start("mapreduce.worker", lost.host)
@@ -248,6 +258,30 @@ def test_logs_of_a_lost_host_are_shown_as_far_as_they_came(cluster: LocalCluster
     assert logs.returncode == 1
     assert "its log cannot be read" in logs.stdout.decode()
     assert f"I ran on {lost.host}\n" in logs.stdout.decode()
+
+
+def test_jobs_leave_no_connection_behind(cluster: LocalCluster) -> None:
+    """A master that kept one to the dfs for each job had 200 after 200 jobs."""
+
+    def run() -> None:
+        job = cluster.mrstream("-input", "/in", "-mapper", "cat", "-numReduceTasks", "0")
+        assert job.returncode == 0, job.stderr
+
+    def descriptors() -> dict[str, int]:
+        pids = {f"{role} {host}": cluster.pid(role, host)
+                for role in ROLES for host in cluster.hosts_of(role)}  # fmt: skip
+        return {name: len(os.listdir(f"/proc/{pid}/fd")) for name, pid in pids.items()}
+
+    for _ in range(3):
+        run()
+    before = descriptors()
+    for _ in range(6):
+        run()
+
+    def settled() -> bool:
+        return all(descriptors()[name] <= count + 2 for name, count in before.items())
+
+    wait_for(settled, 20.0, f"descriptors as before: {before}, {descriptors()}")
 
 
 def test_one_process_runs_many_maps_and_another_goes_on_after_it(cluster: LocalCluster) -> None:

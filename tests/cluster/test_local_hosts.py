@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -48,7 +49,7 @@ class Laptop:
         return ended.stdout
 
     def roles(self) -> dict[tuple[str, str], dict[str, Any]]:
-        hosts = json.loads(self.good("cluster", "status", "--json"))["hosts"]
+        hosts = json.loads(self.run("cluster", "status", "--json").stdout)["hosts"]
         return {(h, r): s for h, known in hosts.items() for r, s in known["roles"].items()}
 
     def processes(self) -> list[int]:
@@ -97,6 +98,27 @@ def test_a_laptop_is_a_cluster_too(laptop: Laptop) -> None:
     assert said.count("no process is left") == 3
     assert laptop.processes() == []
     assert not (laptop.home / "h1" / "here" / "h1").exists()
+
+
+def test_a_new_secret_shuts_out_who_knew_the_old_one(laptop: Laptop) -> None:
+    """An identity file that was lost with a notebook opens nothing more; the data stays."""
+    (laptop.home / "f").write_text("kept\n")
+    laptop.good("cluster", "up")
+    laptop.good("dfs", "-put", "f", "/f")
+    stolen = laptop.home / "stolen"
+    shutil.copytree(laptop.environment["MRSTREAM_HOME"], stolen)
+    refused = laptop.run("cluster", "up", "--new-secret")
+    assert refused.returncode == 1 and "runs, with the old secret" in refused.stderr
+    assert laptop.good("dfs", "-cat", "/f") == "kept\n"
+
+    laptop.good("cluster", "down")
+    said = laptop.good("cluster", "up", "--new-secret")
+
+    assert "it has a new secret" in said
+    assert laptop.good("dfs", "-cat", "/f") == "kept\n"
+    laptop.environment["MRSTREAM_HOME"] = str(stolen)
+    thief = laptop.run("dfs", "-cat", "/f")
+    assert thief.returncode == 1 and "kept" not in thief.stdout and "secret" in thief.stderr
 
 
 def test_a_job_gets_an_extra_once_the_file_lists_it_and_is_refused_before(laptop: Laptop) -> None:

@@ -28,6 +28,31 @@ def test_a_refused_key_is_explained(make_netns: MakeHosts, operator_at: Operator
     assert f"ssh-copy-id root@{hosts.address('h1')}" in said
 
 
+def test_all_unknown_host_keys_are_told_at_once_with_the_lines_to_type(
+    make_netns: MakeHosts, operator_at: OperatorAt
+) -> None:
+    """Else each `up` would name one more host. What is typed then makes them known."""
+    hosts = make_netns(3)
+    operator = operator_at(hosts)
+    path = operator.write_cluster()
+    operator.known_hosts.unlink()
+
+    said = operator.refused("cluster", "up", "-f", path)
+
+    assert said.count("is not in known_hosts") == said.count("SHA256:") == 3
+    lines = [line.strip() for line in said.splitlines() if "ssh-keyscan" in line]
+    assert lines == [
+        f"ssh-keyscan {hosts.address(h)} >> {operator.known_hosts}" for h in hosts.names
+    ]
+
+    operator.know("h1")
+    alone = operator.run("cluster", "up", "-f", path)
+    assert alone.returncode == 1 and "is up: 1 of 3 hosts" in alone.stdout
+    assert "half of the hosts or more are missing; --partial" in alone.stderr
+    assert alone.stderr.count("ssh-keyscan") == 2
+    operator.good("cluster", "up", "--partial", "-f", path)
+
+
 def test_an_unknown_and_a_changed_host_key_are_refused_by_name(
     make_netns: MakeHosts, operator_at: OperatorAt
 ) -> None:

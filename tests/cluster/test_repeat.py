@@ -54,3 +54,11 @@ def test_a_failed_attempt_comes_here_to_be_repeated_and_narrowed(
     assert b"not that number" in again.stderr
     assert narrowed.returncode == 0, narrowed.stderr
     assert narrowed.stdout.strip() == b"42"
+
+
+def test_what_is_no_attempt_is_refused_in_a_line(cluster: LocalCluster) -> None:
+    """It was looked for on the cluster, and ended in a traceback."""
+    refused = cluster.mrstream("-repeat", "attempt_1_0001_m_x_0")
+
+    assert refused.returncode == 1
+    assert b"is not an attempt id" in refused.stderr and b"Traceback" not in refused.stderr

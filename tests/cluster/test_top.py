@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -139,3 +140,18 @@ def test_one_plain_picture_for_scripts(cluster: LocalCluster) -> None:
     assert "Cluster: test" in done.stdout
     assert "Missing chunks: 0" in done.stdout
     assert [line.split()[0] for line in done.stdout.splitlines()[3:6]] == ["h1", "h2", "h3"]
+
+
+def test_one_picture_for_programs(cluster: LocalCluster) -> None:
+    done = subprocess.run(
+        [*TOP, "--once", "--json"],
+        env=environment(MRSTREAM_HOME=cluster.environment["MRSTREAM_HOME"]),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+
+    picture = json.loads(done.stdout)
+    assert picture["cluster"] == "test" and picture["chunks"]["missing"] == 0
+    assert sorted(row["key"] for row in picture["workers"]) == ["h1", "h2", "h3"]

@@ -6,12 +6,14 @@ import asyncio
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from textual.pilot import Pilot
 from textual.widgets import Input, RichLog
 
+from mrstream.cluster.config.config import Cluster
 from mrstream.dfs.client import writer
 from mrstream.tui.app import Monitor
 from mrstream.tui.screens.attempt import AttemptScreen
@@ -147,3 +149,18 @@ async def test_files_are_shown_copied_more_often_and_brought_back(cluster: Local
             return "/in/old.txt" in [status.path for status in client.list("/in")]
 
         await until(pilot, is_back)
+
+
+def test_a_monitor_follows_masters_that_were_moved(
+    cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`cluster restore` writes down where they are now; whoever watched need not start again."""
+    monkeypatch.setenv("MRSTREAM_HOME", cluster.environment["MRSTREAM_HOME"])
+    before = replace(cluster.config, master="h2")  # where nobody answers any more
+    source = ClusterSource(Cluster(before, cluster.secret))
+    try:
+        assert source.snapshot(0, 0).at_s > 0
+        assert source.storage().servers
+        assert source.master_host == "h1"
+    finally:
+        source.close()

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from mrstream.cluster.config.config import ROLES
+from mrstream.cluster.config.config import HOST_ROLES, MASTER_ROLES
 from tests.cluster.conftest import MakeHosts
 from tests.cluster.hosted import Operator, all_roles
 from tests.cluster.machine import TestHosts
@@ -76,12 +76,12 @@ def test_up_replaces_a_running_older_version_and_keeps_its_data(
     before.good(*words, "-output", "/out")
     listed = before.good("dfs", "-ls", "-R", "/")
     status = json.loads(before.good("cluster", "status", "--json"))
-    assert modules_run(hosts) == set(ROLES)
+    assert modules_run(hosts) == {*MASTER_ROLES, *HOST_ROLES}
 
     said = operator.good("cluster", "up", "-f", path, timeout_s=280)
 
     assert said.count("ran another build; it is started anew") == len(all_roles(operator))
-    assert modules_run(hosts) == {f"mrstream.{role}" for role in ROLES}
+    assert modules_run(hosts) == {f"mrstream.{role}" for role in (*MASTER_ROLES, *HOST_ROLES)}
     assert operator.good("dfs", "-ls", "-R", "/") == listed
     operator.good("dfs", "-get", "/f", "back")
     assert (operator.home / "back").read_bytes() == content
@@ -90,7 +90,7 @@ def test_up_replaces_a_running_older_version_and_keeps_its_data(
         "dfs", "-cat", "/out/part-*"
     )
     after = operator.status()
-    assert sorted(after) == sorted(status)
+    assert sorted(after) == sorted([*status, "groups", "log_copies"])
     assert {h: sorted(k["roles"]) for h, k in after["hosts"].items()} == {
         h: sorted(k["roles"]) for h, k in status["hosts"].items()
     }
@@ -108,7 +108,7 @@ def test_down_of_this_version_ends_a_running_older_one(
     python.write_text(f'#!/bin/sh\nPYTHONPATH={before.place} exec {sys.executable} "$@"\n')
     python.chmod(0o755)
     before.good("cluster", "up", "-f", operator.write_cluster(python=str(python)))
-    assert modules_run(hosts) == set(ROLES)
+    assert modules_run(hosts) == {*MASTER_ROLES, *HOST_ROLES}
 
     assert "no process is left" in operator.good("cluster", "down")
     assert hosts.processes("h1") == []

@@ -4,10 +4,13 @@ A case directory holds `args` (a JSON list with the placeholders {in}, {out} and
 `in/`, scripts, `expected/` (the visible files that Hadoop left), `expected.json`, and
 `counters.json` for good jobs. `expected.json` says how files are compared:
 
-    exact         same bytes in every file ties          lines grouped by the regular expression
-    `tie_key`; the order inside a group does not count sorted        same lines in any order
-    decompressed  compressed files are compared by what is in them seqfile       same classes and
-    records; the random sync marker does not count names         only the names of the files
+    exact         same bytes in every file
+    ties          lines grouped by the regular expression `tie_key`; the order inside a group does
+                  not count
+    sorted        same lines in any order
+    decompressed  compressed files are compared by what is in them
+    seqfile       same classes and records; the random sync marker does not count
+    names         only the names of the files
 """
 
 from __future__ import annotations
@@ -18,10 +21,9 @@ import itertools
 import json
 import os
 import re
-import struct
 import subprocess
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -174,40 +176,62 @@ def printed_counters(stderr: str) -> Counters:
     return found
 
 
+class _Cursor:
+    """Reads a sequence file from its start."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self.at = 0
+
+    def take(self, count: int) -> bytes:
+        self.at += count
+        return self.data[self.at - count : self.at]
+
+    def int32(self) -> int:
+        return int.from_bytes(self.take(4), "big", signed=True)
+
+    def vint(self) -> int:
+        first = int.from_bytes(self.take(1), "big", signed=True)
+        if first >= -112:
+            return first
+        value = int.from_bytes(self.take(-112 - first if first >= -120 else -120 - first), "big")
+        return value if first >= -120 else ~value
+
+    def text(self) -> bytes:
+        return self.take(self.vint())
+
+
 def sequence_file(data: bytes) -> object:
-    """Read a plain sequence file without its sync markers: classes and records."""
+    """Read a sequence file without its sync markers: classes and records, unpacked."""
     if data[:4] != b"SEQ\x06":
         return data
-
-    def vint(at: int) -> tuple[int, int]:
-        first = struct.unpack_from(">b", data, at)[0]
-        if first >= -112:
-            return first, at + 1
-        size = -112 - first if first >= -120 else -120 - first
-        value = int.from_bytes(data[at + 1 : at + 1 + size], "big")
-        return (value if first >= -120 else ~value), at + 1 + size
-
-    def text(at: int) -> tuple[bytes, int]:
-        length, at = vint(at)
-        return data[at : at + length], at + length
-
-    key_class, at = text(4)
-    value_class, at = text(at)
-    at += 2
-    pairs = struct.unpack_from(">i", data, at)[0]
-    at += 4
-    for _ in range(2 * pairs):
-        _, at = text(at)
-    at += 16
-    records = []
-    while at < len(data):
-        length = struct.unpack_from(">i", data, at)[0]
-        at += 4
+    cursor = _Cursor(data)
+    cursor.take(4)
+    classes = cursor.text(), cursor.text()
+    is_packed, is_block = cursor.take(2)
+    codec = cursor.text() if is_packed else b""
+    for _ in range(2 * cursor.int32()):
+        cursor.text()
+    cursor.take(16)
+    records: list[tuple[bytes, bytes]] = []
+    while cursor.at < len(data):
+        length = cursor.int32()
         if length == -1:
-            at += 16
+            cursor.take(16)
+            if is_block:
+                records += _block(cursor)
             continue
-        key_length = struct.unpack_from(">i", data, at)[0]
-        at += 4
-        records.append((data[at : at + key_length], data[at + key_length : at + length]))
-        at += length
-    return key_class, value_class, records
+        key_length = cursor.int32()
+        record = cursor.take(length)
+        value = record[key_length:]
+        records.append((record[:key_length], zlib.decompress(value) if is_packed else value))
+    return *classes, codec, records
+
+
+def _block(cursor: _Cursor) -> Iterator[tuple[bytes, bytes]]:
+    count = cursor.vint()
+    sides = []
+    for _ in range(2):
+        lengths, items = (_Cursor(zlib.decompress(cursor.text())) for _ in range(2))
+        sides.append([items.take(lengths.vint()) for _ in range(count)])
+    return zip(*sides, strict=True)

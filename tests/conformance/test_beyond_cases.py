@@ -126,14 +126,6 @@ def test_a_comparator_that_is_not_known_is_refused(desk: Desk) -> None:
     assert "com.acme.Order is a Java class" in ran.stderr
 
 
-def test_key_fields_of_keys_that_are_no_text_are_refused(desk: Desk) -> None:
-    """Section 5.1: Hadoop looks at what the key prints as; ours must not look at other bytes."""
-    ran = desk.job("-partitioner", f"{LIB}KeyFieldBasedPartitioner", "-numReduceTasks", "2")
-
-    assert ran.status == 1
-    assert "KeyFieldBasedPartitioner looks at text" in ran.stderr
-
-
 # ---- 6: combiners, and reducers that are classes -------------------------------------------------
 
 
@@ -218,6 +210,26 @@ def test_a_path_of_the_jobs_own_does_not_hide_the_programs_of_the_system(desk: D
     written = maps_only(desk, "-cmdenv", "PATH=/nowhere", mapper="printenv PATH")
 
     assert written == b"/nowhere\t\n"
+
+
+# ---- 8.1: counters -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("codec", ["GzipCodec", "Lz4Codec"])
+def test_reduces_count_the_bytes_that_travel(desk: Desk, codec: str) -> None:
+    """Section 8.1: shuffle bytes are the materialized bytes that were fetched, packed if they are
+    packed."""
+    desk.write("in", "".join(f"{n % 7}\tthe same words again and again\n" for n in range(2000)))
+
+    ran = desk.job(
+        "-D", "mapreduce.map.output.compress=true",
+        "-D", f"mapreduce.map.output.compress.codec=org.apache.hadoop.io.compress.{codec}",
+        "-mapper", "cat", "-reducer", "cat", "-numReduceTasks", "3",
+    )  # fmt: skip
+
+    shuffled = counter(ran, "Reduce shuffle bytes")
+    assert shuffled == counter(ran, "Map output materialized bytes")
+    assert shuffled < counter(ran, "Map output bytes") / 4
 
 
 # ---- 8.4 and 11: what a failed job leaves --------------------------------------------------------

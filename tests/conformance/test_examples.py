@@ -56,3 +56,24 @@ def test_an_example_takes_more_options(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr.decode()
     assert done.stdout == b""
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["_SUCCESS", "part-00000"]
+
+
+def test_the_page_of_the_ten_stages_gives_what_mrstream_gives(tmp_path: Path) -> None:
+    """The path of a record, with the product's own stages and nothing around them."""
+    (tmp_path / "in").mkdir()
+    for number in range(3):
+        text = "".join(f"word{n * n % 97} and\tmore {n}\n" for n in range(500 * number))
+        (tmp_path / "in" / f"{number}").write_text(text)
+    words = [sys.executable, str(EXAMPLES / "ten_stages.py")]
+    job = [str(tmp_path / "in"), str(tmp_path / "page"), "tr ' ' '\\n'", "uniq -c", "3"]
+    options = ["-input", job[0], "-output", str(tmp_path / "job"), "-mapper", job[2]]
+    options += ["-reducer", job[3], "-numReduceTasks", "3"]
+    environment = {**os.environ, "MRSTREAM_HOME": str(tmp_path / "home")}
+
+    subprocess.run([*words, *job], check=True, capture_output=True, env=environment)
+    mrstream = str(Path(sys.executable).parent / "mrstream")
+    subprocess.run([mrstream, *options], check=True, capture_output=True, env=environment)
+
+    there = {path.name: path.read_bytes() for path in (tmp_path / "job").iterdir()}
+    assert {path.name: path.read_bytes() for path in (tmp_path / "page").iterdir()} == there
+    assert sum(map(len, there.values())) > 1000

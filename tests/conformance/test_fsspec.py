@@ -277,7 +277,6 @@ def test_block_locations_name_hosts(dfs: DfsFileSystem, place: str) -> None:
         (0, 1 << 20), (1 << 20, 1 << 20), (2 << 20, 2_500_000 - (2 << 20)),
     ]  # fmt: skip
     assert all(sorted(block["hosts"]) == ["h1", "h2"] for block in blocks)
-    assert sorted(dfs.hosts_of(f"{place}/f", 0, 100)) == ["h1", "h2"]
 
 
 def test_errors_are_the_builtin_ones(dfs: DfsFileSystem, place: str) -> None:

@@ -76,12 +76,62 @@ def test_without_output_results_go_to_stdout_in_partition_order(desk: Desk) -> N
 
 def test_an_existing_output_directory_is_refused_before_anything_runs(desk: Desk) -> None:
     desk.out.mkdir()
+    (desk.out / "keep").touch()
 
     ran = desk.job("-mapper", "touch ran", "-reducer", "NONE")
 
     assert ran.status == 5
     assert f"Output directory file:{desk.out} already exists" in ran.stderr
+    assert [path.name for path in desk.out.iterdir()] == ["keep"]
+
+
+def test_what_a_failed_job_leaves_does_not_block_the_next(desk: Desk) -> None:
+    """Hadoop leaves the empty directory too, and then refuses it."""
+    assert desk.job("-mapper", "false", "-reducer", "NONE").status == 1
     assert list(desk.out.iterdir()) == []
+
+    assert desk.job("-mapper", "cat", "-reducer", "NONE").status == 0
+    assert sorted(desk.parts()) == ["_SUCCESS", "part-00000"]
+
+
+def test_overwrite_replaces_the_output_of_a_job_and_nothing_else(desk: Desk) -> None:
+    assert desk.job("-mapper", "cat", "-reducer", "NONE").status == 0
+    before = desk.parts()
+
+    # A job that cannot start leaves what is there.
+    missing = desk.run("-overwrite", "-input", "nope", "-mapper", "cat", "-output", str(desk.out))
+    assert missing.status == 5 and desk.parts() == before
+    own = desk.run(
+        "-overwrite", "-input", str(desk.out), "-mapper", "cat", "-output", str(desk.out)
+    )
+    assert own.status == 5 and "-overwrite would delete the input" in own.stderr
+    assert desk.parts() == before
+
+    assert desk.job("-overwrite", "-mapper", "tr a-z A-Z", "-reducer", "NONE").status == 0
+    assert desk.parts()["part-00000"] == before["part-00000"].upper()
+
+    thesis = desk.write("home/thesis.tex", "years of work")
+    refused = desk.run(
+        "-overwrite", "-input", "in", "-mapper", "cat", "-output", str(thesis.parent)
+    )  # fmt: skip
+    assert refused.status == 5 and "is not the output of a job" in refused.stderr
+    assert thesis.read_text() == "years of work"
+
+
+def test_quiet_says_nothing_but_what_went_wrong_and_programs_can_ask(desk: Desk) -> None:
+    good = desk.job("-quiet", "-mapper", "cat", "-reducer", "NONE")
+    assert (good.status, good.stdout, good.stderr) == (0, b"", "")
+
+    bad = desk.run("-quiet", "-input", "in", "-mapper", "bash -c 'echo oh >&2; exit 3'")
+    (listed,) = [
+        each
+        for each in json.loads(desk.run("job", "-list", "--json").stdout)
+        if each["state"] == "failed"
+    ]
+    assert json.loads(desk.run("job", "-status", listed["job_id"], "--json").stdout) == listed
+    assert bad.status == 1
+    assert "exit code 3" in bad.stderr and "| oh" in bad.stderr
+    assert " INFO " not in bad.stderr
 
 
 def test_a_script_is_shipped_by_itself_and_needs_no_run_bit(desk: Desk) -> None:
@@ -504,7 +554,7 @@ def test_an_output_directory_that_cannot_be_made_is_told_in_a_line(desk: Desk) -
 
     ran = desk.run("-input", "in", "-output", str(desk.cwd / "file" / "out"), "-mapper", "cat")
 
-    assert ran.status == 5
+    assert ran.status == 1
     assert "Mkdirs failed to create" in ran.stderr
     assert "Traceback" not in ran.stderr
 
@@ -528,3 +578,14 @@ def test_output_that_cannot_be_committed_fails_the_task_not_the_program(desk: De
     assert ran.status == 1
     assert "Traceback" not in ran.stderr
     assert "Streaming Command Failed!" in ran.stderr
+
+
+@pytest.mark.parametrize("name", ["t.parquet", "t.AVRO", "plain.txt"])
+def test_records_given_as_text_bring_a_warning(desk: Desk, name: str) -> None:
+    desk.write(name, b"PAR1\x00\x01\n")
+
+    ran = desk.run("-input", name, "-mapper", "cat", "-reducer", "NONE")
+
+    assert ran.status == 0
+    said = "and is read as lines of text" in ran.stderr
+    assert said == (name != "plain.txt")

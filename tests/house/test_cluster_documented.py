@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from mrstream.cluster.config import gateway_reader
 from mrstream.cluster.config import reader as config_reader
 from mrstream.cluster.config import values as config_values
 from mrstream.cluster.hosts import arguments
@@ -27,6 +28,13 @@ def test_every_key_of_the_cluster_file_is_documented() -> None:
     ]
 
     assert [key for key in keys if key not in GUIDE] == []
+
+
+def test_every_key_of_a_gateway_is_documented() -> None:
+    doors = (Path(__file__).parents[2] / "docs" / "guide" / "doors.md").read_text(encoding="utf-8")
+    settings = doors.partition("## Settings")[2].partition("\n## ")[0]
+
+    assert [key for key in gateway_reader.GATEWAY_KEYS if f"`{key}`" not in settings] == []
 
 
 def test_every_command_is_documented() -> None:

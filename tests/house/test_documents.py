@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.house.tree import PACKAGES, ROOT
+
 DOCUMENTS = sorted(
     [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), ROOT / "examples" / "README.md"]
 )
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
-_PATH = re.compile(
-    r"`((?:cluster|dfs|mapreduce|streaming|view|tui|mrstream|tests|docs|examples)/[\w./-]*)`"
-)
+_FOLDERS = "|".join([*PACKAGES, "mrstream", "tests", "docs", "examples"])
+_PATH = re.compile(rf"`((?:{_FOLDERS})/[\w./-]*)`")
 
 
 def anchors(path: Path) -> set[str]:
@@ -43,3 +43,10 @@ def test_every_link_leads_somewhere(path: Path) -> None:
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_every_path_that_is_named_exists(path: Path) -> None:
     assert [name for name in _PATH.findall(path.read_text()) if not (ROOT / name).exists()] == []
+
+
+def test_every_decision_is_in_the_index() -> None:
+    pages = {path.name for path in (ROOT / "docs/decisions").glob("[0-9]*.md")}
+    index = (ROOT / "docs/decisions/README.md").read_text()
+
+    assert sorted(pages - set(re.findall(r"\]\(([^)]+)\)", index))) == []

@@ -17,11 +17,12 @@ DOORS = {
         "query", "summarise", "queries", "calls", "file_count", "directory_count", "chunk_count",
         "safe_mode", "is_whole", "is_behind", "is_registered",
     },
+    "shadow": {"handle", "query"},
 }  # fmt: skip
 """What each shell may use of the brain. Only `duties` hands over events, since it logs what they
-lead to; only `oplog` folds the log."""
+lead to, and `shadow`, which nothing may lead to but an answer; only `oplog` folds the log."""
 NAMES = {"brain", "_brain"}
-TAKERS = {"Duties", "replay", "load_image", "pack_image", "checkpoint"}
+TAKERS = {"Duties", "Shadow", "replay", "fold", "load_image", "pack_image", "checkpoint"}
 """What the whole brain may be given to: another shell, or the brain's own code for checkpoints."""
 
 

@@ -9,17 +9,18 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parent.parent.parent
-BELOW = {
-    "cluster": {"cluster"},
-    "streaming": {"streaming", "cluster"},
-    "dfs": {"dfs", "cluster"},
-    "mapreduce": {"mapreduce", "dfs", "streaming", "cluster"},
-    "view": {"view", "mapreduce", "dfs", "streaming", "cluster"},
-    "tui": {"tui", "view", "mapreduce", "cluster"},
-}
-BRAINS = ("dfs/metadata", "mapreduce/scheduler")
-DUTIES = ("dfs/duties.py", "mapreduce/master/duties.py")
+from tests.house.tree import BELOW, ROOT
+
+BRAINS = (
+    "cluster/consensus",
+    "dfs/metadata",
+    "lock/cell",
+    "mapreduce/flow/brain",
+    "mapreduce/p4/brain",
+    "mapreduce/scheduler",
+    "saw/tables",
+)
+DUTIES = ("dfs/duties.py", "lock/duties.py", "mapreduce/master/duties.py")
 # What a brain may not touch: time, chance, files, sockets, processes, the log, the environment.
 IMPURE = {
     "asyncio", "io", "logging", "multiprocessing", "os", "pathlib", "random", "secrets", "select",
@@ -110,7 +111,7 @@ def test_only_the_source_of_pictures_looks_at_the_dfs_and_at_streaming() -> None
         if name.split(".")[0] in {"dfs", "streaming"}
     }
 
-    assert looking == {"view/source.py"}
+    assert looking == {"view/preview.py", "view/source.py"}
 
 
 def test_what_all_media_share_knows_none_of_them() -> None:
@@ -119,6 +120,32 @@ def test_what_all_media_share_knows_none_of_them() -> None:
         for path in modules("view")
         for name, _ in imported(path)
         if name.split(".")[0] in {"textual", "rich"}
+    ]
+
+    assert wrong == []
+
+
+def test_only_the_web_knows_its_libraries() -> None:
+    wrong = [
+        f"{path.relative_to(ROOT)} imports {name}"
+        for package in BELOW
+        if package != "web"
+        for path in modules(package)
+        for name, _ in imported(path)
+        if name.split(".")[0] in {"aiohttp", "awscrt", "markupsafe", "prometheus_client"}
+    ]
+
+    assert wrong == []
+
+
+def test_a_door_to_the_files_knows_of_no_jobs() -> None:
+    """Only pages and figures look at jobs."""
+    wrong = [
+        f"{path.relative_to(ROOT)} imports {name}"
+        for folder in ("web/http", "web/webhdfs")
+        for path in modules(folder)
+        for name in ours(path)
+        if name.split(".")[0] in {"mapreduce", "streaming", "view"}
     ]
 
     assert wrong == []
@@ -170,3 +197,14 @@ def test_the_agent_is_whole_and_needs_nothing_that_a_bare_host_lacks() -> None:
 
     assert wrong == []
     assert {path.stem for path in modules("cluster/agent")} == {"__init__", *agent.MODULES}
+
+
+def test_only_one_module_makes_markup_from_words() -> None:
+    """What escapes by default cannot be forgotten; `Markup(` is where it could be."""
+    wrong = [
+        str(path.relative_to(ROOT))
+        for path in modules("web")
+        if "Markup(" in path.read_text() or "|safe" in path.read_text()
+    ]
+
+    assert wrong == ["web/pages/markup.py"]

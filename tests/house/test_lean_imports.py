@@ -7,7 +7,12 @@ import sys
 
 import pytest
 
-HEAVY = ["paramiko", "textual", "rich", "fsspec", "docker", "yaml", "uvloop", "numpy", "pytest"]
+HEAVY = [
+    "paramiko", "textual", "rich", "fsspec", "docker", "yaml", "uvloop", "numpy", "pytest",
+    "cloudpickle", "IPython",
+    "ray", "pyspark",
+    "aiohttp", "markupsafe", "prometheus_client", "awscrt",
+]  # fmt: skip
 
 
 def loaded_by(code: str) -> list[str]:
@@ -31,8 +36,19 @@ def loaded_by(code: str) -> list[str]:
         ("dfs.chunkserver", ["uvloop", "yaml"]),
         ("mapreduce.master.master", ["uvloop", "yaml"]),
         ("mapreduce.worker.worker", ["uvloop", "yaml"]),
+        ("lock.master", ["uvloop", "yaml"]),
+        ("lock.cli", ["uvloop", "yaml"]),
         ("view.source", ["uvloop", "yaml"]),
         ("view.demo", []),
+        ("mapreduce.engine.run", []),
+        ("mapreduce.engine.ray", []),
+        ("mapreduce.engine.spark", []),
+        ("mapreduce.engine.nest", []),
+        ("api.job", []),
+        ("api.result", []),
+        ("api.child", []),
+        ("web.cli", ["uvloop", "yaml"]),
+        ("web.key_cli", ["uvloop", "yaml"]),
     ],
 )
 def test_a_module_loads_no_heavy_library(module: str, allowed: list[str]) -> None:
@@ -57,3 +73,35 @@ def test_a_daemon_loads_nothing_of_the_terminal(module: str) -> None:
     }
 
     assert sorted(terminal & set(done.stdout.split())) == []
+
+
+def test_the_name_itself_loads_nothing() -> None:
+    """`import mrstream` is what every module of ours begins with."""
+    code = (
+        "import sys; before = set(sys.modules); import mrstream; print(*set(sys.modules) - before)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True
+    )
+
+    ours = [name for name in done.stdout.split() if name.startswith(("mrstream", "msgspec"))]
+    assert ours == ["mrstream"]
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        "streaming.cli",
+        "mapreduce.local.run",
+        "mapreduce.attempt.attempt",
+        "mapreduce.worker.worker",
+    ],
+)
+def test_nothing_of_sawzall_loads_for_ordinary_jobs(module: str) -> None:
+    """Its compiler and tables are for those who run programs of it."""
+    script = f"import sys, mrstream.{module}; print(*sorted(sys.modules))"
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", script], capture_output=True, text=True, check=True
+    )
+
+    assert [name for name in done.stdout.split() if name.startswith("mrstream.saw")] == []

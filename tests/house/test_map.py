@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
-ROOT = Path(__file__).parent.parent.parent
-PACKAGES = ("cluster", "streaming", "dfs", "mapreduce", "view", "tui")
+from tests.house.tree import PACKAGES, ROOT
 
 
 def modules_in_the_tree() -> set[str]:

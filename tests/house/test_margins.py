@@ -6,12 +6,10 @@ import ast
 import re
 import sys
 import tomllib
-from pathlib import Path
 
 from mrstream.cluster.config import extras
+from tests.house.tree import PACKAGES, ROOT
 
-ROOT = Path(__file__).parent.parent.parent
-PACKAGES = ("cluster", "dfs", "mapreduce", "streaming", "tui", "view")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 # Where a library is not imported by the name that it is installed by.
 IMPORTED_AS = {"protobuf": "google.protobuf", "pyyaml": "yaml"}

@@ -16,8 +16,9 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parent.parent.parent
-FOLDERS = ("cluster", "streaming", "dfs", "mapreduce", "view", "tui")
+from tests.house.tree import PACKAGES, ROOT
+
+FOLDERS = PACKAGES
 
 
 def build(source: Path, what: str, into: Path) -> Path:

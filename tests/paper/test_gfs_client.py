@@ -213,8 +213,8 @@ def _process_bytes(pid: int) -> int:
 def test_locations_are_asked_ahead_and_kept_for_a_while(
     client: DfsClient, path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """§2.4 (GFS-06, 07, 08): n chunks cost at most ⌈n/k⌉ calls, a second read none, a read after
-    the time is over one again; reopening drops what was kept."""
+    """§2.4 (GFS-06, GFS-07, GFS-08): n chunks cost at most ⌈n/k⌉ calls, a second read none, a read
+    after the time is over one again; reopening drops what was kept."""
     put(client, path, bytes(10 * CHUNK_BYTES))
     before = client.calls_count
 

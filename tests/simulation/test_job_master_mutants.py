@@ -29,10 +29,11 @@ class OneBehind(Duties):
 
 
 class Lifeless(Duties):
-    """Forgets to count its lives."""
+    """Counts its first life only."""
 
     def begin_life(self) -> None:
-        pass
+        if not self._journaled.life:
+            super().begin_life()
 
 
 class Forgetful(Duties):

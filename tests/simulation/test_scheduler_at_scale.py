@@ -44,7 +44,7 @@ def test_backup_tasks_cost_a_few_percent_at_most() -> None:
 
 
 def test_killing_200_of_1746_workers_costs_little_time() -> None:
-    """§5.5: 5 % in the paper; their committed maps are run again."""
+    """§5.5, fault gate 20: 5 % in the paper; their committed maps are run again."""
     plan = replace(PAPER, kill_workers=200, kill_at_s=300.0)
 
     killed = SimulatedCluster(plan, SORT, SEED).run()

@@ -6,6 +6,7 @@ Everything is drawn from the generator that is passed in. Never does IO.
 from __future__ import annotations
 
 import random
+import re
 import struct
 from typing import Any
 
@@ -16,6 +17,11 @@ from mrstream.cluster.wire.frames import HEADER
 
 FLOATS = (0.0, -1.5, 1e308, float("inf"), float("nan"))
 INTS = (0, 1, -1, 127, 2**31, 2**32, 2**63 - 1, 2**64 - 1, -(2**63))
+TEXTS = (
+    "", "h1", "h9", "/", "/a/b", "/words", "../..", "a\0b", "ü" * 40, "x" * 5000, "127.0.0.1:1",
+    "job_1_0001", "attempt_1_0001_m_000000_0", "attempt_1_0001_r_000001_1",
+    "attempt_1_0001_r_999999999999_7", "attempt__m_0_0",
+)  # fmt: skip
 HEADS = (b"\xc6", b"\xdb", b"\xdd", b"\xdf", b"\xc9")
 """Of 32-bit lengths: binary, string, array, map, extension."""
 
@@ -37,12 +43,15 @@ def value_of(kind: inspect.Type, rng: random.Random) -> Any:
             return None
         case inspect.BoolType():
             return rng.random() < 0.5
-        case inspect.IntType():
-            return rng.choice(INTS)
+        case inspect.IntType(ge=least, le=most):
+            fit = [n for n in INTS if (least is None or n >= least) and (most is None or n <= most)]
+            return rng.choice(fit if rng.random() < 0.9 else INTS)
         case inspect.FloatType():
             return rng.choice(FLOATS)
+        case inspect.StrType(pattern=pattern) if pattern is not None and rng.random() < 0.9:
+            return rng.choice([text for text in TEXTS if re.search(pattern, text)])
         case inspect.StrType():
-            return rng.choice(("", "h1", "/a/b", "job_1_0001", "ü" * 40))
+            return rng.choice(TEXTS)
         case inspect.BytesType():
             return rng.randbytes(rng.choice((0, 1, 16, 20, 300)))
         case inspect.EnumType(cls=cls):

@@ -65,6 +65,7 @@ def test_no_property_makes_the_kernel_touch_what_it_does_not_own(tmp_path: Path)
     subprocess.run(["cc", *FLAGS, include, *SOURCES, "-o", str(library)], check=True)
     here = Path(__file__).parent
     tests = [str(here / f"test_kernel_{name}.py") for name in ("sort", "merge", "lines")]
+    tests.append(str(here / "test_csv_rows.py"))
 
     ran = run_sanitized(library, *tests)
 

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from mrstream.streaming.formats import typed_bytes
 from mrstream.streaming.formats.bzip2_blocks import blocks
-from mrstream.streaming.formats.codec import codec_by_class
+from mrstream.streaming.formats.codec import codec_by_class, codec_by_suffix
+from mrstream.streaming.formats.fixed_length import BadRecordLength, FixedLengthRecords
 from mrstream.streaming.formats.sequence_file import SequenceFileReader, sequence_file_writer
 from mrstream.streaming.formats.writable import BYTES, LONG, TEXT, read_vlong, write_vlong
 from mrstream.streaming.java.java_number import format_double, format_float
@@ -189,3 +190,49 @@ def test_long_writables_keep_their_eight_bytes() -> None:
 
     assert LONG.parse(LONG.serialise(payload)) == payload
     assert LONG.to_string(payload) == b"-5"
+
+
+@given(
+    st.binary(max_size=300),
+    st.sampled_from([b"", b"B", b"BZh", b"BZh0", b"\0" * 9, b"junk"]),
+    st.data(),
+)
+def test_what_follows_the_last_bzip2_stream_is_no_data(
+    plain: bytes, behind: bytes, data: st.DataObject
+) -> None:
+    """As `bzip2 -d` has it, wherever the blobs are cut."""
+    file = bz2.compress(plain) + bz2.compress(b"second") + behind
+    cut = data.draw(st.integers(0, len(file)))
+    codec = codec_by_suffix("x.BZ2")
+    assert codec is not None
+
+    assert b"".join(codec.decompressed(iter([file[:cut], file[cut:]]), "x")) == plain + b"second"
+
+
+@given(
+    st.integers(1, 9),
+    st.integers(0, 12),
+    st.lists(st.integers(0, 108), max_size=4),
+    st.integers(1, 7),
+)
+def test_every_record_of_one_length_is_in_one_split(
+    size: int, records: int, cuts: list[int], blob_bytes: int
+) -> None:
+    """FixedLengthInputFormat: the one in which it begins, wherever the file is cut."""
+    data = bytes(range(size * records))
+    borders = sorted({0, len(data), *(at for at in cuts if at < len(data))})
+    found = []
+    for start, end in itertools.pairwise(borders):
+        reader = FixedLengthRecords(size, start, end)
+        first, last = reader.range
+        mine = data[first:last]
+        blobs = [mine[at : at + blob_bytes] for at in range(0, len(mine), blob_bytes)]
+        found += [(offset, record) for offset, record in reader.cut(blobs)]
+        assert all(start <= offset < end for offset, _ in found[-len(mine) // size :] if mine)
+
+    assert found == [(at, data[at : at + size]) for at in range(0, len(data), size)]
+
+
+def test_a_file_that_ends_inside_a_record_of_one_length_is_refused() -> None:
+    with pytest.raises(BadRecordLength, match=r"Partial record\(length = 1\)"):
+        list(FixedLengthRecords(4, 0, 5).cut([b"aaaab"]))

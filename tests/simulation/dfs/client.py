@@ -2,22 +2,23 @@
 what was acknowledged, and try again as the real client does.
 
 A program is a generator: it yields a message to send and gets the answer (or a ClusterError, or
-None for silence) when it is resumed.
+SILENCE) when it is resumed.
 """
 
 from __future__ import annotations
 
 import random
 from collections.abc import Callable, Generator
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+from mrstream.cluster.consensus.standing import NotLeader
 from mrstream.cluster.errors import ClusterError, Unavailable, UserError
 from mrstream.dfs import protocol as p
 from mrstream.dfs.chunk import ChunkHandle, Epoch, FileId, ServerId
 from mrstream.dfs.errors import ChunkFull, ReplicaFailed, WriterFenced
-from tests.simulation.dfs.master import NAME as MASTER
+from tests.simulation.dfs import objects
+from tests.simulation.dfs.book import Book, Look, Operation, Truth
 from tests.simulation.dfs.master import SimMaster
 from tests.simulation.dfs.server import SimServer
 from tests.simulation.dfs.world import World
@@ -27,56 +28,12 @@ RETRY_S_MAX = 90.0
 Program = Generator[Callable[[Callable[[Any], None]], None], Any, Any]
 
 
+SILENCE = object()
+"""What is had in place of an answer (which may well be None) when none comes."""
+
+
 class GaveUp(Exception):
     """Nobody answered for as long as a client is patient."""
-
-
-@dataclass
-class Truth:
-    """What must be true of a file."""
-
-    data: bytearray = field(default_factory=bytearray)
-    """What its writer meant to write, in order."""
-    acked: int = 0
-    """So many bytes were acknowledged."""
-    closed: bool = False
-    records: list[tuple[int, bytes]] = field(default_factory=list)
-    """Record appends that succeeded: offset in the file, bytes."""
-    unsure: list[tuple[int, int]] = field(default_factory=list)
-    """Regions in which an overwrite failed: their bytes are undefined (GFS Table 1)."""
-
-
-@dataclass
-class Operation:
-    """One change of the namespace, as its client saw it."""
-
-    request: Any
-    request_id: tuple[int, int]
-    invoked_at_s: float
-    returned_at_s: float = float("inf")
-    outcome: str = "unknown"
-    """done | refused | unknown"""
-
-
-@dataclass
-class Look:
-    """A question about a path: what was answered, and on which sequence that rests."""
-
-    path: str
-    file_id: int | None
-    length: int
-    sequence: int
-
-
-class Book:
-    """Everything that clients know for certain."""
-
-    def __init__(self) -> None:
-        self.files: dict[int, Truth] = {}
-        self.operations: list[Operation] = []
-        self.looks: list[Look] = []
-        self.accepted: list[tuple[float, int, str]] = []
-        self.wrong: list[str] = []
 
 
 class SimClient:
@@ -100,6 +57,7 @@ class SimClient:
         self._request_number = 0
         self._data_number = 0
         self.is_done = False
+        self._believes = master.names[0]
 
     # --- running a program
 
@@ -124,14 +82,14 @@ class SimClient:
     def _send(
         self, target: str, action: Callable[[Callable[[Any], None]], None]
     ) -> Callable[[Callable[[Any], None]], None]:
-        """A message to a host; resumed with its answer, or with None after a while."""
+        """A message to a host; resumed with its answer, or with SILENCE after a while."""
 
         def wait(resume: Callable[[Any], None]) -> None:
             def respond(value: Any) -> None:
                 self.world.send(target, self.name, lambda: resume(value))
 
             self.world.send(self.name, target, lambda: action(respond))
-            self.world.at_host(self.name, ANSWER_S_MAX, lambda: resume(None))
+            self.world.at_host(self.name, ANSWER_S_MAX, lambda: resume(SILENCE))
 
         return wait
 
@@ -139,6 +97,11 @@ class SimClient:
         return lambda resume: self.world.at_host(self.name, seconds, lambda: resume(None))
 
     # --- the master
+
+    @property
+    def next_id(self) -> tuple[int, int]:
+        """The id that the next request will have."""
+        return (self.number, self._request_number + 1)
 
     def call(self, request: Any) -> Program:
         """Ask until there is an answer; raise what is refused for good."""
@@ -149,12 +112,16 @@ class SimClient:
             self.book.operations.append(operation)
         until_s = self.world.now_s + RETRY_S_MAX
 
-        def ask(respond: Callable[[Any], None]) -> None:
-            self.master.request(self.name, request, request_id, respond)
-
         while True:
-            answer = yield self._send(MASTER, ask)
-            if answer is not None and not isinstance(answer, Unavailable):
+            asked = self.master.at(self._believes)
+
+            def ask(respond: Callable[[Any], None], asked: Any = asked) -> None:
+                asked.request(self.name, request, request_id, respond)
+
+            answer = yield self._send(self._believes, ask)
+            if (answer is SILENCE or isinstance(answer, NotLeader)) and self.master.names[1:]:
+                self._believes = self.chance.choice(self.master.names)
+            if answer is not SILENCE and not isinstance(answer, Unavailable):
                 operation.returned_at_s = self.world.now_s
                 if isinstance(answer, ClusterError):
                     operation.outcome = "refused"
@@ -211,7 +178,7 @@ class SimClient:
         answer = yield self._send(grant.primary, act)
         if isinstance(answer, tuple):
             return answer
-        if answer is None:
+        if answer is SILENCE:
             return Unavailable("no answer"), (grant.primary,)
         if isinstance(answer, ReplicaFailed):
             return answer, tuple(answer.details.get("servers", ()))
@@ -270,7 +237,12 @@ class SimClient:
         yield from self._extend(opened, truth, length, None)
 
     def _extend(
-        self, opened: p.OpenFile, truth: Truth, length: int, grant: p.ChunkGrant | None
+        self,
+        opened: p.OpenFile,
+        truth: Truth,
+        length: int,
+        grant: p.ChunkGrant | None,
+        ending: dict[str, Any] | None = None,
     ) -> Program:
         size = opened.status.chunk_bytes
         file_id, epoch = opened.status.file_id, opened.epoch
@@ -304,7 +276,7 @@ class SimClient:
             if self.chance.random() < 0.02:
                 raise GaveUp("the writer dies in the middle of the file")
             yield from self.call(p.KeepAlive(self.name, (epoch,)))
-        yield from self.call(p.CloseFile(file_id, epoch, position))
+        yield from self.call(p.CloseFile(file_id, epoch, position, **(ending or {})))
         truth.closed = True
 
     def record_append(self, path: str, file_id: int) -> Program:
@@ -349,12 +321,14 @@ class SimClient:
         sequences: list[int] = []
         request = p.Stat(path)
 
-        def ask(respond: Callable[[Any], None]) -> None:
-            sequences.append(self.master.oplog.seen)
-            self.master.request(self.name, request, (0, 0), respond)
+        asked = self.master.at(self._believes)
 
-        answer = yield self._send(MASTER, ask)
-        if answer is None or not sequences:
+        def ask(respond: Callable[[Any], None]) -> None:
+            sequences.append(asked.seen)
+            asked.request(self.name, request, (0, 0), respond)
+
+        answer = yield self._send(self._believes, ask)
+        if answer is SILENCE or not sequences:
             return
         if len(sequences) > 1:
             return  # repeated on the way: which of the two answered is not known
@@ -369,10 +343,13 @@ class SimClient:
         shared = "/shared"
         count = 0
         while self.world.now_s < until_s:
-            yield self._pause(self.chance.uniform(0.01, 0.6))
+            yield self._pause(self.chance.uniform(0.01, 0.5))
             action = self.chance.random()
             try:
-                if action < 0.30 or not mine:
+                if mine and self.chance.random() < 0.25:
+                    count += 1
+                    yield from objects.act(self, mine, count)
+                elif action < 0.30 or not mine:
                     path = f"/{self.name}/f{count}"
                     count += 1
                     length = self.chance.choice([0, 10, 70_000, 131_072, 300_000])
@@ -419,6 +396,7 @@ class SimClient:
         yield from self.call(p.Snapshot(path, new, "me"))
         status = yield from self.call(p.Stat(new))
         self.book.files[status.file_id] = Truth(bytearray(source.data), source.acked, True)
+        self.book.told[status.file_id] = self.book.told.get(mine[path], 0)
         mine[new] = status.file_id
 
     def _contend(self) -> Program:

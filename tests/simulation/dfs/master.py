@@ -12,8 +12,10 @@ import random
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-from mrstream.cluster.errors import ClusterError
+from mrstream.cluster.errors import ClusterError, UserError
 from mrstream.cluster.journal.journal import Journal
+from mrstream.cluster.leader.gate import Gate
+from mrstream.cluster.leader.record_log import RecordLog
 from mrstream.cluster.wire.messages import Request
 from mrstream.cluster.wire.replies import PendingReply, ReplyCache
 from mrstream.dfs import protocol as p
@@ -27,6 +29,7 @@ from mrstream.dfs.metadata.events import (
     Halt,
     LeadershipBegan,
     Log,
+    Outrun,
     Refuse,
     Reply,
     Send,
@@ -37,7 +40,7 @@ from mrstream.dfs.metadata.image import pack_image
 from mrstream.dfs.metadata.metadata import Metadata
 from mrstream.dfs.metadata.servers import Server
 from mrstream.dfs.metadata.settings import Settings
-from mrstream.dfs.oplog import OperationLog, replay
+from mrstream.dfs.oplog import replay
 from tests.forgetful_disk import ForgetfulDisk
 from tests.simulation.dfs.world import Clock, World
 
@@ -59,8 +62,20 @@ class SimMaster:
         """Every record by sequence, as far as it survived."""
         self.servers: dict[str, Any] = {}
         self.crash_at_record: int | None = None
+        self._said: dict[tuple[int, int], Any] = {}
+        """What was answered to requests that change something, over all lives."""
         self.lives = 0
+        self.names = [NAME]
         self.start()
+
+    def at(self, name: str) -> SimMaster:
+        """The master on that host."""
+        return self
+
+    @property
+    def seen(self) -> int:
+        """So many records what it says now may rest on."""
+        return self.oplog.seen
 
     # --- lives
 
@@ -75,8 +90,9 @@ class SimMaster:
         self.brain = Metadata(self.settings, random.Random(f"{world.seed}-{self.lives}"))
         replay(found, self.brain)
         self.brain.check_invariants(everything=True)
-        self.oplog = OperationLog(self.journal, 1 << 60)
-        self.duties = Duties(self.brain, self.oplog, self._carry_out)
+        self.oplog = RecordLog(self.journal, 1 << 60)
+        self.gate: Gate[Command] = Gate(self.oplog, self._carry_out)
+        self.duties = Duties(self.brain, self.oplog, self.gate, self._carry_out)
         self.replies = ReplyCache()
         self.durable = self.journal.durable
         self._responds: dict[int, Respond] = {}
@@ -85,7 +101,7 @@ class SimMaster:
         self._connected: dict[str, int] = {}
         world.note(f"master life {self.lives} recovered sequence {found.last_sequence}")
         self._stalls: list[tuple[float, float]] = []
-        self._event(LeadershipBegan(self.lives << 40))
+        self._event(LeadershipBegan(self.lives))
         if found.last_sequence == 0:
             self._event(Founded("me", "us"))
         self._tick_later()
@@ -142,7 +158,7 @@ class SimMaster:
                 respond(_Kept.values[known])
                 return
             self.replies.begin(request_id)
-            respond = self._remembering(request_id, respond)
+            respond = self._remembering(request, request_id, respond)
         call, self._next_call = self._next_call, self._next_call + 1
         self._responds[call] = respond
         if isinstance(request, p.Register):
@@ -152,8 +168,15 @@ class SimMaster:
         else:
             self._event(Called(call, request, request_id if request.mutates else (0, 0)))
 
-    def _remembering(self, request_id: tuple[int, int], respond: Respond) -> Respond:
+    def _remembering(
+        self, request: Request, request_id: tuple[int, int], respond: Respond
+    ) -> Respond:
         def answer(value: Any) -> None:
+            if value is None or isinstance(value, int | str):
+                first = self._said.setdefault(request_id, value)
+                assert first == value, f"F5: {request} was answered {first!r}, now {value!r}"
+            elif isinstance(value, UserError):
+                assert request_id not in self._said, f"F5: {request} was done, now: {value!r}"
             if isinstance(value, ClusterError):
                 waiting = self.replies.forget(request_id)
             else:
@@ -186,7 +209,7 @@ class SimMaster:
             return
         self.journal.commit()
         self.durable = self.journal.durable
-        self.duties.release()
+        self.gate.release()
         if self.oplog.seen > self.journal.durable:
             self._commit_due = True
             self.world.at_host(NAME, 0.001, self._commit)
@@ -209,6 +232,8 @@ class SimMaster:
                 server = self.servers[name]
                 if self._connected.get(name) == incarnation:
                     self.world.send(NAME, name, lambda: server.pushed(message))
+            case Outrun(epoch):
+                raise AssertionError(f"nobody else leads, and {epoch} was met")
             case Halt(why):
                 raise AssertionError(f"the log is whole, and the brain halts: {why}")
             case Log():
@@ -250,7 +275,7 @@ class SimMaster:
         """Write a checkpoint of the state as it is."""
         self.journal.commit()
         self.durable = self.journal.durable
-        self.duties.release()
+        self.gate.release()
         sequence = self.journal.rotate()
         self.journal.commit()
         self.journal.write_checkpoint(sequence, pack_image(self.brain))

@@ -17,9 +17,12 @@ from mrstream.dfs import protocol as p
 from mrstream.dfs.chunk import ChunkHandle, FileId
 from mrstream.dfs.errors import ChunkCorrupt
 from mrstream.dfs.metadata.metadata import Metadata
+from mrstream.dfs.metadata.nodes import FREE
+from mrstream.dfs.metadata.operations import FenceRaised, parts_of
 from mrstream.dfs.metadata.settings import Settings
 from mrstream.dfs.oplog import decode_record
-from tests.simulation.dfs.client import Book, SimClient, Truth
+from tests.simulation.dfs.book import Book, Truth
+from tests.simulation.dfs.client import SimClient
 from tests.simulation.dfs.master import NAME as MASTER
 from tests.simulation.dfs.master import SimMaster
 from tests.simulation.dfs.server import SimServer
@@ -36,7 +39,7 @@ SETTINGS = Settings(
 )
 CALM_S = 15.0
 FOUND_S_MAX = 6.0
-SECONDS = 110.0
+SECONDS = 60.0
 """Simulated time in which things break."""
 
 
@@ -66,6 +69,9 @@ class Run:
         ]
         self.chance = random.Random(f"{seed}-nemesis")
         self._hidden_since_s: dict[int, float] = {}
+        self._looked_at = 0
+        self._raised: dict[str, int] = {}
+        self._life = 0
         world.after_each = self._after_each
 
     def _after_each(self) -> None:
@@ -73,6 +79,9 @@ class Run:
             if self.world.events % 1000 == 0:
                 self.master.brain.check_invariants(everything=True)
             self._check_called_short()
+            if self.master.oplog.seen != self._looked_at:
+                self._looked_at = self.master.oplog.seen
+                self._check_rules()
             if not self.master.is_awake:
                 self._hidden_since_s.clear()
             elif self.world.events % 20 == 0:
@@ -80,6 +89,22 @@ class Run:
         assert not self.book.wrong, self.book.wrong
 
     # --- checks while it runs
+
+    def _check_rules(self) -> None:
+        """After each event that changed something: N1; the sums of quotas are what counting gives;
+        no sparse table knows what is gone; fences never fall."""
+        brain = self.master.brain
+        space, nodes = brain.space, brain.space.nodes
+        for row in nodes.more_chunks:
+            space.check_full(row)
+        space.quotas.check_invariants()
+        for row in [*space.attributes, *space.implicit, *nodes.hidden, *space.quotas.by_row]:
+            assert nodes.kind[row] != FREE, f"row {row} is free, and something is told of it"
+        if self.master.lives == self._life:
+            for name, (generation, _) in brain.fences.raised.items():
+                assert generation >= self._raised.get(name, 0), f"F6: {name} fell to {generation}"
+        self._life = self.master.lives
+        self._raised = {name: known[0] for name, known in brain.fences.raised.items()}
 
     def _check_called_short(self) -> None:
         """No replica is called short that has every byte of its file."""
@@ -305,13 +330,26 @@ class Run:
         """Every change that was acknowledged is in the log once, in an order that real time
         allows; none that was refused is."""
         at: dict[tuple[int, int], int] = {}
+        raised = 0
         for sequence, payload in enumerate(self.master.history, 1):
-            request = getattr(decode_record(payload), "request", (0, 0))
-            if request != (0, 0):
-                assert request not in at, f"request {request} was carried out twice"
-                at[request] = sequence
-        logged = (p.CreateFile, p.OpenAppend, p.Rename, p.Delete, p.Snapshot)
-        ordered = [o for o in self.book.operations if isinstance(o.request, logged)]
+            for record in parts_of(decode_record(payload)):
+                if isinstance(record, FenceRaised):
+                    assert record.generation > raised, f"F6: {record} is not raised"
+                    raised = record.generation
+                request = getattr(record, "request", (0, 0))
+                generation = self.book.under.get(request, raised)
+                assert generation >= raised, f"F6: {record} under {generation}, {raised} was seen"
+                if request != (0, 0):
+                    assert request not in at, f"F5: request {request} was carried out twice"
+                    at[request] = sequence
+        logged = (
+            p.CreateFile, p.OpenAppend, p.Rename, p.Delete, p.Snapshot, p.JoinFiles,
+            p.SetAttributes, p.SetQuota, p.MakeKey, p.RevokeKey, p.SpendLink,
+        )  # fmt: skip
+        ordered = [
+            o for o in self.book.operations
+            if isinstance(o.request, logged) or getattr(o.request, "rename_to", "")
+        ]  # fmt: skip
         for operation in ordered:
             is_logged = operation.request_id in at
             if operation.outcome == "done":
@@ -361,6 +399,9 @@ class Run:
         if truth.records:
             for offset, record in truth.records:
                 assert content[offset : offset + len(record)] == record, f"{what}: record lost"
+            return
+        if truth.instead is not None and length == len(truth.instead):
+            assert content == truth.instead, f"{what}: wrong bytes after a join"
             return
         assert length >= truth.acked, f"{what}: {truth.acked} bytes acknowledged, {length} there"
         if truth.closed:

@@ -10,11 +10,20 @@ from __future__ import annotations
 
 import contextlib
 import random
+from functools import partial
 from typing import Any
 
 from mrstream.cluster.errors import ClusterError, DiskFailed, HostUnreachable
 from mrstream.dfs import protocol as p
-from mrstream.dfs.chunk import ChunkHandle, ChunkReport, ChunkVersion, ServerId, pack_reports
+from mrstream.dfs.chunk import (
+    ChunkHandle,
+    ChunkReport,
+    ChunkVersion,
+    ServerId,
+    epoch_of_command,
+    pack_reports,
+)
+from mrstream.dfs.chunks.allegiance import allegiance_of
 from mrstream.dfs.chunks.chunk_service import ChunkService
 from mrstream.dfs.chunks.chunk_store import ChunkStore, Reserve
 from mrstream.dfs.chunks.commands import CommandRunner, Throttle, describe
@@ -34,6 +43,117 @@ class Died(BaseException):
     """The host lost power in the middle of a disk operation."""
 
 
+class SimLink:
+    """What a chunkserver says to one master, and hears from it, in one of its lives."""
+
+    def __init__(self, server: SimServer, master: str) -> None:
+        self._s, self._master = server, master
+        self._incarnation = server.incarnation
+        self.settings = p.ServerSettings(1.0, 60.0, 5.0, 64 << 20, 0)
+        self.leads = False
+        self.epoch = 0
+        self._talk()
+
+    def call(self, request: Any, on_answer: Any, on_silence: Any) -> None:
+        """Ask the master once; exactly one of the two is called, in this life."""
+        settled: list[bool] = []
+        server, world = self._s, self._s.world
+
+        def answer(value: Any) -> None:
+            if not settled and server.incarnation == self._incarnation:
+                settled.append(True)
+                on_answer(value)
+
+        def silence() -> None:
+            if not settled:
+                settled.append(True)
+                on_silence()
+
+        def respond(value: Any) -> None:
+            world.send(self._master, server.name, lambda: answer(value))
+
+        def ask() -> None:
+            server.master.at(self._master).request(server.name, request, (0, 0), respond)
+
+        world.send(server.name, self._master, ask)
+        world.at_host(server.name, ANSWER_S_MAX, silence)
+
+    def _talk(self) -> None:
+        s = self._s
+        sent_at_s = s.clock.now_s()
+        number = s.allegiance.numbered(sent_at_s)
+        request = p.Register(
+            s.address, s.incarnation, "cluster", s.disks(), s.order.held(sent_at_s),
+            number=number, epoch=s.allegiance.epoch,
+        )  # fmt: skip
+        self.call(request, lambda value: self._registered(value, number, sent_at_s), self._again)
+
+    def _again(self) -> None:
+        self._s.world.at_host(self._s.name, RECONNECT_S, self._talk)
+
+    def _registered(self, value: Any, number: int, sent_at_s: float) -> None:
+        s = self._s
+        if isinstance(value, ClusterError):
+            self._again()
+            return
+        if value.leads:
+            met = s.guard(lambda: s.allegiance.meet(value.epoch))
+            if met is None:
+                return  # died of it
+            if not met[0]:
+                self._again()
+                return
+            s.check_met(value.epoch)
+            for handle in value.void:
+                s.order.lease_over(handle)
+            s.order.contact(sent_at_s, value.contact_s)
+        self.settings, self.epoch, self.leads = value, value.epoch, value.leads
+        reports = pack_reports(s.store.reports())
+        request = p.ReportChunks(ServerId(s.name), s.incarnation, 0, reports, True, number)
+        self.call(request, self._reported, self._again)
+
+    def _reported(self, value: Any) -> None:
+        if isinstance(value, ClusterError):
+            self._again()
+        else:
+            self._beat()
+
+    def _beat(self) -> None:
+        s = self._s
+        sent_at_s = s.clock.now_s()
+        leases = s.order.to_extend(sent_at_s, self.settings.lease_s / 2) if self.leads else ()
+        request = p.Heartbeat(
+            ServerId(s.name), s.incarnation, s.allegiance.numbered(sent_at_s), s.disks(), leases,
+            pack_reports(s.reports(s.service.take_changed())),
+            pack_reports(s.reports(s.store.handles())),
+            tuple(ChunkHandle(handle) for handle in s.take_lost(self)),
+            tuple((ChunkHandle(h), ChunkVersion(v)) for h, v in s.store.corrupt_versions()),
+        )  # fmt: skip
+        self.call(request, lambda value: self._beaten(value, sent_at_s), self._again)
+
+    def _beaten(self, value: Any, sent_at_s: float) -> None:
+        s = self._s
+        if isinstance(value, NotRegistered):
+            self._talk()
+            return
+        try:
+            if isinstance(value, ClusterError):
+                raise value
+            if self.leads:
+                s.allegiance.check(self.epoch, "a heartbeat's answer")
+        except ClusterError:
+            self._again()
+            return
+        if self.leads:
+            s.order.contact(sent_at_s, self.settings.contact_s)
+            for lease in value.extended:
+                s.order.extended(lease.handle, lease.version, sent_at_s + lease.left_s)
+            for handle, version in value.garbage:
+                s.check_garbage(self.epoch)
+                s.guard(lambda h=handle, v=version: s.collect(h, v))
+        s.world.at_host(s.name, self.settings.heartbeat_s, self._beat)
+
+
 class SimServer:
     """One chunkserver over its lives."""
 
@@ -51,6 +171,8 @@ class SimServer:
         self.fail_at_step: int | None = None
         self.is_doomed = False
         self.incarnation = 0
+        self.met = 0
+        """The highest epoch of a master that took a registration, whatever the disk says."""
         self.peers: dict[str, SimServer] = {}
         self.start()
 
@@ -71,7 +193,6 @@ class SimServer:
     def start(self) -> None:
         self.world.hosts[self.name].is_up = True
         self.incarnation += 1
-        self.settings = p.ServerSettings(1.0, 60.0, 5.0, 64 << 20, 0)
         self.store = ChunkStore([self.disk], cluster="cluster", server=self.name, reserve=Reserve())
         self.order = MutationOrder()
         self.buffer = PushBuffer(64 << 20)
@@ -82,11 +203,11 @@ class SimServer:
         throttle = Throttle(0, lambda: False, lambda _: None)
         self.runner = CommandRunner(self.service, pool, self.clock, throttle)
         self._done: dict[int, p.CommandDone] = {}
-        self._number = 0
-        self._sent_at_s: dict[int, float] = {}
-        self._is_registered = False
-        self._sample_at = 0
-        self._talk()
+        self.allegiance = allegiance_of(self.store)
+        self._lost: dict[SimLink, list[int]] = {}
+        self.links: dict[str, SimLink] = {}
+        for name in self.master.names:
+            self.links[name] = SimLink(self, name)
 
     def _failed(self, error: DiskFailed) -> None:
         self.is_doomed = True
@@ -103,11 +224,10 @@ class SimServer:
         self.die_at_step = self.fail_at_step = None
         if power_cut:
             self.disk.crash(self.chance)
-        if self.world.hosts[MASTER].is_up and not power_cut:
-            incarnation = self.incarnation
-            self.world.send(
-                self.name, MASTER, lambda: self.master.disconnected(self.name, incarnation)
-            )
+        for name in self.master.names if not power_cut else []:
+            if self.world.hosts[name].is_up:
+                gone = partial(self.master.at(name).disconnected, self.name, self.incarnation)
+                self.world.send(self.name, name, gone)
 
     def restart_later(self, seconds: float) -> None:
         self.world.after(seconds, self._restart)
@@ -119,100 +239,25 @@ class SimServer:
 
     # --- the master
 
-    def _call(self, request: Any, on_answer: Any, on_silence: Any) -> None:
-        """Ask the master once; exactly one of the two is called, in this life."""
-        settled: list[bool] = []
-        incarnation = self.incarnation
+    def take_lost(self, link: SimLink) -> list[int]:
+        """What went with a disk, for each link once."""
+        lost = self.store.take_lost()
+        for other in self.links.values():
+            self._lost.setdefault(other, []).extend(lost)
+        return self._lost.pop(link, lost)
 
-        def answer(value: Any) -> None:
-            if not settled and self.incarnation == incarnation:
-                settled.append(True)
-                on_answer(value)
+    def check_met(self, epoch: int) -> None:
+        assert epoch >= self.met, f"F2: {self.name} met {self.met}, and obeys {epoch}"
+        self.met = epoch
 
-        def silence() -> None:
-            if not settled:
-                settled.append(True)
-                on_silence()
+    def check_garbage(self, epoch: int) -> None:
+        assert epoch >= self.met, f"F2: {self.name} met {self.met}, and deletes for {epoch}"
 
-        def respond(value: Any) -> None:
-            self.world.send(MASTER, self.name, lambda: answer(value))
-
-        self.world.send(
-            self.name, MASTER, lambda: self.master.request(self.name, request, (0, 0), respond)
-        )
-        self.world.at_host(self.name, ANSWER_S_MAX, silence)
-
-    def _talk(self) -> None:
-        self._is_registered = False
-        sent_at_s = self.clock.now_s()
-        address = self.address
-        number = self._numbered(sent_at_s)
-        request = p.Register(
-            address, self.incarnation, "cluster", self._disks(), self.order.held(sent_at_s),
-            number=number,
-        )  # fmt: skip
-        self._call(request, lambda value: self._registered(value, number), self._again)
-
-    def _again(self) -> None:
-        self.world.at_host(self.name, RECONNECT_S, self._talk)
-
-    def _registered(self, value: Any, number: int) -> None:
-        if isinstance(value, ClusterError):
-            self._again()
-            return
-        self.settings = value
-        for handle in value.void:
-            self.order.lease_over(handle)
-        self.order.contact(self._sent_at_s[number], value.contact_s)
-        reports = pack_reports(self.store.reports())
-        request = p.ReportChunks(ServerId(self.name), self.incarnation, 0, reports, True, number)
-        self._call(request, self._reported, self._again)
-
-    def _reported(self, value: Any) -> None:
-        if isinstance(value, ClusterError):
-            self._again()
-        else:
-            self._is_registered = True
-            self._beat()
-
-    def _numbered(self, sent_at_s: float) -> int:
-        self._number += 1
-        self._sent_at_s[self._number] = sent_at_s
-        return self._number
-
-    def _beat(self) -> None:
-        sent_at_s = self.clock.now_s()
-        request = p.Heartbeat(
-            ServerId(self.name), self.incarnation, self._numbered(sent_at_s), self._disks(),
-            self.order.to_extend(sent_at_s, self.settings.lease_s / 2),
-            pack_reports(self._reports(self.service.take_changed())),
-            pack_reports(self._reports(self.store.handles())),
-            tuple(ChunkHandle(handle) for handle in self.store.take_lost()),
-            tuple(
-                (ChunkHandle(h), ChunkVersion(v)) for h, v in self.store.corrupt_versions()
-            ),
-        )  # fmt: skip
-        self._call(request, lambda value: self._beaten(value, sent_at_s), self._again)
-
-    def _beaten(self, value: Any, sent_at_s: float) -> None:
-        if isinstance(value, NotRegistered):
-            self._talk()
-            return
-        if isinstance(value, ClusterError):
-            self._again()
-            return
-        self.order.contact(sent_at_s, self.settings.contact_s)
-        for lease in value.extended:
-            self.order.extended(lease.handle, lease.version, sent_at_s + lease.left_s)
-        for handle, version in value.garbage:
-            self._guard(lambda h=handle, v=version: self._collect(h, v))
-        self.world.at_host(self.name, self.settings.heartbeat_s, self._beat)
-
-    def _collect(self, handle: int, version: int) -> None:
+    def collect(self, handle: int, version: int) -> None:
         with contextlib.suppress(StaleReplica):
             self.runner.delete(handle, version)
 
-    def _reports(self, handles: list[int]) -> list[ChunkReport]:
+    def reports(self, handles: list[int]) -> list[ChunkReport]:
         reports = []
         for handle in sorted(handles):
             try:
@@ -224,7 +269,7 @@ class SimServer:
             )
         return reports
 
-    def _disks(self) -> tuple[p.DiskUse, ...]:
+    def disks(self) -> tuple[p.DiskUse, ...]:
         return tuple(
             p.DiskUse(u.name, u.total_bytes, u.free_bytes, 0, bool(u.failure))
             for u in self.store.uses()
@@ -236,13 +281,10 @@ class SimServer:
 
     # --- commands
 
-    def pushed(self, command: p.Command) -> None:
+    def pushed(self, command: p.Command, master: str = MASTER) -> None:
         done = self._done.get(command.command_id)
         if done is None:
-            read_at_s = self.clock.now_s()
-            if isinstance(command, p.CreateChunk | p.GrantLease):
-                read_at_s = self._sent_at_s.get(command.since, float("-inf"))
-            outcome = self._guard(lambda: self.runner.run(command, read_at_s))
+            outcome = self.guard(lambda: self._obey(command, self.links[master]))
             if outcome is None:
                 return  # died of it
             ok, value = outcome
@@ -252,9 +294,17 @@ class SimServer:
                 ChunkVersion(version), length, "" if ok else describe(value),
             )  # fmt: skip
             self._done[command.command_id] = done
-        self._call(done, lambda value: None, lambda: None)
+        self.links[master].call(done, lambda value: None, lambda: None)
 
-    def _guard(self, action: Any) -> tuple[bool, Any] | None:
+    def _obey(self, command: p.Command, link: SimLink) -> tuple[int, int]:
+        since_s = self.allegiance.admit(command, self.clock.now_s(), link.settings.contact_s)
+        old_s = self.clock.now_s() - since_s
+        assert old_s < link.settings.contact_s, f"F2: {command} rests on what is {old_s:.1f} s old"
+        epoch = epoch_of_command(command.command_id)
+        assert epoch >= self.met, f"F2: {command} of {epoch} at {self.name}, which met {self.met}"
+        return self.runner.run(command, since_s)
+
+    def guard(self, action: Any) -> tuple[bool, Any] | None:
         """Do something to the disk; None if this server did not survive it."""
         try:
             value = action()
@@ -287,7 +337,7 @@ class SimServer:
     def mutate(self, request: Any) -> tuple[bool, Any] | None:
         """A write or an append from a client, to us as primary."""
         act = self.service.write if isinstance(request, p.WriteChunk) else self.service.append
-        return self._guard(lambda: act(request))
+        return self.guard(lambda: act(request))
 
     def acts_on_lease(self, handle: int) -> bool:
         """Would this server order a mutation of the chunk right now?"""

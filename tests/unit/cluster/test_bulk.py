@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import struct
 import tempfile
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -149,6 +151,42 @@ def test_a_stranger_costs_nothing_and_the_rest_are_served(server: BulkServer) ->
     with bulk_connect(server.address, CLIENT) as stream:
         stream.send(Put(1), b"x")
         assert stream.receive(Done) == Done(1)
+
+
+def test_strangers_that_dawdle_shut_nobody_out(
+    server: BulkServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """530 of them that sent a byte now and then kept holders of the secret away for good."""
+    monkeypatch.setattr("mrstream.cluster.wire.bulk.UNPROVEN_MAX", 8)
+    monkeypatch.setattr("mrstream.cluster.wire.bulk.HANDSHAKE_S_MAX", 300.0)
+    held = [socket.create_connection(split_address(server.address), 60) for _ in range(40)]
+
+    with bulk_connect(server.address, CLIENT) as stream:
+        stream.send(Put(1), b"x")
+        assert stream.receive(Done) == Done(1)
+
+    held[0].settimeout(60)
+    assert held[0].recv(1) == b""
+    for sock in held:
+        sock.close()
+
+
+def test_a_handshake_in_drops_ends_in_time(
+    server: BulkServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The limit is one on the whole of it, not on each byte."""
+    monkeypatch.setattr("mrstream.cluster.wire.bulk.HANDSHAKE_S_MAX", 0.3)
+    began_s = time.monotonic()
+    with socket.create_connection(split_address(server.address), 60) as sock:
+        sock.settimeout(0.1)
+        with contextlib.suppress(OSError):  # it has ended the connection
+            for byte in struct.pack("<IBQ", 1000, 1, 0) + b"x" * 1000:
+                sock.sendall(bytes([byte]))
+                with contextlib.suppress(TimeoutError):
+                    if not sock.recv(1):
+                        break
+
+    assert time.monotonic() - began_s < 30  # a byte each 0.1 s would take 101 s
 
 
 def test_one_connection_too_many_hears_why(server: BulkServer) -> None:

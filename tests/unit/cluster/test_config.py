@@ -263,3 +263,60 @@ def test_a_file_that_is_nested_beyond_reason_is_refused(text: str) -> None:
 def test_an_identity_that_is_nested_beyond_reason_is_refused() -> None:
     with pytest.raises(UserError, match="is not the identity of a cluster"):
         state.Secret.from_text("[" * 100_000, "here")
+
+
+def test_a_directory_does_not_hide_the_cluster_of_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MRSTREAM_HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "lab").mkdir()
+    kept = Path(state.cluster_file("lab"))
+    kept.parent.mkdir(parents=True)
+    kept.write_text("")
+
+    assert state.chosen("lab") == str(kept)
+    (tmp_path / "lab").rmdir()
+    (tmp_path / "lab").write_text("")
+    assert state.chosen("lab") == "lab"
+
+
+class TestMasters:
+    """Who can lead."""
+
+    HOSTS = "name: t\nhosts: {h1: {}, h2: {}, h3: {}, h4: {}, h5: {}}\nlock: {}\n"
+
+    def test_three_or_five_hosts_run_the_lock_cell_and_one_leads_first(self) -> None:
+        config = read_config(self.HOSTS + "masters: [h2, h3, h1]\nfailover_after: 5s\n")
+
+        assert config.master == "h2" and config.masters == ("h2", "h3", "h1")
+        assert config.masters_of("lock.master") == ("h2", "h3", "h1")
+        assert config.masters_of("dfs.master") == ("h2", "h3", "h1")
+        assert "lock.master" in config.roles_of("h3") and "lock.master" not in config.roles_of("h4")
+        assert config.group_addresses("lock.master")["h3"] == "h3:7708"
+        assert config.failover_after_s == 5.0
+        assert read_config(write_config(config)).masters == config.masters
+        assert read_config(write_config(config)).failover_after_s == 5.0
+
+    def test_one_master_is_as_before(self) -> None:
+        for more in ("", "masters: [h3]\n"):
+            config = read_config(self.HOSTS + more)
+            assert config.masters == () and config.masters_of("lock.master") == (config.master,)
+
+    @pytest.mark.parametrize(
+        ("text", "words"),
+        [
+            ("masters: [h1, h2]", "no more hosts than 1"),
+            ("masters: [h1, h2, h3, h4]", "no more hosts than 3"),
+            ("masters: []", "must be 1, 3 or 5"),
+            ("masters: h1", "must be a list"),
+            ("masters: [h1, h2, h9]", "'h9' is not a host"),
+            ("masters: [h1, h2, h2]", "names h2 twice"),
+            ("masters: [h1, h2, [h3]]", "is not a host"),
+            ("master: h4\nmasters: [h1, h2, h3]", "name it there too"),
+            ("masters: [h1, h2, h3]\nfailover_after: 500ms", "from 1s to 60s"),
+        ],
+    )
+    def test_what_cannot_lead_is_refused_with_the_reason(self, text: str, words: str) -> None:
+        with pytest.raises(BadConfig, match=words):
+            read_config(self.HOSTS + text + "\n")

@@ -403,16 +403,17 @@ def test_a_connection_that_never_speaks_is_ended(
         assert sock.recv(4096) == b""
 
 
-def test_too_many_unproven_connections_are_turned_away(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_strangers_that_dawdle_shut_nobody_out(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The oldest of them makes room for the next."""
     monkeypatch.setattr("mrstream.cluster.wire.server.UNPROVEN_MAX", 3)
-    held = [socket.create_connection(split_address(desk.server.address), 60) for _ in range(3)]
+    monkeypatch.setattr("mrstream.cluster.wire.server.HANDSHAKE_S_MAX", 300.0)
+    held = [socket.create_connection(split_address(desk.server.address), 60) for _ in range(9)]
 
-    with socket.create_connection(split_address(desk.server.address), 60) as sock:
-        sock.settimeout(60)
-        assert b"already wait for their handshake" in sock.recv(4096)
+    with Connection(desk.server.address, CLIENT) as friend:
+        assert friend.call(Add(1)) == 1
 
+    held[0].settimeout(60)
+    assert b"wait for their handshake" in held[0].recv(4096)
     for sock in held:
         sock.close()
 

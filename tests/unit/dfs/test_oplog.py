@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import random
-from typing import Any, get_args
+from typing import Any
 
 import msgspec
 import pytest
 
 from mrstream.cluster.errors import DiskFailed, JournalCorrupt, NewerFormat
 from mrstream.cluster.journal.journal import Journal
+from mrstream.cluster.leader.gate import Gate
+from mrstream.cluster.leader.record_log import RecordLog
 from mrstream.dfs import protocol as p
 from mrstream.dfs.duties import Duties
 from mrstream.dfs.errors import NoSuchFile
-from mrstream.dfs.metadata import operations as op
 from mrstream.dfs.metadata.events import Called, Command, LeadershipBegan, Refuse, Reply
 from mrstream.dfs.metadata.image import load_image, pack_image
 from mrstream.dfs.metadata.metadata import Metadata
 from mrstream.dfs.metadata.settings import Settings
-from mrstream.dfs.oplog import OperationLog, decode_record, encode_record, replay
+from mrstream.dfs.oplog import decode_record, replay
 from tests.forgetful_disk import ForgetfulDisk
 
 
@@ -29,9 +30,10 @@ class Shell:
         self.journal = Journal("/j", "cluster", disk=disk)
         self.brain = Metadata(Settings(), random.Random(1))
         self.replayed = replay(self.journal.recover(), self.brain)
-        self.oplog = OperationLog(self.journal, 1000)
+        self.oplog = RecordLog(self.journal, 1000)
         self.said: list[Command] = []
-        self.duties = Duties(self.brain, self.oplog, self.said.append)
+        self.gate: Gate[Command] = Gate(self.oplog, self.said.append)
+        self.duties = Duties(self.brain, self.oplog, self.gate, self.said.append)
         self.duties.event(LeadershipBegan(1), 1.0, 2.0)
 
     def call(self, call: int, request: Any) -> None:
@@ -39,23 +41,7 @@ class Shell:
 
     def commit(self) -> None:
         self.journal.commit()
-        self.duties.release()
-
-
-def test_every_kind_of_record_can_be_written_and_read_back() -> None:
-    for kind in get_args(op.AnyRecord):
-        fields = [
-            {"str": "x", "int": 3, "float": 1.5, "bool": True}.get(str(field.type.__name__), 7)
-            if isinstance(field.type, type)
-            else ((1, 2) if "tuple" in str(field.type) else 7)
-            for field in msgspec.structs.fields(kind)
-        ]
-        fields = [
-            "s1" if field.name == "server" else value
-            for field, value in zip(msgspec.structs.fields(kind), fields, strict=True)
-        ]
-        record = kind(*fields)
-        assert decode_record(encode_record(record)) == record
+        self.gate.release()
 
 
 def test_a_record_of_a_later_version_is_named_as_such_and_rubbish_as_rubbish() -> None:
@@ -70,7 +56,7 @@ def test_an_answer_waits_until_its_record_is_durable() -> None:
 
     shell.call(1, p.MakeDirectory("/d", "me"))
 
-    assert shell.duties.waits_for == 1 and shell.said == []
+    assert shell.gate.waits_for == 1 and shell.said == []
     shell.commit()
     assert shell.said == [Reply(1, None)]
 
@@ -87,7 +73,7 @@ def test_a_question_waits_for_the_changes_that_its_answer_rests_on() -> None:
     shell.commit()
     kinds = [(type(said), said.call) for said in shell.said]  # type: ignore[union-attr]
     assert kinds == [(Reply, 1), (Reply, 2), (Refuse, 3)]
-    assert shell.duties.is_clear and shell.duties.waits_for == 0
+    assert shell.gate.is_clear and shell.gate.waits_for == 0
 
 
 def test_answers_are_given_in_the_order_of_the_decisions() -> None:
@@ -192,7 +178,7 @@ def test_half_an_image_is_refused() -> None:
 def test_an_image_of_a_later_version_is_refused() -> None:
     shell = Shell(ForgetfulDisk())
     image = bytearray(b"".join(pack_image(shell.brain)))
-    image[16] = 2
+    image[16] = 3
 
-    with pytest.raises(NewerFormat, match="format 2"):
+    with pytest.raises(NewerFormat, match="format 3"):
         load_image(Metadata(Settings(), random.Random(1)), [bytes(image)])

@@ -7,6 +7,7 @@ import time
 import pytest
 
 from mrstream.cluster.errors import Unavailable
+from mrstream.dfs.client import retry
 from mrstream.dfs.client.retry import RetryPolicy
 
 
@@ -29,3 +30,22 @@ def test_no_time_means_one_try() -> None:
         for attempt in RetryPolicy(total_s=0.0).attempts():
             assert attempt.number == 1
             attempt.failed(Unavailable("once"))
+
+
+def test_whoever_waits_is_told_why_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(retry, "SILENCE_S", 0.05)
+    with pytest.raises(Unavailable, match="refused"):
+        for attempt in RetryPolicy(total_s=0.4, first_s=0.01, longest_s=0.02).attempts():
+            attempt.failed(Unavailable("refused"), "the master does not answer")
+
+    (line,) = caplog.messages
+    assert line.startswith("the master does not answer; trying for another ")
+
+
+def test_a_short_silence_is_not_worth_a_word(caplog: pytest.LogCaptureFixture) -> None:
+    with pytest.raises(Unavailable, match="refused"):
+        for attempt in RetryPolicy(total_s=0.1, first_s=0.01).attempts():
+            attempt.failed(Unavailable("refused"), "the master does not answer")
+    assert caplog.messages == []

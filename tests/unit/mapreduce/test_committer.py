@@ -10,12 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from mrstream.mapreduce.dataflow.committer import BadCommitter, Committer, OutputExists, create_in
-from mrstream.mapreduce.dataflow.files import RoutedFiles, files_for
+from mrstream.mapreduce.dataflow.committer import BadCommitter, Committer, OutputExists
+from mrstream.mapreduce.dataflow.files import RoutedFiles, files_for, join
 from mrstream.mapreduce.typed_bytes_files import PathExists, dumptb, loadtb
 from mrstream.streaming.conf.jobconf import JobConf
-from mrstream.streaming.formats.output_format import WrongClass, input_file_name, open_output
+from mrstream.streaming.formats.output_format import input_file_name, open_output
 from mrstream.streaming.formats.sequence_file import SequenceFileReader
+from mrstream.streaming.formats.sequence_output import WrongClass
 from mrstream.streaming.formats.typed_bytes import encode
 from mrstream.streaming.formats.writable import BYTES, LONG, NULL, TEXT, TYPED_BYTES, WritableType
 
@@ -46,7 +47,7 @@ def attempt(made: Committer, files: RoutedFiles, attempt_id: str, **contents: by
     """Write files as an attempt would."""
     directory = made.setup_task(attempt_id)
     for name, content in contents.items():
-        with create_in(files, directory)(name.replace("__", "/").replace("_", "-")) as out:
+        with files.create(join(directory, name.replace("__", "/").replace("_", "-"))) as out:
             out.write(content)
 
 
@@ -101,7 +102,7 @@ def test_a_file_is_never_seen_under_its_name_before_it_is_complete(
 ) -> None:
     """D3."""
     made = committer(files)
-    out = create_in(files, made.setup_task(ATTEMPT))("part-00000")
+    out = files.create(join(made.setup_task(ATTEMPT), "part-00000"))
     out.write(b"half")
 
     assert [name for name in os.listdir(tmp_path / "out") if name != "_temporary"] == []
@@ -113,6 +114,7 @@ def test_a_file_is_never_seen_under_its_name_before_it_is_complete(
 def test_an_existing_output_is_refused(tmp_path: Path, files: RoutedFiles) -> None:
     """Spec 1.4: exit 5, in these words."""
     (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "old").touch()
 
     with pytest.raises(OutputExists) as caught:
         committer(files)

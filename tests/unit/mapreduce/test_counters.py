@@ -83,9 +83,22 @@ def test_adding_counters_sums_all_but_peaks() -> None:
     assert total.value(c.MAP_INPUT_RECORDS) == 17
 
 
-def test_counters_of_a_reduce_without_input_can_be_dropped() -> None:
-    counters = Counters({c.FRAMEWORK: {c.REDUCE_INPUT_RECORDS: 0}, "mine": {"x": 1}})
+def test_a_sum_beyond_64_bits_wraps_as_javas_does() -> None:
+    """Two maps of `reporter:counter:g,c,9223372036854775807`: no message can hold their sum."""
+    most = 2**63 - 1
+    counters = Counters({"g": {"c": most, "d": -most - 1}})
 
-    counters.drop_user_counters()
+    counters.add_all({"g": {"c": most, "d": -1}})
+    counters.add_all({"g": {"c": most}})
 
-    assert counters.as_dict() == {c.FRAMEWORK: {c.REDUCE_INPUT_RECORDS: 0}}
+    assert counters.as_dict() == {"g": {"c": most - 2, "d": most}}
+
+
+def test_a_program_may_add_to_hadoops_own_counters_by_their_java_names() -> None:
+    counters = Counters({"Map-Reduce Framework": {"Map input records": 5}})
+    group = "org.apache.hadoop.mapreduce.TaskCounter"
+
+    counters.add_user(group, "MAP_INPUT_RECORDS", 2)
+    counters.add_user(group, "NO_SUCH_COUNTER", 2)
+
+    assert counters.as_dict() == {"Map-Reduce Framework": {"Map input records": 7}}

@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from mrstream.mapreduce.dataflow.files import RoutedFiles, files_for, join, scheme_of
+from mrstream.mapreduce.dataflow.files import InputReplaced, RoutedFiles, files_for, join, scheme_of
 from mrstream.mapreduce.dataflow.input_paths import (
     InvalidInput,
     expand_braces,
@@ -354,3 +354,43 @@ def test_a_relative_path_on_another_file_system_starts_at_home() -> None:
 
     assert files.qualify("in/a").endswith(f"/user/{getpass.getuser()}/in/a")
     assert files.qualify("/in/a") == "memory:///in/a"
+
+
+def test_more_maps_than_anything_can_hold_are_refused_before_they_are_counted(
+    tmp_path: Path, files: RoutedFiles
+) -> None:
+    with (tmp_path / "big").open("wb") as file:
+        file.truncate(10**12)
+    conf = JobConf()
+    conf.set("mapreduce.job.maps", "999999999999")
+
+    with pytest.raises(TooManyMaps, match="more than 1,000,000 maps; larger splits help"):
+        plan_splits(conf, ["big"], files)
+
+
+def test_a_file_that_is_replaced_after_the_plan_is_not_read_by_half(
+    tmp_path: Path, files: RoutedFiles
+) -> None:
+    """Success with a mixture of both was what came of it."""
+    put(tmp_path, big=b"old\n" * 1000)
+    conf = JobConf()
+    conf.set("mapreduce.job.maps", "4")
+    splits = plan_splits(conf, ["big"], files).splits
+    assert b"".join(open_split(splits[0], conf, files)).startswith(b"old\n")
+
+    put(tmp_path, other=b"new\n" * 1000)
+    os.replace(tmp_path / "other", tmp_path / "big")
+
+    with pytest.raises(InputReplaced, match="big was replaced by another file after the job was"):
+        list(open_split(splits[1], conf, files))
+
+
+def test_a_file_that_only_grows_is_read_as_it_was_planned(
+    tmp_path: Path, files: RoutedFiles
+) -> None:
+    put(tmp_path, log=b"line\n" * 10)
+    splits = plan_splits(JobConf(), ["log"], files).splits
+    with (tmp_path / "log").open("ab") as file:
+        file.write(b"more\n")
+
+    assert b"".join(open_split(splits[0], JobConf(), files)).startswith(b"line\n" * 10)

@@ -33,6 +33,7 @@ def test_reporter_lines_are_ours_and_the_rest_is_logged_and_echoed(tmp_path: Pat
     assert log.user_counters() == {"g": {"n": 5}}
     assert log.status == "at 5"
     assert (tmp_path / "stderr").read_bytes() == b"hello\n"
+    assert (tmp_path / "stderr").stat().st_mode & 0o777 == 0o600  # not for all users of the host
     assert told == [Said(b"hello\n")]
 
 

@@ -6,6 +6,7 @@ import struct
 
 import pytest
 
+from mrstream.streaming import classes
 from mrstream.streaming.builtin.aggregate import BadAggregate, aggregate
 from mrstream.streaming.builtin.builtin import (
     TypeMismatch,
@@ -17,7 +18,7 @@ from mrstream.streaming.builtin.builtin import (
 from mrstream.streaming.builtin.field_selection import FieldSelection
 from mrstream.streaming.conf.jobconf import JobConf
 from mrstream.streaming.formats.writable import LONG, TEXT
-from mrstream.streaming.java.java_regex import BadRegex, compile_java
+from mrstream.streaming.java.java_regex import BadRegex, compile_java, find_all
 
 LIB = "org.apache.hadoop.mapred.lib."
 ONE = struct.pack(">q", 1)
@@ -202,8 +203,54 @@ def test_java_patterns_find_what_java_finds(pattern: str, text: str, found: str)
     assert match.group() == found
 
 
-@pytest.mark.parametrize("pattern", ["(", "[a-z&&[^b]]", r"\p{Greek}", r"\G"])
+@pytest.mark.parametrize(
+    "pattern", ["(", r"\p{Greek}", r"\p{IsKlingon}", r"\G", "(?U)a", "[a-", "[" * 99, r"\x{110000}"]
+)
 def test_a_pattern_that_cannot_be_translated_is_refused(pattern: str) -> None:
     """Rather than find something else than Java would."""
     with pytest.raises(BadRegex):
         compile_java(pattern)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text", "found"),
+    [  # each as OpenJDK 17 finds it
+        (r"\p{L}+", "aé Жж 1", ["aé", "Жж"]),
+        (r"\p{Lu}", "aÉЖж", ["É", "Ж"]),
+        (r"\p{N}+", "1٠ a²", ["1٠", "²"]),
+        (r"\P{L}", "aé1", ["1"]),
+        (r"\p{Alpha}+", "aéb", ["a", "b"]),
+        (r"\p{IsLatin}+", "aéαb", ["aé", "b"]),
+        ("[a-z&&[^aeiou]]+", "hadoop", ["h", "d", "p"]),
+        ("[a-c[x-z]]+", "abxyq", ["abxy"]),
+        ("[a-d&&[^b]&&[^c]]", "abcd", ["a", "d"]),
+        (r"[\p{L}\d]+", "é1-a", ["é1", "a"]),
+        (r"[^\p{L}]", "aé-", ["-"]),
+        ("(?i)\\p{Lu}", "dαZ1", ["d", "α", "Z"]),
+        ("(?u)\\w+", "11\xa0zÉ", ["11", "z"]),
+        ("(?iu)é", "É", ["É"]),
+        ("(?i)é", "É", []),
+        ("a.b", "a\u2028b", []),
+        ("(?s)a.b", "a\u2028b", ["a\u2028b"]),
+        (r"\b[^a]", "0xß", ["0"]),
+        ("x*", "\U0001f600", ["", "", ""]),
+        ("$*", "ab", ["", "", ""]),
+        (r"[\Qa-]\E]+", "a-]b", ["a-]"]),
+        (r"\x{1F600}", "\U0001f600", ["\U0001f600"]),
+    ],
+)
+def test_a_pattern_finds_what_java_finds(pattern: str, text: str, found: list[str]) -> None:
+    assert [match.group() for match in find_all(compile_java(pattern), text)] == found
+
+
+def test_aggregates_combiner_passes_keys_on_as_they_are() -> None:
+    """Two that differ in bytes that are no text are two keys, as to Hadoop's."""
+    combiner = builtin_reducer(classes.AGGREGATE_COMBINER, JobConf(), TEXT, TEXT)
+
+    made = [
+        record
+        for byte in (b"\xfe", b"\xff")
+        for record in combiner.reduce(b"LongValueSum:" + byte, [b"1", b"2"])
+    ]
+
+    assert made == [(b"LongValueSum:\xfe", b"3"), (b"LongValueSum:\xff", b"3")]

@@ -36,7 +36,7 @@ def test_help_wins_over_everything(words: list[str], capsys: pytest.CaptureFixtu
     assert err == ""
 
 
-@pytest.mark.parametrize("command", ["dfs", "job", "cluster", "top"])
+@pytest.mark.parametrize("command", ["dfs", "job", "cluster", "top", "web"])
 def test_every_command_has_a_help_of_its_own(
     command: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -90,12 +90,15 @@ def test_a_wrong_value_brings_no_usage(capsys: pytest.CaptureFixture[str]) -> No
     )
 
 
-def test_a_missing_shipped_file_looks_like_javas_exception(
+def test_a_missing_shipped_file_is_named_in_our_words_and_in_hadoops(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Case files_missing."""
     assert main(["-files", "nope", "-input", "x"]) == 1
-    assert "java.io.FileNotFoundException: File nope does not exist" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert said.startswith("-files nope: there is no such file here")
+    assert "java.io.FileNotFoundException: File nope does not exist" in said
+    assert "Exception in thread" not in said
 
 
 def test_java_is_refused_in_one_clear_line(capsys: pytest.CaptureFixture[str]) -> None:
@@ -187,3 +190,34 @@ def test_a_job_that_needs_an_extra_which_is_not_here_is_refused_with_the_line_to
     )
     assert said[1:] == (["Streaming Command Failed!"] if not first else [])
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in"]
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        (["-inptu", "x", "-mapper", "cat"], "Unrecognized option: -inptu; did you mean -input?"),
+        (["-numReducetask", "1"], "did you mean -numReduceTasks?"),
+    ],
+)
+def test_a_misspelt_option_is_answered_below_the_usage(
+    words: list[str], meant: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The usage text, which Hadoop prints here, does not bury the answer."""
+    assert main(words) == 1
+    *_, answer, hint, last = capsys.readouterr().err.splitlines()
+    assert answer.endswith(meant)
+    assert (hint, last) == ("Try -help for more information", "Streaming Command Failed!")
+
+
+def test_an_option_taken_for_an_input_is_named_again_as_the_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As on Hadoop `-input` takes all words that are no option: `-maper cat` are two inputs."""
+    monkeypatch.setenv("MRSTREAM_HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "in").write_text("a\n")
+
+    assert main(["-input", "in", "-maper", "cat", "-reducer", "cat"]) == 5
+    assert "-maper is taken for an input path: there is no such option; did you mean -mapper?" in (
+        capsys.readouterr().err.splitlines()
+    )

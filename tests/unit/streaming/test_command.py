@@ -101,6 +101,13 @@ def test_the_number_of_reducers_is_checked(number: str) -> None:
         job("-numReduceTasks", number)
 
 
+@pytest.mark.parametrize("number", ["100001", "99999999", str(2**31), str(2**70)])
+def test_more_reducers_than_anything_can_hold_are_refused_at_once(number: str) -> None:
+    for words in (["-numReduceTasks", number], ["-D", f"mapreduce.job.reduces={number}"]):
+        with pytest.raises(BadCommandLine, match=r"number of reducers is .*may have 100,000"):
+            job(*words)
+
+
 @pytest.mark.parametrize(
     ("option", "message"),
     [
@@ -370,3 +377,15 @@ def test_words_that_are_no_utf8_cross_the_wire(empty_directory: Path) -> None:
     assert parse_command(command.mapper.command)[0] == name
     link_shipped(str(empty_directory / "cwd"), command.shipped, "cache")
     assert os.listdir(empty_directory / "cwd") == [name]
+
+
+def test_a_shipped_program_may_be_named_like_a_class(tmp_path: Path) -> None:
+    """To Hadoop an unknown class is a command; one that nobody ships is refused here already."""
+    program = tmp_path / "m"
+    program.write_text("#!/bin/sh\ncat\n")
+
+    found = job("-mapper", "com.acme.Mapper", "-files", f"{program}#com.acme.Mapper")
+
+    assert found.mapper.command == "com.acme.Mapper"
+    with pytest.raises(RunsNoJava):
+        job("-mapper", "com.acme.Other", "-files", f"{program}#com.acme.Mapper")

@@ -6,9 +6,13 @@ import functools
 
 import pytest
 
+from mrstream.streaming.java.java_text import decode_text
 from mrstream.streaming.records.comparator import (
+    BYTE_ORDER,
     BadKeySpec,
+    KeySerial,
     KeySpec,
+    SerialFieldOrder,
     compare,
     key_field_order,
     parse_key_specs,
@@ -19,8 +23,8 @@ from mrstream.streaming.records.partitioner import (
     HashPartition,
     LongHashPartition,
     StringHashPartition,
+    TextOfKeyPartition,
     TotalOrderPartition,
-    decode_text,
     key_field_partition,
     partition,
 )
@@ -160,3 +164,40 @@ def test_a_total_order_counts_the_cut_points_at_or_before_the_key() -> None:
     spec = TotalOrderPartition((b"g", b"p"))
 
     assert [partition(spec, key, 3) for key in (b"a", b"g", b"o", b"p", b"z")] == [0, 1, 1, 2, 2]
+
+
+@pytest.mark.parametrize(
+    ("options", "serial", "keys"),
+    [
+        ("-k1.0", KeySerial.TEXT, [b"zz", b"ccc", b"aaaa"]),  # the length byte first
+        ("", KeySerial.BYTES, [b"z", b"aa", b"ab"]),  # three bytes of the length first
+        ("-k1.4", KeySerial.BYTES, [b"aa", b"ab", b"z"]),  # behind them
+        ("-k1,1", KeySerial.BYTES, [b"123456789", b"z", b"aa"]),  # a length of 9 is a TAB
+        ("", KeySerial.PLAIN, [b"\x02a", b"\x01b"]),  # the first byte of a number is left out
+        ("-r", KeySerial.PLAIN, [b"\x01b", b"\x02a"]),
+    ],
+)
+def test_key_fields_see_the_serialised_form_of_keys(
+    options: str, serial: KeySerial, keys: list[bytes]
+) -> None:
+    """Hadoop's comparator skips one byte for the length, whatever the keys are."""
+    order = key_field_order(options, serial=serial)
+
+    assert isinstance(order, SerialFieldOrder)
+    assert sorted(keys, key=functools.cmp_to_key(functools.partial(compare, order))) == keys
+    assert compare(order, keys[-1], keys[0]) > 0
+    assert compare(order, keys[0], keys[0]) == 0
+
+
+def test_plain_specs_of_text_need_no_serialised_form() -> None:
+    assert key_field_order("") == BYTE_ORDER
+    assert not isinstance(key_field_order("-k1,1 -k2nr"), SerialFieldOrder)
+
+
+def test_the_partition_of_a_key_that_is_no_text_is_that_of_its_text() -> None:
+    by_fields = key_field_partition("-k1.2")
+    of_text = TextOfKeyPartition(by_fields, lambda key: b"%d" % int.from_bytes(key, "big"))
+
+    assert partition(of_text, (1234).to_bytes(8, "big"), 1000) == partition(
+        by_fields, b"1234", 1000
+    )

@@ -24,6 +24,7 @@ NAMES = sorted(
     path.name
     for path in CASES.iterdir()
     if path.name.startswith(("kfbp_", "kfbc_", "hash_", "sort_bytes"))
+    and '"-mapper", "cat"' in (path / "args").read_text()
 )
 
 
@@ -61,9 +62,6 @@ def test_each_key_goes_to_hadoops_partition_in_hadoops_order(name: str) -> None:
     """Spec 5.1 to 5.3; lines with equal keys may come in any order."""
     case = CASES / name
     command = command_of_case(case)
-    if command.mapper.command != "cat":
-        pytest.fail("this model has a mapper that is cat only; take the case out of NAMES")
-
     ours = parts_of(command, case)
 
     expected = json.loads((case / "expected.json").read_text())

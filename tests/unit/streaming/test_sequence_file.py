@@ -95,7 +95,7 @@ def test_what_is_no_sequence_file_is_refused() -> None:
         ("x.deflate", ".deflate"),
         ("x.zst", ".zst"),
         ("dir.gz/plain", None),
-        ("a.GZ", None),
+        ("a.GZ", ".gz"),
         ("gz", None),
     ],
 )

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import io
 import os
+import stat
 import tarfile
+import tempfile
 import zipfile
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from mrstream.streaming.task.shipping import (
     BadArchive,
@@ -127,6 +131,10 @@ def test_a_plain_file_among_archives_is_linked_as_it_is(
         [link("out", "../x")],
         [link("here", "."), link("out", "here/here/../..")],
         [link("out", "later/.."), link("later", ".")],
+        [link("up", ".."), link("up/evil", "x")],
+        [link("up", ".."), link("up/evil/deep", "x")],
+        [link("a", "b"), link("b", ".."), link("a/evil/deep", "x")],
+        [link("up/.", ".."), link("up/evil", "x")],
     ],
 )
 def test_an_archive_never_reaches_out_of_its_directory(
@@ -150,6 +158,69 @@ def test_nothing_is_written_through_a_link_of_the_archive(tmp_path: Path) -> Non
         unpack(str(source), str(tmp_path / "dir"))
 
     assert list(outside.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["up/evil/deep", "a/evil"])
+def test_a_zip_reaches_no_further(tmp_path: Path, name: str) -> None:
+    with zipfile.ZipFile(tmp_path / "evil.zip", "w") as archive:
+        for path, target in (("up", ".."), ("a", "up"), (name, "x")):
+            member = zipfile.ZipInfo(path)
+            member.external_attr = (stat.S_IFLNK | 0o777) << 16
+            archive.writestr(member, target)
+
+    with pytest.raises(BadArchive, match=r"evil\.zip: link .* lies behind a link"):
+        unpack(str(tmp_path / "evil.zip"), str(tmp_path / "in" / "dir"))
+
+    assert list((tmp_path / "in").iterdir()) == []
+
+
+def test_a_link_that_has_no_target_in_the_archive_is_named(tmp_path: Path) -> None:
+    member = tarfile.TarInfo("h")
+    member.type, member.linkname = tarfile.LNKTYPE, "h"
+
+    with pytest.raises(BadArchive, match=r"x\.tar cannot be unpacked"):
+        unpack(str(tar_of(tmp_path / "x.tar", (member, b""))), str(tmp_path / "dir"))
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.data())
+def test_a_damaged_archive_is_unpacked_or_refused(data: st.DataObject) -> None:
+    """Whatever its bytes are, and nothing is left of one that is refused."""
+    with tempfile.TemporaryDirectory() as room:
+        kind = data.draw(st.sampled_from(["tar", "tar.gz", "tar.bz2", "tar.xz", "zip"]))
+        path = Path(room, f"x.{kind}")
+        path.write_bytes(WHOLE[kind])
+        damaged = bytearray(path.read_bytes())
+        for _ in range(data.draw(st.integers(1, 6))):
+            at = data.draw(st.integers(0, len(damaged) - 1))
+            damaged[at] = data.draw(st.integers(0, 255))
+        path.write_bytes(damaged[: data.draw(st.integers(0, len(damaged)))])
+        before = set(os.listdir(room))
+        try:
+            unpack(str(path), str(Path(room, "in", "dir")))
+        except BadArchive:
+            assert os.listdir(Path(room, "in")) == []
+        assert set(os.listdir(room)) == before | {"in"}
+
+
+def _whole() -> dict[str, bytes]:
+    found = {}
+    with tempfile.TemporaryDirectory() as room:
+        for kind in ("", "gz", "bz2", "xz"):
+            path = Path(room, f"x.tar{kind}")
+            with tarfile.open(path, f"w:{kind}") as archive:
+                for member, content in (file("a/b", b"x" * 999), link("c", "a/b"), file("d")):
+                    member.size = len(content)
+                    archive.addfile(member, io.BytesIO(content))
+            found[f"tar.{kind}".rstrip(".")] = path.read_bytes()
+        with zipfile.ZipFile(Path(room, "x.zip"), "w", zipfile.ZIP_DEFLATED) as zipped:
+            zipped.writestr("a/b", b"x" * 999)
+            zipped.writestr("d/", b"")
+        found["zip"] = Path(room, "x.zip").read_bytes()
+    return found
+
+
+WHOLE = _whole()
 
 
 def test_a_broken_archive_is_named(tmp_path: Path) -> None:

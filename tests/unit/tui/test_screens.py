@@ -420,3 +420,32 @@ async def test_a_name_with_brackets_is_shown_as_it_is() -> None:
         line = "".join(segment.text for segment in table.render_line(1))
 
         assert "[bold]odd[/] [x]" in line
+
+
+async def test_what_users_named_is_text_on_every_page() -> None:
+    """A job named `[/zz]` ended everybody's monitor; escape sequences reached the terminal."""
+    state = tui_states.hostile()
+    async with Monitor(state).run_test(size=(160, 48)) as pilot:
+        await first_picture(pilot)
+        seen = [pilot.app.export_screenshot()]
+        for pressed in (
+            ["enter"],
+            ["4"],
+            ["5"],
+            ["escape"],
+            ["k"],
+            ["n"],
+            ["k", "y"],
+            ["3"],
+            ["t"],
+        ):
+            await pilot.press(*pressed)
+            await pilot.pause()
+            seen.append(pilot.app.export_screenshot())
+        pilot.app.notify(tui_states.HOSTILE)
+        await pilot.pause()
+        seen.append(pilot.app.export_screenshot())
+
+    assert sum("zz" in page for page in seen) > 5
+    for page in seen:
+        assert not set("\x1b\x07\u202e") & set(page)

@@ -55,3 +55,43 @@ def test_what_the_demonstration_does_not_have_is_refused_in_words() -> None:
     ):
         with pytest.raises(UserError, match="demonstration"):
             refused()
+
+
+def test_the_files_of_the_demonstration_can_be_changed_and_brought_back() -> None:
+    source = small()
+    source.advance_to(60.0)
+
+    upload = source.upload("/examples/new.txt")
+    upload.write(b"one\n")
+    with pytest.raises(UserError, match="no such file"):
+        source.stat("/examples/new.txt")
+    upload.close()
+    source.make_directory("/examples/more")
+    source.rename("/examples/new.txt", "/examples/more/new.txt")
+    source.delete("/examples/more")
+    gone = [entry.path for entry in source.trash()]
+    source.undelete("/examples/more")
+
+    assert gone == ["/examples/more"]
+    assert b"".join(source.download("/examples/more/new.txt").pieces) == b"one\n"
+    assert source.preview("/examples/words.txt.gz").startswith("The files of this")
+    (place,) = source.chunks("/examples/more/new.txt")
+    assert len(place.hosts) == 3
+
+
+def test_an_upload_replaces_a_file_only_if_that_was_said() -> None:
+    source = small()
+
+    with pytest.raises(UserError, match="there already"):
+        source.upload("/README.txt")
+
+    source.upload("/README.txt", replace=True).close()
+    assert source.stat("/README.txt").length_bytes == 0
+
+
+def test_the_demonstration_does_not_eat_the_machine() -> None:
+    upload = small().upload("/big")
+
+    with pytest.raises(UserError, match="64 MiB"):
+        for _ in range(65):
+            upload.write(bytes(1 << 20))

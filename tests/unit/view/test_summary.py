@@ -45,3 +45,12 @@ def test_silence_is_told_with_its_age_and_its_reason() -> None:
 
     assert silence(picture, NOW_S) == "✗ NO ANSWER for 12s: h1:7703 does not answer"
     assert silence(Picture(), NOW_S) == ""
+
+
+def test_a_master_with_fewer_copies_of_its_log_than_wanted_is_told_of() -> None:
+    picture = seen(tui_states.busy())
+    picture.storage = replace(picture.storage, log_copies=(1, 2))
+
+    assert "✗ master's log: 1/2 copies" in [p.cell.text for p in parts(picture) if p.rank == 0]
+    picture.storage = replace(picture.storage, log_copies=(2, 2))
+    assert not [p for p in parts(picture) if "log" in p.cell.text]

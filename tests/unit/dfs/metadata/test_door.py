@@ -8,7 +8,7 @@ import pytest
 
 from mrstream.dfs import protocol as p
 from mrstream.dfs.metadata import operations as op
-from mrstream.dfs.metadata.events import Founded, LeadershipBegan, Log, Tick
+from mrstream.dfs.metadata.events import Called, Founded, LeadershipBegan, Log, Tick
 from mrstream.dfs.metadata.metadata import Metadata
 from mrstream.dfs.metadata.settings import Settings
 from tests.dfs_model import Model
@@ -26,7 +26,7 @@ class TestBeginning:
     def test_nothing_is_taken_in_before_leadership_begins(self) -> None:
         """A brain that is still being folded out of the log knows half of what was said."""
         with pytest.raises(AssertionError, match="before its time"):
-            new_brain().handle(Tick(), 1.0, 2.0)
+            new_brain().handle(Called(1, p.MakeDirectory("/d", "me")), 1.0, 2.0)
 
     def test_nothing_is_folded_in_once_leadership_has_begun(self) -> None:
         """M2: from then on a change that is not in the log would be lost by a restart."""

@@ -5,13 +5,19 @@ from __future__ import annotations
 import random
 import time
 
+import pytest
+
 from mrstream.dfs import protocol as p
-from mrstream.dfs.chunk import ChunkHandle, ChunkVersion, Epoch
+from mrstream.dfs.chunk import CHUNK_BYTES_MIN, ChunkHandle, ChunkVersion, Epoch
+from mrstream.dfs.errors import BadRequest
+from mrstream.dfs.metadata import changes
 from mrstream.dfs.metadata import operations as op
+from mrstream.dfs.metadata.changes import CHUNK_SIZES_MAX
 from mrstream.dfs.metadata.listing import SLICE_NODES
 from mrstream.dfs.metadata.metadata import Metadata
 from mrstream.dfs.metadata.repair import LOOKED_AT_PER_TICK
 from mrstream.dfs.metadata.settings import Settings
+from tests.dfs_model import Model
 
 ENTRIES = 200_000
 
@@ -41,6 +47,49 @@ def test_a_page_of_a_huge_directory_costs_what_the_page_holds() -> None:
 
     assert spent_s < 1.0, f"100 pages and 100 entries took {spent_s:.2f} s"
     assert brain.query(p.Summarise("/d"), 1.0)[0].directory_count == ENTRIES + 101
+
+
+def test_a_new_chunk_size_is_refused_when_there_are_many() -> None:
+    """A node names its own in one byte: one client with ever new sizes ended the master."""
+    model = Model()
+    for number in range(1, CHUNK_SIZES_MAX + 1):
+        model.create(f"/{number}", chunk_bytes=number * CHUNK_BYTES_MIN)
+
+    with pytest.raises(BadRequest, match="200 different ones already"):
+        model.create("/more", chunk_bytes=(CHUNK_SIZES_MAX + 1) * CHUNK_BYTES_MIN)
+    model.create("/known", chunk_bytes=7 * CHUNK_BYTES_MIN)
+    model.create("/default")
+
+
+def test_a_new_owner_is_refused_when_there_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node names its own in two bytes: as for chunk sizes."""
+    monkeypatch.setattr(changes, "PRINCIPALS_MAX", 5)
+    model = Model()
+    for name in ("a", "b", "c", "d"):
+        model.call(p.MakeDirectory(f"/{name}", name, "a"))
+
+    for ask in (
+        p.MakeDirectory("/x", "new"),
+        p.CreateFile("/x", "c", "a", group="new"),
+        p.SetOwner("/a", "a", "new"),
+    ):
+        with pytest.raises(BadRequest, match="5 users and groups already"):
+            model.call(ask)
+    model.call(p.SetOwner("/a", "a", "d", "c"))
+
+
+@pytest.mark.parametrize("time_s", [-2.0, -0.5, 1e12, float("inf"), float("-inf"), float("nan")])
+def test_a_time_that_no_calendar_has_is_refused(time_s: float) -> None:
+    """`ls` of a client that shows it would fail for the whole directory."""
+    model = Model()
+    model.put("/f", 5)
+    before = model.call(p.Stat("/f"))
+
+    for times in ((time_s, -1.0), (-1.0, time_s)):
+        with pytest.raises(BadRequest, match="out of range"):
+            model.call(p.SetTimes("/f", "me", *times))
+
+    assert model.call(p.Stat("/f")) == before
 
 
 def test_a_lookup_in_a_huge_directory_is_not_linear() -> None:

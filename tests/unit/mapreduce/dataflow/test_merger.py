@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from mrstream.mapreduce.dataflow import kernel, merger
-from mrstream.mapreduce.dataflow.record_form import FRAMED_FORM, KEY_ONLY_FORM, RAW_FORM, text_form
+from mrstream.mapreduce.dataflow.record_form import FRAMED_FORM, Side, WireForm, text_form
 from mrstream.mapreduce.dataflow.segment import SegmentCorrupt
 from mrstream.streaming.records.comparator import BYTE_ORDER
 
@@ -84,8 +84,10 @@ def test_records_are_written_as_the_command_reads_them(tmp_path: Path) -> None:
         return b"".join(blob for _, blob in merged.blobs())
 
     assert text(text_form(b"::")) == b"a::1\nb::\n"
-    assert text(KEY_ONLY_FORM) == b"a\nb\n"
-    assert text(RAW_FORM) == b"\0\0\0\1a\0\0\0\x011\0\0\0\1b\0\0\0\0"
+    assert text(WireForm(separator=b"", value=Side.NOTHING)) == b"a\nb\n"
+    assert (
+        text(WireForm(Side.SIZED, b"", Side.SIZED, b"")) == b"\0\0\0\1a\0\0\0\x011\0\0\0\1b\0\0\0\0"
+    )
 
 
 def test_a_run_that_is_not_in_order_is_corrupt(tmp_path: Path) -> None:

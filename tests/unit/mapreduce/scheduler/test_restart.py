@@ -171,6 +171,22 @@ def test_the_commit_of_a_task_is_granted_to_one_attempt_at_a_time() -> None:
     assert GrantCommit(map_attempt(0, 1), WorkerId("b")) in after_loss
 
 
+def test_success_without_the_right_to_commit_counts_for_nothing() -> None:
+    """S1: whoever was granted may be renaming its output at this moment."""
+    bench = Bench()
+    bench.tell(registered("a"))
+    bench.tell(restored(maps=1, reduces=0))
+    bench.tell(registered("a", running=(map_attempt(0),)))
+    bench.tell(registered("b", running=(map_attempt(0, 1),)))
+    bench.tell(CommitRequested(map_attempt(0)))
+
+    without = bench.tell(AttemptSucceeded(map_attempt(0, 1)))
+    granted = bench.tell(AttemptSucceeded(map_attempt(0)))
+
+    assert of_type(without, RecordCommit) == [] and of_type(without, FinishJob) == []
+    assert of_type(granted, RecordCommit) == [RecordCommit(map_attempt(0), WorkerId("a"))]
+
+
 def test_the_story_of_a_task_names_its_events_and_commands() -> None:
     bench = Bench()
     bench.tell(registered("a"))

@@ -1,0 +1,224 @@
+"""Golden cases on other people's engines, with a ledger: part of `make interop`.
+
+    python tests/cluster/engine_interop.py ray      all cases
+    python tests/cluster/engine_interop.py spark    every third; an executor killed, copies
+    python tests/cluster/engine_interop.py hadoop   every third, by Hadoop's own client and runner
+
+A case that an engine cannot give is listed with its reason; it is wrong here if it passes.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from tests.conformance import cases
+from tests.local_jobs import Desk
+from tests.ray_here import driver, running_ray
+
+PEER = Path(__file__).parent / "hadoop_peer"
+LAST = Path(__file__).parent / "engine_last.py"
+# What Hadoop's scripts do, as far as streaming on a local runner needs it.
+MAPRED = """#!/bin/sh
+shift
+exec java -cp '{room}:{classpath}' -Dhadoop.tmp.dir='{room}/tmp' \\
+  org.apache.hadoop.streaming.HadoopStreaming "$@"
+"""
+KILL_EXECUTOR = """
+pid = os.getpid()
+while "CoarseGrainedExecutorBackend" not in open(f"/proc/{pid}/cmdline").read():
+    pid = int(open(f"/proc/{pid}/stat").read().rpartition(")")[2].split()[1])
+os.kill(pid, signal.SIGKILL)
+time.sleep(1000)
+"""
+NOT_ON_HADOOP: dict[str, str] = {}
+RECORDS = ("Map input records", "Map output records", "Reduce input records",
+           "Reduce output records", "Reduce input groups")  # fmt: skip
+NOT_ON_SPARK = {
+    "env_inherit": "a task of local mode inherits the client's environment; a worker has its own",
+}
+NOT_ON_RAY = {
+    "env_inherit": "a task of local mode inherits the client's environment; a worker has its own",
+}
+
+
+def run_cases(
+    engine: str,
+    command: Sequence[str],
+    names: Sequence[str],
+    excused: Mapping[str, str],
+    environment: Mapping[str, str],
+) -> int:
+    """Run cases with this command; print the ledger and give how many went wrong."""
+    wrong = 0
+    for name in names:
+        began_s = time.monotonic()
+        case = cases.Case(name)
+        case.expected["env"] = {**case.expected.get("env", {}), **environment}
+        with tempfile.TemporaryDirectory(prefix="engine-case-") as room:
+            differences = case.differences(case.run(command, Path(room), timeout_s=600.0))
+        verdict = "fails" if differences else "passes"
+        if bool(differences) != (name in excused):
+            wrong += 1
+            verdict = f"WRONG: {verdict}"
+        reason = f" ({excused[name]})" if name in excused else ""
+        print(f"{name}: {verdict}{reason} {time.monotonic() - began_s:.1f} s", flush=True)
+        for difference in differences if name not in excused else ():
+            print(f"    {difference[:600]}", flush=True)
+    print(f"{engine}: {len(names)} cases, {wrong} wrong, {len(excused)} excused", flush=True)
+    return wrong
+
+
+def ray(names: Sequence[str]) -> int:
+    """All cases on one Ray."""
+    with ExitStack() as stack:
+        # Sockets below it have long names already.
+        directory = stack.enter_context(tempfile.TemporaryDirectory(prefix="ray-", dir="/tmp"))
+        environment = stack.enter_context(running_ray(Path(directory)))
+        command = stack.enter_context(driver("ray", environment, Path(directory)))
+        return run_cases("ray", command, names, NOT_ON_RAY, environment)
+
+
+def spark(names: Sequence[str]) -> int:
+    """A third of the cases on one Spark, then what Spark repeats."""
+    with tempfile.TemporaryDirectory(prefix="spark-", dir="/tmp") as room:
+        with driver("spark", {}, Path(room)) as command:
+            wrong = run_cases("spark", command, names, NOT_ON_SPARK, {})
+        if names == cases.names()[::3]:
+            wrong += spark_faults(Path(room))
+    return wrong
+
+
+def spark_faults(room: Path) -> int:
+    """What Spark repeats, on a standalone cluster of two hosts: two addresses of loopback, because
+    Spark copies no task to the host that it runs on."""
+    (room / "conf").mkdir()
+    settings = {"": "true", ".interval": "100ms", ".quantile": "0.5", ".multiplier": "1.01",
+                ".minTaskRuntime": "0ms"}  # fmt: skip
+    lines = [f"spark.speculation{name} {value}" for name, value in settings.items()]
+    lines += ["spark.executor.memory 512m", "spark.driver.host 127.0.0.1"]
+    (room / "conf" / "spark-defaults.conf").write_text("\n".join(lines) + "\n")
+    environment = {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
+    with _standalone(room / "standalone", environment) as master:
+        killed = _repeated(room / "killed", master, environment, KILL_EXECUTOR)
+        copying = {**environment, "SPARK_CONF_DIR": str(room / "conf")}
+        copied = _repeated(room / "copied", master, copying, "wait_for(again)")
+    return _told("an executor killed", killed) + _told("a speculative copy", copied)
+
+
+@contextmanager
+def _standalone(room: Path, environment: Mapping[str, str]) -> Iterator[str]:
+    """Run Spark's own master and two workers; gives the master's URL."""
+    room.mkdir()
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    import pyspark
+
+    program = str(Path(pyspark.__file__).parent / "bin" / "spark-class")
+    deploy = "org.apache.spark.deploy"
+    commands = {"127.0.0.1": [f"{deploy}.master.Master", "--port", str(port)]}
+    for host in ("127.0.0.2", "127.0.0.3"):
+        commands[host] = [f"{deploy}.worker.Worker", "-c", "2", "-m", "1g", "-d", str(room / host)]
+    running = []
+    try:
+        for host, words in commands.items():
+            words = [program, *words[:1], "--host", host, "--webui-port", "0", *words[1:]]
+            words += [] if host == "127.0.0.1" else [f"spark://127.0.0.1:{port}"]
+            own = {**os.environ, **environment, "SPARK_LOCAL_IP": host}
+            log = (room / f"{host}.log").open("wb")
+            running.append(subprocess.Popen(words, env=own, stdout=log, stderr=log))
+        yield f"spark://127.0.0.1:{port}"
+    finally:
+        for process in reversed(running):
+            process.terminate()
+            process.wait(60)
+
+
+def hadoop(names: Sequence[str]) -> int:
+    """A third of the cases by Hadoop's own client and local runner, from Maven."""
+    with tempfile.TemporaryDirectory(prefix="hadoop-", dir="/tmp") as room:
+        for name in ("pom.xml", "log4j.properties"):
+            shutil.copy(PEER / name, room)
+        path = Path(room) / "classpath"
+        subprocess.run(
+            ["mvn", "-B", "-q", "dependency:build-classpath", f"-Dmdep.outputFile={path}"],
+            cwd=room, check=True,
+        )  # fmt: skip
+        mapred = Path(room) / "bin" / "mapred"
+        mapred.parent.mkdir()
+        mapred.write_text(MAPRED.format(classpath=path.read_text().strip(), room=room))
+        mapred.chmod(0o755)
+        environment = {"HADOOP_HOME": room, "MRSTREAM_ENGINE_LAST": "hadoop"}
+        return run_cases("hadoop", [sys.executable, "-P", str(LAST)], names, NOT_ON_HADOOP,
+                         environment)  # fmt: skip
+
+
+def _told(what: str, difference: str) -> int:
+    print(f"{what}: {difference or 'passes'}", flush=True)
+    return 1 if difference else 0
+
+
+def _repeated(room: Path, engine: str, environment: Mapping[str, str], once: str) -> str:
+    """Run a job of four maps and two reduces in which the first execution of one map does `once`;
+    say what is not as local mode has it."""
+    room.mkdir(exist_ok=True)
+    desk = Desk(room)
+    for number in range(4):
+        desk.write(f"in/{number}", f"b a {number}\n" * 1000)
+    desk.write(
+        "mapper.py",
+        f"""
+import os, signal, sys, time
+first, again = {str(room / "first")!r}, {str(room / "again")!r}
+def wait_for(path):
+    until = time.monotonic() + 300
+    while not os.path.exists(path):
+        assert time.monotonic() < until, path
+        time.sleep(0.05)
+if os.environ["mapreduce_task_id"].endswith("m_000000"):
+    if os.path.exists(first):
+        os.makedirs(again, exist_ok=True)
+    else:
+        os.mkdir(first)
+        print("first", os.environ["mapreduce_task_attempt_id"], file=sys.stderr)
+"""
+        + "".join(f"        {line}\n" for line in once.strip().splitlines())
+        + "for line in sys.stdin:\n    print(*line.split(), sep='\\n')\n",
+    )
+    words = ["-mapper", f"{sys.executable} mapper.py", "-file", "mapper.py", "-reducer", "uniq -c",
+             "-numReduceTasks", "2"]  # fmt: skip
+    os.environ.update(environment)
+    ran = desk.job(*words, "-engine", engine, timeout_s=900)
+    if ran.status != 0 or not (room / "again").exists():
+        return f"exit {ran.status}, again {(room / 'again').exists()}: {ran.stderr[-3000:]}"
+    found, counters = desk.parts(), cases.printed_counters(ran.stderr)["Map-Reduce Framework"]
+    desk.out = room / "own"
+    own = desk.job(*words)
+    wanted = cases.printed_counters(own.stderr)["Map-Reduce Framework"]
+    differs = [name for name in RECORDS if counters.get(name) != wanted.get(name)]
+    return "" if found == desk.parts() and not differs else f"bytes or {differs} differ"
+
+
+def main() -> int:
+    """Run what is asked for; 0 if all is as it should be."""
+    engine, *chosen = sys.argv[1:]
+    names = chosen or cases.names()
+    os.environ.pop("MRSTREAM_CLUSTER", None)
+    if engine != "ray" and not chosen:
+        names = names[::3]
+    return 1 if {"ray": ray, "spark": spark, "hadoop": hadoop}[engine](names) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,244 @@
+"""Rounds of faults against a lock cell of three real hosts, judged by what its clients were told.
+
+`test_lock_group.py` does one of each; `python tests/cluster/lock_rounds.py --rounds N` (make soak)
+does N of each and adds what came of them to a ledger file, which later runs add to.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import signal
+import statistics
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from mrstream.cluster.config.config import LOCK_MASTER
+from mrstream.cluster.errors import ClusterError
+from mrstream.cluster.leader.group_view import look_at_group
+from mrstream.lock.client.client import CellClient
+from mrstream.lock.client.handle import Held
+from tests.cluster.local import LocalCluster, wait_for
+from tests.cluster.machine import TestHosts
+from tests.cluster.netns import NetnsHosts
+
+LIMIT_S = 120.0
+"""Only a net: a crowded machine takes long, a broken one for ever."""
+PROMISED_S = {"kill": 10.0, "stop": 20.0, "cut": 20.0}
+MORE = "masters: [h1, h2, h3]\nlock: {}\n"
+HOLDERS, COUNTERS, WRITERS = 4, 2, 2
+
+
+class Cell:
+    """Three hosts with one member each, and programs that use the cell all the time."""
+
+    def __init__(self, hosts: TestHosts, directory: Path) -> None:
+        assert isinstance(hosts, NetnsHosts)
+        self.hosts = hosts
+        self.cluster = LocalCluster(
+            directory,
+            3,
+            roles=[LOCK_MASTER],
+            addresses=[hosts.address(name) for name in hosts.names],
+            within={name: hosts.enter(name) for name in hosts.names},
+            more=MORE,
+        )
+        self._stop = threading.Event()
+        self._threads: list[threading.Thread] = []
+        self._clients: list[CellClient] = []
+        self.errors: list[str] = []
+        self.held: list[tuple[Held, str]] = []
+        self.written: dict[str, int] = {}
+        """The last value of each file that a put was acknowledged with."""
+        self.counted = 0
+        self._mutex = threading.Lock()
+
+    def __enter__(self) -> Cell:
+        try:
+            self.cluster.start_all()
+            self._begin()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if error is not None:
+            for host in self.cluster.hosts:
+                print(host, self.cluster.output(LOCK_MASTER, host))
+        self.close()
+
+    def close(self) -> None:
+        self._stop.set()
+        self.hosts.heal()
+        for thread in self._threads:
+            thread.join(LIMIT_S)
+        for client in self._clients:
+            client.close()
+        self.cluster.close()
+
+    def client(self) -> CellClient:
+        client = CellClient(self.cluster.cluster, user="tester").open_session()
+        self._clients.append(client)
+        return client
+
+    # --- programs
+
+    def _begin(self) -> None:
+        setup = self.client()
+        setup.put("/ls/local/counter", b"0")
+        for at in range(HOLDERS):
+            held = self.client().acquire(f"/ls/local/held-{at}", delay_s=10.0)
+            self.held.append((held, held.sequencer))
+        for at in range(COUNTERS):
+            self._thread(self._count, self.client(), at)
+        for at in range(WRITERS):
+            self._thread(self._write, self.client(), at)
+
+    def _thread(self, work: Callable[[CellClient, int], None], client: CellClient, at: int) -> None:
+        def run() -> None:
+            try:
+                work(client, at)
+            except ClusterError as error:
+                self.errors.append(f"{work.__name__} {at}: {type(error).__name__}: {error}")
+
+        thread = threading.Thread(target=run, daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    def _count(self, client: CellClient, at: int) -> None:
+        """A lock that does not exclude, or a write that is done twice, shows in the sum."""
+        while not self._stop.wait(0.05):
+            with client.acquire("/ls/local/counter-lock"):
+                value = int(client.get("/ls/local/counter"))
+                client.put("/ls/local/counter", str(value + 1).encode())
+                with self._mutex:
+                    self.counted += 1
+
+    def _write(self, client: CellClient, at: int) -> None:
+        number, path = 0, f"/ls/local/file-{at}"
+        while not self._stop.wait(0.02):
+            number += 1
+            client.put(path, str(number).encode())
+            self.written[path] = number
+
+    # --- rounds
+
+    def leader(self) -> str:
+        return wait_for(
+            lambda: look_at_group(self.cluster.cluster, LOCK_MASTER).leader, LIMIT_S, "a leader"
+        )
+
+    def round(self, fault: str) -> float:
+        """Break the leader; return the seconds until another has acknowledged a change."""
+        leader = self.leader()
+        pid = self.cluster.pid(LOCK_MASTER, leader)
+        began_s = time.monotonic()
+        if fault == "kill":
+            self.cluster.kill(LOCK_MASTER, leader)
+        elif fault == "stop":
+            self.cluster.signal(LOCK_MASTER, leader, signal.SIGSTOP)
+        else:
+            self.hosts.cut(leader)
+        before = dict(self.written)
+        wait_for(
+            # Two more: the first may have been acknowledged a moment before the fault.
+            lambda: self.errors or all(self.written[path] > n + 1 for path, n in before.items()),
+            LIMIT_S,
+            f"changes to be acknowledged after a {fault} of {leader}",
+            0.01,
+        )
+        took_s = time.monotonic() - began_s
+        assert not self.errors, self.errors
+        assert self.leader() != leader
+        if fault == "kill":
+            self.cluster.launch(LOCK_MASTER, leader)
+        elif fault == "stop":
+            self.cluster.signal(LOCK_MASTER, leader, signal.SIGCONT)
+        else:
+            self.hosts.heal()
+        self._await_shadow(leader)
+        if fault != "kill":
+            assert self.cluster.is_up(LOCK_MASTER, leader)
+            assert self.cluster.pid(LOCK_MASTER, leader) == pid
+        return took_s
+
+    def _await_shadow(self, host: str) -> None:
+        """Whoever led comes back and follows; nobody is left behind."""
+
+        def is_back() -> bool:
+            view = look_at_group(self.cluster.cluster, LOCK_MASTER)
+            member = view.members[host]
+            return member.state == "shadow" and 0.0 <= member.behind_s < 5.0
+
+        wait_for(is_back, LIMIT_S, f"{host} to come back as a shadow")
+
+    def judge(self) -> None:
+        """No lock is lost, no acknowledged put is lost, nothing was done twice."""
+        assert not self.errors, self.errors
+        with CellClient(self.cluster.cluster, user="judge").open_session() as judge:
+            for held, sequencer in self.held:
+                state = judge.lock_state(held.handle.handle.path)
+                assert judge.check(sequencer), f"{sequencer} is lost: {state}"
+                assert held.handle.sequencer() == sequencer
+            for path in list(self.written):
+                acked = self.written[path]
+                assert int(judge.get(path)) >= acked, f"{path}: {acked} is lost"
+            with judge.acquire("/ls/local/counter-lock"):
+                with self._mutex:
+                    counted = self.counted
+                assert int(judge.get("/ls/local/counter")) == counted
+
+
+def play(hosts: TestHosts, directory: Path, faults: list[str]) -> dict[str, list[float]]:
+    """Do these, one after the other; return the seconds of each by kind."""
+    took_s: dict[str, list[float]] = {}
+    with Cell(hosts, directory) as cell:
+        for fault in faults:
+            took_s.setdefault(fault, []).append(cell.round(fault))
+            cell.judge()
+            print(f"{fault}: {took_s[fault][-1]:.1f} s", flush=True)
+    return took_s
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=10, help="of each fault")
+    parser.add_argument("--ledger", default="lock-rounds.json", help="the file that runs add to")
+    options = parser.parse_args()
+    ledger = Path(options.ledger)
+    known: dict[str, list[float]] = json.loads(ledger.read_text()) if ledger.exists() else {}
+    hosts = NetnsHosts(3)
+    try:
+        for _ in range(options.rounds):
+            with tempfile.TemporaryDirectory(prefix="mrs-lock-") as directory:
+                for fault, took_s in play(hosts, Path(directory), list(PROMISED_S)).items():
+                    known.setdefault(fault, []).extend(took_s)
+            ledger.write_text(json.dumps(known))
+    finally:
+        hosts.close()
+    late = 0
+    for fault, took_s in known.items():
+        over = [s for s in took_s if s > PROMISED_S[fault]]
+        late += len(over)
+        print(
+            f"{fault}: {len(took_s)} rounds, median {statistics.median(took_s):.1f} s, "
+            f"longest {max(took_s):.1f} s, {len(over)} above {PROMISED_S[fault]:g} s"
+        )
+    return 1 if late else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,158 @@
+"""Three dfs masters with real processes: the leader is killed, stopped or hung under writers."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from mrstream.cluster.config.config import Cluster, load
+from mrstream.cluster.consensus.standing import Standing, WhoLeads
+from mrstream.cluster.errors import HostUnreachable, Unavailable
+from mrstream.cluster.wire.network import Connection
+from mrstream.dfs.client.reader import DfsReader
+from mrstream.dfs.client.writer import create
+from tests.cluster.ledger import Worker
+from tests.cluster.local import MASTER, LocalCluster, wait_for
+
+MORE = "masters: [h1, h2, h3]\nfailover_after: 2s\n"
+
+
+def standing(cluster: LocalCluster, host: str) -> Standing:
+    with Connection(cluster.config.address(host, MASTER), cluster.cluster.identity()) as one:
+        found: Standing = one.call(WhoLeads(), 5.0)
+        return found
+
+
+def leader_of(cluster: LocalCluster, other_than: str = "") -> str:
+    """The host that serves, as soon as there is one."""
+
+    def look() -> str:
+        for host in cluster.hosts:
+            try:
+                if host != other_than and standing(cluster, host).is_serving:
+                    return host
+            except HostUnreachable:
+                continue
+        return ""
+
+    return wait_for(look, 60, "a leader")
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    with LocalCluster(tmp_path_factory.mktemp("group"), 3, more=MORE) as running:
+        yield running
+
+
+def test_kills_and_stops_of_leaders_lose_nothing_and_do_nothing_twice(
+    cluster: LocalCluster,
+) -> None:
+    """EV-01, A20."""
+    stopped = threading.Event()
+    workers = [Worker(cluster.client(60.0), number, stopped) for number in range(3)]
+    for worker in workers:
+        worker.start()
+    try:
+        for how in (signal.SIGKILL, signal.SIGSTOP):
+            leader = leader_of(cluster)
+            before = [worker.ledger.done for worker in workers]
+            wait_for(
+                lambda before=before: all(  # type: ignore[misc]
+                    w.ledger.done > b for w, b in zip(workers, before, strict=True)
+                ),
+                60, "everybody to be at work",
+            )  # fmt: skip
+            began_s = time.monotonic()
+            if how == signal.SIGKILL:
+                cluster.kill(MASTER, leader)
+            else:
+                cluster.signal(MASTER, leader, how)
+            leader_of(cluster, other_than=leader)
+            before = [worker.ledger.done for worker in workers]
+            wait_for(
+                lambda before=before: all(  # type: ignore[misc]
+                    w.ledger.done > b for w, b in zip(workers, before, strict=True)
+                ),
+                60, "everybody to be at work again",
+            )  # fmt: skip
+            print(how.name, f"{time.monotonic() - began_s:.1f} s")
+            if how == signal.SIGKILL:
+                cluster.start(MASTER, leader)
+            else:
+                cluster.signal(MASTER, leader, signal.SIGCONT)
+                wait_for(
+                    lambda leader=leader: "shadow" in cluster.health(MASTER, leader).detail,  # type: ignore[misc]
+                    60, "the deposed leader to follow",
+                )  # fmt: skip
+    finally:
+        stopped.set()
+        for worker in workers:
+            worker.join(120.0)
+    print([(w.ledger.done, round(w.ledger.slowest_s, 1), len(w.ledger.unsure)) for w in workers])
+    client = cluster.client(60.0)
+    for worker in workers:
+        worker.check(client)
+
+
+def test_reading_goes_on_without_a_leader_and_says_how_old_it_is(cluster: LocalCluster) -> None:
+    """GFS-77: two of three are down: changes wait, nothing is lost, shadows answer."""
+    client = cluster.client(60.0)
+    client.make_directory("/kept")
+    with create(client, "/kept/f") as file:
+        file.write(b"bytes")
+    leader = leader_of(cluster)
+    shadow, other = (host for host in cluster.hosts if host != leader)
+    wait_for(
+        lambda: standing(cluster, shadow).committed == standing(cluster, leader).committed,
+        60, "the shadow to have it",
+    )  # fmt: skip
+    for host in (leader, other):
+        cluster.kill(MASTER, host)
+
+    listed = cluster.mrstream("dfs", "-ls", "/kept")
+    printed = cluster.mrstream("dfs", "-cat", "/kept/f")
+
+    assert listed.returncode == 0 and b"/kept/f" in listed.stdout
+    words = f"no master: answered by a shadow on {shadow}, at most "
+    assert words in listed.stderr.decode() and listed.stderr.count(b"shadow") == 1
+    assert printed.stdout == b"bytes"
+    with pytest.raises(Unavailable):
+        cluster.client(1.0).make_directory("/waits")
+    with pytest.raises(Unavailable):
+        cluster.client(1.0).stat("/kept/f")  # nobody said that an old answer would do
+    for host in (leader, other):
+        cluster.start(MASTER, host)
+    leader_of(cluster)
+    client.make_directory("/waits")
+    assert cluster.mrstream("dfs", "--fresh", "-cat", "/kept/f").stdout == b"bytes"
+
+
+def test_the_log_of_a_master_that_was_alone_becomes_the_groups(tmp_path: Path) -> None:
+    """What was written before is there when another host leads; epochs go on from before."""
+    with LocalCluster(tmp_path, 3, dfs={"log_replicas": "2"}) as cluster:
+        with create(cluster.client(), "/before") as file:
+            file.write(b"alone")
+        for role in cluster.roles:
+            for host in cluster.hosts_of(role):
+                cluster.kill(role, host)
+        places = [cluster.host_directory(host) / "cluster.yaml" for host in cluster.hosts]
+        for path in [Path(cluster.file), *places]:
+            path.write_text(path.read_text() + MORE)
+        cluster.config = load(cluster.file)
+        cluster.cluster = Cluster(cluster.config, cluster.secret)
+        cluster.start_all()
+        first = leader_of(cluster)
+        assert first == "h1" and standing(cluster, first).epoch > 1
+
+        cluster.kill(MASTER, first)
+
+        leader_of(cluster, other_than=first)
+        client = cluster.client(60.0)
+        with DfsReader(client, "/before") as file:
+            assert file.read() == b"alone"
+        client.rename("/before", "/after")

@@ -1,0 +1,225 @@
+"""`-engine ray`: the bytes, counters and failure reports of local mode on a real Ray (E1, E2).
+
+One Ray serves the whole file; all golden cases run on it in `make interop`. Programs that kill or
+freeze find their victims among their own ancestors.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.conformance import cases
+from tests.local_jobs import Desk, Ran, processes_with
+from tests.ray_here import driver, running_ray
+
+TEN = (
+    "cachefile",  # a shipped file
+    "combiner_sum",
+    "counter_user",
+    "env_reduce",  # -cmdenv, and what tasks see
+    "fail_reduce_exit",
+    "kfbp_k2",  # a partitioner by fields
+    "out_gz",
+    "secondary_sort",
+    "tb_wordcount",  # typed bytes
+    "wc_3red",
+)
+# Walks up from a program to the processes that run it: its attempt, the zygote and the nest of its
+# worker, then the worker itself, which Ray calls by the name of its task.
+ANCESTORS = """
+import os, signal, sys, time
+def parents():
+    pid = os.getpid()
+    while pid > 1:
+        pid = int(open(f"/proc/{pid}/stat").read().rpartition(")")[2].split()[1])
+        yield pid, open(f"/proc/{pid}/cmdline").read()
+def worker():
+    return next(pid for pid, words in parents() if words.startswith("ray::"))
+def beside():
+    return [pid for pid, words in parents() if "engine.nest" in words][1:]
+def wait_for(path):
+    until = time.monotonic() + 60
+    while not os.path.exists(path):
+        assert time.monotonic() < until, path
+        time.sleep(0.02)
+"""
+
+
+@pytest.fixture(scope="module")
+def ray(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    # Sockets below it have long names already.
+    directory = Path(os.path.realpath("/tmp")) / f"ray-{os.getpid()}"
+    directory.mkdir()
+    try:
+        with running_ray(directory) as environment:
+            yield environment
+    finally:
+        subprocess.run(["rm", "-rf", str(directory)], check=True)
+
+
+@pytest.fixture(scope="module")
+def mrstream(ray: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[str]]:
+    with driver("ray", ray, tmp_path_factory.mktemp("driver")) as command:
+        yield command
+
+
+@pytest.fixture
+def desk(tmp_path: Path, ray: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> Desk:
+    for name, value in ray.items():
+        monkeypatch.setenv(name, value)
+    desk = Desk(tmp_path)
+    desk.write("in", "b a\nc a\nb a\n")
+    return desk
+
+
+def job(desk: Desk, mapper: str, *words: str) -> Ran:
+    """Run a job of two reduces on Ray."""
+    common = ("-engine", "ray", "-numReduceTasks", "2", "-reducer", "uniq -c")
+    return desk.job(*common, "-mapper", mapper, *words)
+
+
+def script(desk: Desk, text: str) -> str:
+    """Give the command of a Python mapper that says each word of its input in the end."""
+    say = "\nfor line in sys.stdin:\n    print(*line.split(), sep='\\n')\n"
+    return f"python3 {desk.write('mapper.py', ANCESTORS + text + say)}"
+
+
+def is_right(desk: Desk, ran: Ran) -> None:
+    """Judge the job of `job`: its bytes, once, and nothing else there."""
+    assert ran.status == 0, ran.stderr
+    parts = desk.parts()
+    assert sorted(parts) == ["_SUCCESS", "part-00000", "part-00001"]
+    lines = sorted((parts["part-00000"] + parts["part-00001"]).split(b"\n"))
+    assert lines == [b"", b"      1 c\t", b"      2 b\t", b"      3 a\t"]
+    assert counter(ran, "Map input records") == 3
+    assert counter(ran, "Reduce input records") == 6
+    assert desk.left_behind() == []
+
+
+def counter(ran: Ran, name: str) -> int:
+    return int(ran.line(f"\t\t{name}=").rpartition("=")[2])
+
+
+@pytest.mark.parametrize("name", TEN)
+def test_a_golden_case_gives_its_bytes_and_counters(
+    name: str, mrstream: list[str], tmp_path: Path
+) -> None:
+    """E2; the rest of the cases are run by `make interop`."""
+    case = cases.Case(name)
+
+    outcome = case.run(mrstream, tmp_path)
+
+    assert case.differences(outcome) == [], case.expected["title"]
+
+
+def test_a_worker_that_dies_costs_its_task_another_execution(desk: Desk) -> None:
+    """E1: Ray runs the task again under its next number; its output and counters count once."""
+    mark = desk.cwd / "died"
+    ran = job(
+        desk,
+        script(
+            desk,
+            f"""
+if not os.path.exists({str(mark)!r}):
+    open({str(mark)!r}, "w").close()
+    os.kill(worker(), signal.SIGKILL)
+    time.sleep(1000)
+print("again", os.environ["mapreduce_task_attempt_id"], file=sys.stderr)
+""",
+        ),
+    )
+
+    is_right(desk, ran)
+    assert mark.exists()
+    assert ran.line("again").endswith("_m_000000_1000")
+
+
+def test_an_execution_that_is_taken_for_dead_and_goes_on_changes_nothing(desk: Desk) -> None:
+    """E1: its nest is frozen, so that it outlives its worker and writes its part beside the other
+    one, before that one is committed."""
+    late, done = desk.cwd / "late", desk.cwd / "done"
+    try:
+        ran = desk.job(
+            "-engine", "ray", "-reducer", "NONE", "-mapper", script(
+                desk,
+                f"""
+if not os.path.exists({str(late)!r}):
+    frozen = beside()
+    open({str(late)!r} + ".new", "w").write(" ".join(map(str, frozen)))
+    os.rename({str(late)!r} + ".new", {str(late)!r})
+    doomed = worker()
+    for pid in frozen:
+        os.kill(pid, signal.SIGSTOP)
+    os.kill(doomed, signal.SIGKILL)
+    wait_for({str(done)!r} + ".begun")
+    print("wrong")
+    sys.stdout.close()
+    open({str(done)!r}, "w").close()
+    sys.exit(0)
+open({str(done)!r} + ".begun", "w").close()
+wait_for({str(done)!r})
+""",
+            ),
+        )  # fmt: skip
+    finally:
+        for pid in late.read_text().split() if late.exists() else ():
+            os.kill(int(pid), signal.SIGCONT)
+
+    assert ran.status == 0, ran.stderr
+    assert desk.parts() == {"_SUCCESS": b"", "part-00000": b"b\t\na\t\nc\t\na\t\nb\t\na\t\n"}
+    assert counter(ran, "Map input records") == 3
+    assert desk.left_behind() == []
+
+
+def test_a_program_that_fails_is_tried_again_as_the_job_says(desk: Desk) -> None:
+    flaky = "if os.environ['mapreduce_task_attempt_id'].endswith('_0'): sys.exit('not today')"
+
+    ran = job(desk, script(desk, flaky))
+
+    is_right(desk, ran)
+    assert counter(ran, "Failed map tasks") == 1
+    assert "| not today" in ran.stderr
+    assert "exit code 1" in ran.stderr
+
+
+def test_a_failure_for_good_comes_home_with_its_input(desk: Desk) -> None:
+    """The report is that of local mode, and `-bisect` finds the record here, without Ray."""
+    fails_at_c = script(desk, "").replace("mapper.py", "picky.py")
+    desk.write("picky.py", "import sys\nfor line in sys.stdin:\n    assert 'c' not in line\n")
+
+    ran = job(desk, fails_at_c, "-D", "mapreduce.map.maxattempts=2")
+    attempt = ran.line("repeat it:").split()[-1]
+    found = desk.run("-bisect", attempt)
+
+    assert ran.status == 1
+    assert attempt.endswith("_m_000000_1")
+    assert "AssertionError" in ran.stderr
+    assert found.status == 0, found.stderr
+    assert found.stdout == b"c a\n"
+
+
+def test_an_interrupt_ends_the_job_everywhere(desk: Desk) -> None:
+    mark = desk.cwd / "started"
+    mapper = script(desk, f"open({str(mark)!r}, 'w').close(); time.sleep(1000)")
+    words = ("-engine", "ray", "-mapper", mapper, "-input", "in", "-output", str(desk.out))
+    process = desk.start(*words)
+    until = time.monotonic() + 60
+    while not mark.exists():
+        assert time.monotonic() < until and process.poll() is None
+        time.sleep(0.05)
+
+    process.send_signal(signal.SIGINT)
+    _, stderr = process.communicate(timeout=60)
+
+    assert process.returncode == 130, stderr
+    assert b"Interrupted: the job is stopped" in stderr
+    assert not desk.out.exists()
+    assert desk.left_behind() == []
+    assert processes_with(str(desk.cwd / "mapper.py")) == []

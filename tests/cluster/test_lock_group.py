@@ -1,0 +1,17 @@
+"""A lock cell of three hosts, each with its own network, whose leader dies, hangs, is cut off."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.cluster.conftest import MakeHosts
+from tests.cluster.lock_rounds import PROMISED_S, play
+
+
+def test_another_leads_and_no_lock_and_no_acknowledged_put_is_lost(
+    make_netns: MakeHosts, tmp_path: Path
+) -> None:
+    """CH-01, CH-22, CH-37 to CH-39, A27: kill -9, SIGSTOP, a pulled cable; one of each."""
+    took_s = play(make_netns(3), tmp_path / "cell", list(PROMISED_S))
+
+    assert sorted(took_s) == sorted(PROMISED_S)

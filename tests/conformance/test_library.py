@@ -1,0 +1,301 @@
+"""`import mrstream`: jobs from Python, run as the command runs them; every example both ways."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import mrstream as mr
+from tests.conformance.test_examples import EXAMPLES, NAMES, run
+from tests.local_jobs import TREE, processes_with
+
+
+@pytest.fixture(autouse=True)
+def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A state directory and a working directory of our own, no cluster."""
+    monkeypatch.setenv("MRSTREAM_HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("MRSTREAM_CLUSTER", raising=False)
+    cwd = tmp_path / "cwd"
+    cwd.mkdir()
+    monkeypatch.chdir(cwd)
+    (cwd / "in").write_text("b a\na c\n")
+    return cwd
+
+
+def words(line: str) -> Iterator[tuple[str, int]]:
+    for word in line.split():
+        yield word, 1
+
+
+def total(word: str, counts: Iterable[int]) -> Iterator[tuple[str, int]]:
+    yield word, sum(counts)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_example_gives_the_same_bytes_as_command_and_as_library(
+    name: str, tmp_path: Path
+) -> None:
+    command = run(name, tmp_path / "home")
+    library = subprocess.run(
+        [sys.executable, EXAMPLES / name / "library.py"],
+        env={**os.environ, "PYTHONPATH": str(TREE)}, capture_output=True, timeout=120, check=False,
+    )  # fmt: skip
+
+    assert library.returncode == 0, library.stderr.decode()
+    assert library.stdout == command.stdout == (EXAMPLES / name / "expected").read_bytes()
+
+
+def test_a_job_gives_records_counters_and_a_report() -> None:
+    result = mr.Job("in", mapper=words, combiner=total, reducer=total, reduces=2).run()
+
+    assert sorted(result) == [("a", 2), ("b", 1), ("c", 1)]
+    assert sorted(result) == sorted(result), "it can be read again"
+    assert result.counter("Map-Reduce Framework", "Map input records") == 2
+    assert result.counter("no such", "counter") == 0
+    assert result.report["state"] == result.state == "succeeded"
+    assert result.report["job_id"] == result.job_id
+    assert "completed successfully" in result.log
+    assert "<progress" in result._repr_html_() and "Map input records" in result._repr_html_()
+
+
+def test_an_output_directory_is_read_also_compressed(desk: Path) -> None:
+    codec = "org.apache.hadoop.io.compress.GzipCodec"
+    job = mr.Job(
+        "in", mapper=words, reducer=total, output=desk / "out", reduces=2,
+        D={"mapreduce.output.fileoutputformat.compress": True,
+           "mapreduce.output.fileoutputformat.compress.codec": codec},
+    )  # fmt: skip
+
+    result = job.run()
+
+    assert result.output == str(desk / "out")
+    assert sorted(path.name for path in (desk / "out").glob("part*")) == [
+        "part-00000.gz", "part-00001.gz",
+    ]  # fmt: skip
+    assert sorted(result) == [("a", 2), ("b", 1), ("c", 1)]
+    with pytest.raises(mr.JobFailed, match="already exists") as failed:
+        job.run()
+    assert failed.value.status == 5
+
+
+class Tally:
+    """Counts inside of the mapper, and gives what it has at the end."""
+
+    def setup(self) -> None:
+        self.seen: dict[str, int] = {}
+        print("what a function prints is no record")
+
+    def map(self, line: str) -> None:
+        for word in line.split():
+            self.seen[word] = self.seen.get(word, 0) + 1
+            mr.count("tally", "words", 2)
+        mr.status(f"at {line}\nand on")
+
+    def close(self) -> Iterator[tuple[str, int]]:
+        yield from self.seen.items()
+
+
+def test_a_class_has_a_life_and_counts() -> None:
+    result = mr.Job("in", mapper=Tally, reducer=total).run()
+
+    assert list(result) == [("a", 2), ("b", 1), ("c", 1)]
+    assert result.counter("tally", "words") == 8
+    assert "what a function prints is no record" in result.log
+
+
+def test_the_output_of_one_job_is_the_input_of_the_next(desk: Path) -> None:
+    mr.Job("in", mapper=words, reducer=total, output="counts").run()
+
+    def by_count(word: str, count: int) -> Iterator[tuple[int, str]]:
+        yield count, word
+
+    found = mr.Job("counts", mapper=by_count, reducer=lambda n, ws: [(n, sorted(ws))]).run()
+
+    assert list(found) == [(1, ["b", "c"]), (2, ["a"])]
+
+
+def test_commands_and_functions_mix() -> None:
+    upper = mr.Job("in", mapper="tr a-z A-Z", reducer=lambda key, values: [(key, "x")]).run()
+    counted = mr.Job("in", mapper=words, reducer="sort -c", codec=mr.text)
+
+    assert list(upper) == [("A C", "x"), ("B A", "x")]
+    assert list(counted.run()) == []
+
+
+def test_sorting_and_cutting_by_functions() -> None:
+    """Numbers, not their digits: 10 behind 9, which JSON's bytes would not give."""
+    (Path("numbers")).write_text("".join(f"{n % 3} {n}\n" for n in range(30)))
+
+    def pairs(line: str) -> Iterator[tuple[int, int]]:
+        key, value = line.split()
+        yield int(key), int(value)
+
+    result = mr.Job(
+        "numbers", mapper=pairs, reducer=lambda key, values: [(key, list(values))], reduces=2,
+        partition=lambda key, reduces: key % reduces, sort_key=lambda key: -key,
+        sort_values=lambda value: -value, output="out",
+    ).run()  # fmt: skip
+
+    assert list(result) == [
+        (key, [n for n in range(29, -1, -1) if n % 3 == key]) for key in (2, 0, 1)
+    ]
+    assert Path("out/part-00001").read_text().startswith("1\t")
+
+
+def test_a_failure_names_record_program_and_the_way_to_repeat_it(desk: Path) -> None:
+    """The same report that the command prints, as values; `-repeat` and `-bisect` work on it."""
+
+    def fails(line: str) -> Iterator[tuple[str, int]]:
+        if "c" in line:
+            raise ValueError(f"cannot take {line}")
+        yield line, 1
+
+    with pytest.raises(mr.JobFailed, match="cannot take a c") as failed:
+        mr.Job("in", mapper=fails).run()
+
+    error = failed.value
+    assert (error.exit_code, error.record, error.status) == (1, "'a c'", 1)
+    assert error.repeat == f"mrstream -repeat {error.attempt_id}"
+    assert "ValueError: cannot take a c" in error.stderr
+    assert "loops.py" not in error.stderr, "the traceback begins in the user's own code"
+    for verb, wanted in (("-repeat", "ValueError: cannot take a c"), ("-bisect", "a c")):
+        again = subprocess.run(
+            [sys.executable, "-P", "-m", "mrstream.streaming.cli", verb, error.attempt_id],
+            capture_output=True, text=True, timeout=60, check=False,
+        )  # fmt: skip
+        assert wanted in again.stdout + again.stderr
+
+
+def test_bad_records_are_skipped_as_those_of_any_program() -> None:
+    """MapReduce §4.6."""
+    (Path("many")).write_text("".join(f"{n}\n" for n in range(40)))
+
+    def fails(line: str) -> Iterator[tuple[str, int]]:
+        assert line != "17"
+        yield line, 1
+
+    result = mr.Job(
+        "many", mapper=fails,
+        D={"mapreduce.map.skip.maxrecords": 1, "mapreduce.task.skip.start.attempts": 1},
+    ).run()  # fmt: skip
+
+    assert len(list(result)) == 39
+    assert result.counter("Map-Reduce Framework", "Map skipped records") == 1
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words_of_it"),
+    [
+        ({"input": "nowhere", "mapper": "cat"}, "Input path does not exist"),
+        ({"input": "in", "mapper": "cat", "options": ["-nonsense"]}, "Unrecognized option"),
+        ({"input": "in", "mapper": "no-such-program"}, "no-such-program"),
+    ],
+)
+def test_a_job_that_cannot_start_says_why(wrong: dict[str, Any], words_of_it: str) -> None:
+    with pytest.raises(Exception, match=words_of_it):
+        mr.Job(**wrong).run()
+
+
+def test_a_submitted_job_can_be_killed_and_leaves_nothing(desk: Path) -> None:
+    result = mr.Job("in", mapper="sleep 1000", name="to be killed").submit()
+    with pytest.raises(TimeoutError):
+        result.wait(0.4)
+    assert result.state == "running"
+
+    result.kill()
+
+    assert result.state == "killed"
+    with pytest.raises(mr.JobFailed, match="was killed"):
+        result.wait()
+    assert list((desk.parent / "home").rglob("work")) == []
+
+
+INTERRUPTED = """
+import mrstream as mr
+result = mr.Job("in", mapper="sleep 1000", D={"mark": "MARK"}).submit()
+try:
+    result.wait()
+except KeyboardInterrupt:
+    print(result.state, flush=True)
+"""
+
+
+def test_an_interrupt_kills_the_job() -> None:
+    mark = f"mark-{os.getpid()}-{time.monotonic_ns()}"
+    screen, terminal = os.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-c", INTERRUPTED.replace("MARK", mark)],
+        stdout=subprocess.PIPE, stderr=terminal, env={**os.environ, "TERM": "xterm"},
+    )  # fmt: skip
+    drawn = b""
+    while b"map 0%" not in drawn:  # now it waits
+        drawn += os.read(screen, 1 << 12)
+
+    process.send_signal(signal.SIGINT)
+
+    assert process.communicate(timeout=60)[0] == b"killed\n"
+    assert processes_with(mark) == []
+    os.close(screen)
+    os.close(terminal)
+
+
+def test_check_finds_a_combiner_that_does_not_take_its_own_output() -> None:
+    def shout(word: str, counts: Iterable[int]) -> Iterator[tuple[str, int]]:
+        yield word, sum(counts) + 1
+
+    good = mr.check(mr.Job("in", mapper=words, reducer=total))
+    bad = mr.check(mr.Job("in", mapper=words, combiner=shout, reducer=total))
+
+    assert good and "All runs agree" in good.text
+    assert not bad and "DIFFERENT" in bad.text
+
+
+def test_files_travel_and_the_file_system_is_fsspecs(desk: Path) -> None:
+    (desk / "stop").write_text("a\n")
+
+    class Kept:
+        def setup(self) -> None:
+            self.stop = set(Path("stop").read_text().split())
+
+        def map(self, line: str) -> list[str]:
+            return [word for word in line.split() if word not in self.stop]
+
+    assert list(mr.Job("in", mapper=Kept, files=["stop"], writes=mr.text).run()) == ["b", "c"]
+    assert mr.fs().cat(str(desk / "in")) == b"b a\na c\n"
+
+
+def test_bytes_that_are_no_utf8_come_through_text_and_are_marked_in_json(desk: Path) -> None:
+    (desk / "odd").write_bytes(b"caf\xe9\n")
+
+    def same(line: str) -> list[tuple[str, int]]:
+        return [(line, 1)]
+
+    assert list(mr.Job("odd", mapper=same, writes=mr.text).run().lines()) == [b"caf\xe9\t1"]
+    assert list(mr.Job("odd", mapper=same).run()) == [("caf\ufffd", 1)]
+
+
+def test_a_live_line_is_drawn_on_a_terminal_and_taken_away() -> None:
+    code = "import mrstream as mr; mr.Job('in', mapper='sleep 0.5', reducer='cat').run()"
+    screen, terminal = os.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-c", code], stderr=terminal, env={**os.environ, "TERM": "xterm"}
+    )
+    os.close(terminal)
+    drawn = b""
+    with contextlib.suppress(OSError):  # how a terminal tells that nobody holds its other end
+        while data := os.read(screen, 1 << 12):
+            drawn += data
+    os.close(screen)
+
+    assert process.wait(60) == 0
+    assert b"map 0%  reduce 0%" in drawn
+    assert drawn.endswith(b"\r\x1b[K")

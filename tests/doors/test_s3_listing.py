@@ -1,0 +1,130 @@
+"""Listing keys through S3: order, prefixes, delimiters, pages, encodings (doors §5.2)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+
+from tests.doors.gateway_cluster import GatewayCluster
+from tests.doors.s3_clients import refusal
+from tests.doors.test_s3_objects import refused
+
+KEYS = ["a-b", "a/b", "a/c/d", "a0", "ab", "b/ä", "b/+ %", "c\n", "quux/thud", "quux/x", "zz"]
+
+
+@pytest.fixture
+def full(s3: Any, bucket: str) -> str:
+    """A bucket with keys in it."""
+    for key in KEYS:
+        s3.put_object(Bucket=bucket, Key=key, Body=key.encode())
+    return bucket
+
+
+def names(answer: dict[str, Any]) -> list[str]:
+    return [each["Key"] for each in answer.get("Contents", [])]
+
+
+def prefixes(answer: dict[str, Any]) -> list[str]:
+    return [each["Prefix"] for each in answer.get("CommonPrefixes", [])]
+
+
+def expected(prefix: str = "", delimiter: str = "", after: str = "") -> tuple[list[str], list[str]]:
+    """What S3 says should be listed, by its definition."""
+    keys, common = [], []
+    for key in sorted(KEYS, key=str.encode):
+        if not key.startswith(prefix) or key <= after:
+            continue
+        at = key.find(delimiter, len(prefix)) if delimiter else -1
+        if at < 0:
+            keys.append(key)
+        elif (found := key[: at + len(delimiter)]) not in common and found != after:
+            common.append(found)
+    return keys, common
+
+
+@pytest.mark.parametrize("call", ["list_objects", "list_objects_v2"])
+def test_keys_prefixes_and_delimiters(s3: Any, full: str, call: str) -> None:
+    ask = getattr(s3, call)
+    for prefix in ("", "a", "a/", "b/", "q", "quux/th", "none", "a/c/d", "zz/"):
+        for delimiter in ("", "/", "u", "-", "th", "\n"):
+            got = ask(Bucket=full, Prefix=prefix, Delimiter=delimiter)
+            assert (names(got), prefixes(got)) == expected(prefix, delimiter), (prefix, delimiter)
+            assert not got["IsTruncated"]
+
+
+@pytest.mark.parametrize("delimiter", ["", "/", "u"])
+@pytest.mark.parametrize("size", [1, 2, 3, 7])
+def test_pages_of_every_size_give_all_once_and_in_order(
+    s3: Any, full: str, delimiter: str, size: int
+) -> None:
+    for call in ("list_objects", "list_objects_v2"):
+        found: list[str] = []
+        common: list[str] = []
+        pages = s3.get_paginator(call).paginate(
+            Bucket=full, Delimiter=delimiter, PaginationConfig={"PageSize": size}
+        )
+        for page in pages:
+            assert len(names(page)) + len(prefixes(page)) <= size
+            found += names(page)
+            common += prefixes(page)
+        assert (found, common) == expected("", delimiter), call
+
+
+def test_beginning_after_a_key(s3: Any, full: str) -> None:
+    for after in ("", "a", "a/", "a/b", "a/zzz", "quux/thud", "quux/", "zz", "zzz"):
+        got = s3.list_objects_v2(Bucket=full, StartAfter=after)
+        assert names(got) == expected(after=after)[0], after
+        got = s3.list_objects(Bucket=full, Marker=after, Delimiter="/")
+        keys = [key for key in expected("", "/")[0] if key > after]
+        common = [
+            each
+            for each in expected("", "/")[1]
+            if each != after and any(key > after for key in KEYS if key.startswith(each))
+        ]
+        assert (names(got), prefixes(got)) == (keys, common), after
+
+
+def test_what_a_listing_tells_of_keys(s3: Any, full: str) -> None:
+    for call in (s3.list_objects, s3.list_objects_v2):
+        for each in call(Bucket=full)["Contents"]:
+            head = s3.head_object(Bucket=full, Key=each["Key"])
+            assert each["ETag"] == head["ETag"] and each["Size"] == head["ContentLength"]
+            assert each["LastModified"] == head["LastModified"]
+            assert each["StorageClass"] == "STANDARD"
+    got = s3.list_objects_v2(Bucket=full, FetchOwner=True)
+    assert got["Contents"][0]["Owner"]["ID"] == "ann" and got["KeyCount"] == len(KEYS)
+    versions = s3.list_object_versions(Bucket=full)["Versions"]
+    assert [(each["Key"], each["VersionId"], each["IsLatest"]) for each in versions] == [
+        (key, "null", True) for key in sorted(KEYS, key=str.encode)
+    ]
+
+
+def test_limits_and_nonsense(s3: Any, full: str) -> None:
+    none = s3.list_objects_v2(Bucket=full, MaxKeys=0)
+    assert (none["KeyCount"], none["IsTruncated"]) == (0, False)
+    assert s3.list_objects_v2(Bucket=full, MaxKeys=5000)["MaxKeys"] == 1000
+    refused(404, "NoSuchBucket", s3.list_objects_v2, Bucket="no-bucket-here")
+    for token in ("nonsense", "AAAAAAAAAAAAAAAAAAAAAAAA"):
+        with pytest.raises(ClientError) as caught:
+            s3.list_objects_v2(Bucket=full, ContinuationToken=token)
+        assert refusal(caught.value) == (400, "InvalidArgument")
+    first = s3.list_objects_v2(Bucket=full, MaxKeys=1)["NextContinuationToken"]
+    s3.create_bucket(Bucket="another-bucket")
+    with pytest.raises(ClientError) as caught:
+        s3.list_objects_v2(Bucket="another-bucket", ContinuationToken=first)
+    assert refusal(caught.value) == (400, "InvalidArgument"), "a token is of one bucket"
+
+
+def test_directories_that_only_the_file_system_has_are_prefixes_and_no_keys(
+    s3: Any, bucket: str, doors: GatewayCluster
+) -> None:
+    dfs = doors.client()
+    dfs.make_directory(f"/{bucket}/made/below", parents=True)
+
+    got = s3.list_objects_v2(Bucket=bucket, Delimiter="/")
+
+    assert (names(got), prefixes(got)) == ([], ["made/"])
+    assert s3.list_objects_v2(Bucket=bucket)["KeyCount"] == 0
+    s3.delete_bucket(Bucket=bucket)

@@ -1,0 +1,10 @@
+"""Random histories of a group of replicas, for `python tests/simulation` and `make soak`."""
+
+from __future__ import annotations
+
+from tests.simulation.consensus.run import play
+
+
+def run(seed: int) -> None:
+    """Live through one history; raise where a promise is broken."""
+    play(seed)

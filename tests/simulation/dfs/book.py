@@ -1,0 +1,64 @@
+"""What clients of the simulator know for certain, to be compared with what there is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass
+class Truth:
+    """What must be true of a file."""
+
+    data: bytearray = field(default_factory=bytearray)
+    """What its writer meant to write, in order."""
+    acked: int = 0
+    """So many bytes were acknowledged."""
+    closed: bool = False
+    records: list[tuple[int, bytes]] = field(default_factory=list)
+    """Record appends that succeeded: offset in the file, bytes."""
+    unsure: list[tuple[int, int]] = field(default_factory=list)
+    """Regions in which an overwrite failed: their bytes are undefined (GFS Table 1)."""
+    instead: bytearray | None = None
+    """What it is all of if a join was carried out that nobody heard of."""
+
+
+@dataclass
+class Operation:
+    """One change of the namespace, as its client saw it."""
+
+    request: Any
+    request_id: tuple[int, int]
+    invoked_at_s: float
+    returned_at_s: float = float("inf")
+    outcome: str = "unknown"
+    """done | refused | unknown"""
+
+
+@dataclass
+class Look:
+    """A question about a path: what was answered, and on which sequence that rests."""
+
+    path: str
+    file_id: int | None
+    length: int
+    sequence: int
+
+
+class Book:
+    """Everything that clients know for certain."""
+
+    def __init__(self) -> None:
+        self.files: dict[int, Truth] = {}
+        self.operations: list[Operation] = []
+        self.looks: list[Look] = []
+        self.accepted: list[tuple[float, int, str]] = []
+        self.wrong: list[str] = []
+        self.replaced: dict[int, int] = {}
+        """Files that were compared and swapped, and by which file."""
+        self.told: dict[int, int] = {}
+        """The highest count that was ever asked for as an attribute of a file."""
+        self.generation = 0
+        """Of the lock that clients take from each other."""
+        self.under: dict[tuple[int, int], int] = {}
+        """The generation under which a request was made."""

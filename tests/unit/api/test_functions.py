@@ -1,0 +1,126 @@
+"""Functions on their way: by value, for the right Python, found again by `-repeat`."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import mrstream as mr
+from mrstream.api.functions import BadFunctions, keep, pack, stage_of, takes_pairs, unpack
+from tests import local_jobs
+
+FACTOR = 3
+
+
+def times(line: str) -> Any:
+    yield line, FACTOR
+
+
+def job(mapper: Any, **more: Any) -> mr.Job:
+    return mr.Job("in", mapper=mapper, **more)
+
+
+def test_a_function_of_a_module_beside_the_script_travels_with_what_it_uses() -> None:
+    data = pack(job(times).functions())
+    code = (
+        "import sys; from mrstream.api.functions import unpack\n"
+        "print(list(unpack(sys.stdin.buffer.read()).mapper('x')), 'tests' in sys.modules)"
+    )
+
+    ran = subprocess.run(
+        [sys.executable, "-P", "-c", code], input=data, stdout=subprocess.PIPE, check=True
+    )
+
+    assert ran.stdout == b"[('x', 3)] False\n"
+
+
+def test_what_is_not_ours_is_not_left_registered() -> None:
+    import cloudpickle
+
+    pack(job(times).functions())
+
+    assert cloudpickle.list_registry_pickle_by_value() == set()
+
+
+def test_what_cannot_travel_is_told_with_what_to_do() -> None:
+    lock = threading.Lock()
+
+    with pytest.raises(BadFunctions, match=r"cannot travel.*setup"):
+        pack(job(lambda line: [lock]).functions())
+
+
+def test_another_python_is_refused_before_its_byte_code_is_run() -> None:
+    data = pack(job(times).functions()).replace(b"%d.%d\n" % sys.version_info[:2], b"2.7\n", 1)
+
+    with pytest.raises(BadFunctions, match=r"Python 2\.7"):
+        unpack(data)
+    with pytest.raises(BadFunctions, match="no file of functions"):
+        unpack(b"something else")
+
+
+def test_the_same_functions_are_kept_once_and_old_ones_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MRSTREAM_HOME", str(tmp_path))
+    old = keep(b"old")
+    os.utime(old, (0, time.time() - 30 * 86400))
+
+    first, again = keep(b"a"), keep(b"a")
+
+    assert first == again
+    assert [Path(first).name] == os.listdir(tmp_path / "functions")
+    assert Path(first).read_bytes() == b"a"
+
+
+class Counting:
+    """Has a life: before the first record and after the last."""
+
+    def setup(self) -> None:
+        self.lines = 0
+
+    def map(self, line: str) -> None:
+        self.lines += 1
+
+    def close(self) -> Any:
+        yield "lines", self.lines
+
+
+def test_a_class_is_made_once_and_an_object_is_taken_as_it_is() -> None:
+    assert stage_of(Counting, "map").setup is not None
+    assert stage_of(Counting(), "map").close is not None
+    assert stage_of(times, "map").setup is None
+    with pytest.raises(TypeError, match="neither a command nor a function"):
+        stage_of(7, "map")
+
+
+@pytest.mark.parametrize(
+    ("mapper", "pairs"),
+    [
+        (lambda line: None, False),
+        (lambda key, value: None, True),
+        (lambda line, factor=2: None, False),
+        (Counting, False),
+        (Counting(), False),
+        (str.split, False),
+    ],
+)
+def test_a_mapper_of_two_parameters_takes_pairs(mapper: Any, pairs: bool) -> None:
+    assert takes_pairs(mapper) is pairs
+
+
+def test_a_child_without_functions_says_so(tmp_path: Path) -> None:
+    ran = subprocess.run(
+        [sys.executable, "-P", "-m", "mrstream.api.child", "-map"],
+        cwd=tmp_path, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
+        env={**os.environ, "PYTHONPATH": str(local_jobs.TREE)},
+    )  # fmt: skip
+
+    assert ran.returncode == 1
+    assert "mrstream.functions" in ran.stderr and "Traceback" not in ran.stderr

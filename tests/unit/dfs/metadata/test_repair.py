@@ -1,0 +1,46 @@
+"""Repair: what is told to servers and what their answers mean."""
+
+from __future__ import annotations
+
+from mrstream.dfs import protocol as p
+from mrstream.dfs.chunk import ChunkReport, ChunkVersion, pack_reports
+from mrstream.dfs.metadata.events import Tick
+from tests.dfs_model import DISK_BYTES, Model
+
+
+def test_the_answer_to_one_deletion_is_not_taken_for_that_of_a_later_one() -> None:
+    """A stale replica was to be deleted; before that arrived it was brought to the present version
+    (an old request, late), reported, and was surplus. The refusal of the first deletion made the
+    master forget the second: a report from before it then made good what was gone (seed 1046 of the
+    simulator)."""
+    model = Model(2)
+    model.put("/f", 10, replication=1)
+    model.write(model.call(p.FindLease("/f", 0)), 10)
+    model.call(p.RecoverFile("/f", "me"))
+    (keeper,) = model.where("/f")
+    late = model.servers["s2" if keeper == "s1" else "s1"]
+    (chunk,) = model.locate("/f")
+    late.is_mute, late.used_bytes = True, DISK_BYTES // 2
+
+    def reports(version: int) -> bytes:
+        return pack_reports([ChunkReport(chunk.handle, ChunkVersion(version), 10)])
+
+    def beat(version: int) -> None:
+        model.call(p.Heartbeat(late.id, 1, model.number(), late.disks, changed=reports(version)))
+        model.happens(Tick())
+
+    def deletions() -> list[p.DeleteChunk]:
+        return [c for name, c in model.sent if name == late.id and isinstance(c, p.DeleteChunk)]
+
+    beat(1)
+    beat(chunk.version)
+    first, second = deletions()
+    assert (first.version, second.version) == (1, chunk.version)
+
+    model.call(p.CommandDone(late.id, 1, first.command_id, False, error="StaleReplica: newer"))
+    before = p.Heartbeat(late.id, 1, model.number(), late.disks, changed=reports(chunk.version))
+    model.call(before)
+
+    assert model.where("/f") == [keeper]
+    model.call(p.CommandDone(late.id, 1, second.command_id, True))
+    assert model.where("/f") == [keeper]

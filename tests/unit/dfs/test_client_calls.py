@@ -1,0 +1,119 @@
+"""What a client repeats under the same number, and when it may ask a shadow."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+
+from mrstream.cluster.consensus.standing import NotLeader
+from mrstream.cluster.errors import CallTimedOut, HostUnreachable, Unavailable
+from mrstream.cluster.leader.finding import Finding
+from mrstream.cluster.wire.identity import Identity
+from mrstream.cluster.wire.messages import pack
+from mrstream.dfs.client import stale
+from mrstream.dfs.client.client import DfsClient
+from mrstream.dfs.client.retry import RetryPolicy
+from mrstream.dfs.errors import NoServers, NoSuchFile
+from mrstream.dfs.protocol import AskShadow, MakeDirectory, ShadowAnswer, Stat, TrashEntry
+
+
+class Masters:
+    """Answers as it is told, one after the other, and remembers under which number it was asked."""
+
+    def __init__(self, *answers: Any) -> None:
+        self.finding = Finding({"h1": "127.0.0.1:1", "h2": "127.0.0.1:2"})
+        self.numbers: list[int] = []
+        self.asked: list[str] = []
+        self.shadows: dict[str, Any] = {}
+        self._answers = list(answers)
+        self._count = itertools.count(1)
+
+    def next_number(self) -> int:
+        return next(self._count)
+
+    def call(self, request: Any, timeout_s: float, number: int) -> Any:
+        self.numbers.append(number)
+        answer = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def ask_member(self, address: str, request: Any, timeout_s: float) -> Any:
+        assert isinstance(request, AskShadow)
+        self.asked.append(address)
+        answer = self.shadows.get(address, HostUnreachable("gone"))
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def close(self) -> None:
+        pass
+
+
+def client_with(masters: Masters, **options: Any) -> DfsClient:
+    retry = RetryPolicy(total_s=0.5, first_s=0.001, longest_s=0.01)
+    client = DfsClient("127.0.0.1:1", Identity("c", b"s" * 32, "", ""), retry=retry, **options)
+    client._connection = masters  # type: ignore[assignment]
+    return client
+
+
+def test_a_change_keeps_its_number_until_a_leader_has_answered() -> None:
+    """F5: the one that died may have done it; who does not lead does not know."""
+    masters = Masters(HostUnreachable("died"), NotLeader("follows"), CallTimedOut("hangs"), None)
+
+    client_with(masters).call(MakeDirectory("/d", "me"))
+
+    assert masters.numbers == [1, 1, 1, 1]
+
+
+def test_a_change_that_the_leader_refused_is_asked_for_afresh() -> None:
+    masters = Masters(NoServers("not now"), None)
+
+    client_with(masters).call(MakeDirectory("/d", "me"))
+
+    assert masters.numbers == [1, 2]
+
+
+class TestShadows:
+    @pytest.fixture(autouse=True)
+    def at_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(stale, "LOOK_ROUND_S", 0.0)
+
+    def test_nothing_old_is_read_unless_the_caller_says_how_old(self) -> None:
+        masters = Masters(NotLeader("follows"))
+        masters.shadows["127.0.0.1:2"] = ShadowAnswer(9, 4.0, pack(()))
+
+        with pytest.raises(Unavailable):
+            client_with(masters).trash()
+
+        assert masters.asked == []
+
+    def test_the_first_that_is_fresh_enough_answers_and_is_named(self) -> None:
+        masters = Masters(NotLeader("follows"))
+        entry = TrashEntry("/a", "/b", 1.0, 2.0)
+        masters.shadows["127.0.0.1:1"] = ShadowAnswer(7, 90.0, pack(()))
+        masters.shadows["127.0.0.1:2"] = ShadowAnswer(9, 4.0, pack((entry,)))
+        told: list[tuple[str, float]] = []
+        client = client_with(
+            masters, stale_s_max=30.0, on_stale=lambda host, s: told.append((host, s))
+        )
+
+        assert client.trash() == (entry,)
+        assert told == [("h2", 4.0)]
+
+    def test_what_a_shadow_refuses_is_refused(self) -> None:
+        masters = Masters(NotLeader("follows"))
+        masters.shadows["127.0.0.1:1"] = NoSuchFile("/f: no such file")
+
+        with pytest.raises(NoSuchFile):
+            client_with(masters, stale_s_max=30.0).call(Stat("/f"))
+
+    def test_a_change_is_never_asked_of_a_shadow(self) -> None:
+        masters = Masters(NotLeader("follows"))
+
+        with pytest.raises(Unavailable):
+            client_with(masters, stale_s_max=30.0).make_directory("/d")
+
+        assert masters.asked == []

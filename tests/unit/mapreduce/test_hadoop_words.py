@@ -1,0 +1,97 @@
+"""What Hadoop's command lines mean here, and how our lines read in Hadoop's words."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mrstream.mapreduce import hadoop_commands
+from mrstream.mapreduce.hadoop_words import NeedsJava, Places, meaning_of, retold
+
+CLUSTER = Places("", "dfs://demo")
+ALONE = Places("/home/u/hdfs", "/home/u/hdfs")
+
+
+@pytest.mark.parametrize(
+    ("said", "kind", "meant"),
+    [
+        ("hadoop fs -ls hdfs:///a", "run", "dfs -ls /a"),
+        ("hdfs dfs -cat hdfs://nn:8020/a/b", "run", "dfs -cat /a/b"),
+        ("hadoop fs -rmr /a", "run", "dfs -rm -r /a"),
+        ("hadoop fs -lsr /a", "run", "dfs -ls -R /a"),
+        ("hdfs fsck /", "run", "dfs -fsck /"),
+        ("hadoop --config /etc/h fs -ls /", "run", "dfs -ls /"),
+        ("mapred job -kill job_1_0001", "run", "job -kill job_1_0001"),
+        ("hadoop job -list", "run", "job -list"),
+        ("yarn application -kill application_1_0001", "run", "job -kill job_1_0001"),
+        ("yarn logs -applicationId application_1_0001", "run", "job -logs job_1_0001"),
+        ("yarn application -list", "applications", ""),
+        ("yarn app -status application_1_0001", "application", "job_1_0001"),
+        ("hadoop version", "version", ""),
+        ("mapred streaming -input a", "job", "-input a"),
+        (
+            "hadoop jar /x/hadoop-streaming-2.7.jar -files hdfs:///f#f,hdfs://n/g -mapper cat "
+            "-input hdfs:///i hdfs:///j -output hdfs:///o",
+            "job",
+            "-files dfs://demo/f#f,dfs://demo/g -mapper cat -input dfs://demo/i dfs://demo/j "
+            "-output dfs://demo/o",
+        ),
+        # What a program is given is its own affair: it may itself call hadoop.
+        ("hadoop jar s-streaming.jar -mapper hdfs:///m", "job", "-mapper hdfs:///m"),
+    ],
+)
+def test_a_command_line_means(said: str, kind: str, meant: str) -> None:
+    command, *words = said.split()
+
+    found = meaning_of(command, words, CLUSTER)
+
+    assert (found.kind, " ".join(found.words)) == (kind, meant)
+
+
+def test_without_a_cluster_hdfs_is_a_directory_and_stays_one() -> None:
+    """What `-ls` prints, a program may give back with another hdfs:// before it."""
+    first = meaning_of("hadoop", ["fs", "-ls", "hdfs:///a"], ALONE)
+    again = meaning_of("hadoop", ["fs", "-ls", f"hdfs://{first.words[-1]}"], ALONE)
+
+    assert first.words[-1] == again.words[-1] == "/home/u/hdfs/a"
+
+
+@pytest.mark.parametrize(
+    "said", ["hadoop", "hadoop distcp a b", "hadoop jar a.jar", "yarn", "yarn node -list", "hdfs x"]
+)
+def test_what_is_not_here_is_refused_by_name(said: str) -> None:
+    command, *words = said.split()
+    with pytest.raises(NeedsJava, match=words[0] if words else "usage"):
+        meaning_of(command, words, CLUSTER)
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs"),
+    [
+        ("INFO  map 5% reduce 0%", ["INFO mapreduce.Job:  map 5% reduce 0%"]),
+        (
+            "INFO Running job: job_17_0001",
+            [
+                "INFO impl.YarnClientImpl: Submitted application application_17_0001",
+                "INFO mapreduce.Job: Running job: job_17_0001",
+            ],
+        ),
+        ("INFO Output directory: /o", ["INFO streaming.StreamJob: Output directory: hdfs:///o"]),
+        ("INFO Counters: 3", ["INFO mapreduce.Job: Counters: 3"]),
+    ],
+)
+def test_a_line_is_retold_with_its_logger(ours: str, theirs: list[str]) -> None:
+    at = "2026-11-16 23:28:45,874 "
+
+    assert list(retold(at + ours, lambda path: f"hdfs://{path}")) == [at + line for line in theirs]
+    assert list(retold("\tmy words", str)) == ["\tmy words"]
+
+
+def test_commands_are_written_whole_and_again(tmp_path: Path) -> None:
+    for _ in range(2):
+        hadoop_commands.write_commands(str(tmp_path / "a b"))
+
+    names = {path.name for path in (tmp_path / "a b").iterdir()}
+    assert names == {"hadoop", "hdfs", "mapred", "yarn", "bin", "share"}
+    assert (tmp_path / "a b" / "bin" / "hadoop").stat().st_mode & 0o111
