@@ -3,33 +3,60 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 KERNEL := $(wildcard mapreduce/dataflow/*.c mapreduce/dataflow/*.h)
-PACKAGES := cluster dfs mapreduce streaming tui view
+PACKAGES := api cluster dfs lock mapreduce saw streaming tui view web
 SEEDS  ?= 5000
 MINUTES ?= 30
+JOBS ?= 100
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bench soak clean
+.PHONY: help setup demo test check bench soak interop clean
 
 help:
 	@echo "make demo    start three local hosts, store a file, count its words, clean up"
-	@echo "make test    the gate: everything, on real processes and real hosts (under 20 minutes)"
+	@echo "make test    the gate: everything, on real processes and real hosts (under 25 minutes)"
 	@echo "make check   format, lint, types, unit and house tests (quick; before every commit)"
 	@echo "make bench   the tables of docs/performance.md"
+	@echo "make interop Hadoop's contract tests and rclone against a gateway; golden cases on Ray, Spark, Hadoop; JOBS=$(JOBS) random jobs (Java, Maven)"
 	@echo "make soak    SEEDS=$(SEEDS) simulated histories, then MINUTES=$(MINUTES) of jobs while everything dies"
 
 setup: $(VENV)/.ready
 
-# The compiler and the venv module are the only things PyPI cannot give us.
-$(VENV)/.ready: pyproject.toml $(KERNEL)
-	@command -v cc >/dev/null && $(PYTHON) -c 'import venv, ensurepip' 2>/dev/null \
-	  || { apt-get update -qq && apt-get install -y -qq --no-install-recommends gcc libc6-dev python3-venv python3-dev; }
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+# The venv module and a compiler are the only things PyPI cannot give us. Only root can install them;
+# anybody else is told what to install. Without a compiler the demonstration works, and more slowly.
+define install
+	@if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	   apt-get update -qq && apt-get install -y -qq --no-install-recommends $(2); \
+	 else \
+	   echo "$(1); install it first: on Debian or Ubuntu, sudo apt-get install $(2)"; exit 1; \
+	 fi
+endef
+
+$(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "mrstream needs Python 3.11 or newer, and this is $$($(PYTHON) -V 2>&1): make PYTHON=python3.12 demo"; exit 1; }
+	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || $(MAKE) --no-print-directory .venv-module
+	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --upgrade pip
-	$(BIN)/pip install --quiet --editable . --group dev
-	$(BIN)/python -m compileall -q $(PACKAGES)
+
+.PHONY: .venv-module .compiler
+.venv-module:
+	$(call install,$(PYTHON) lacks the module venv or ensurepip,python3-venv)
+
+.compiler:
+	$(call install,there is no C compiler (cc) here,gcc libc6-dev python3-dev)
+
+# What the demonstration needs: the package itself, without the tools of its developers.
+$(VENV)/.installed: pyproject.toml $(KERNEL) | $(VENV)/bin/python
+	PYTHONWARNINGS=ignore $(BIN)/pip install --quiet --editable .
 	touch $@
 
-demo: setup
+$(VENV)/.ready: pyproject.toml $(KERNEL) | $(VENV)/bin/python
+	@command -v cc >/dev/null || $(MAKE) --no-print-directory .compiler
+	$(BIN)/pip install --quiet --editable '.[http,records,saw]' --group dev
+	$(BIN)/python -m compileall -q $(PACKAGES)
+	touch $@ $(VENV)/.installed
+
+demo: $(VENV)/.installed
 	@$(BIN)/python examples/demo.py
 
 test: setup
@@ -37,8 +64,9 @@ test: setup
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	tests/cluster/install.sh
-	$(BIN)/pytest -q --no-skips -n 2 tests/house tests/unit tests/paper tests/property tests/simulation tests/conformance
-	$(BIN)/pytest -q --no-skips -n 3 --dist loadfile tests/cluster
+	tests/web/install.sh
+	$(BIN)/pytest -q --no-skips -n 2 tests/house tests/unit tests/paper tests/property tests/simulation tests/conformance tests/sawzall tests/web
+	$(BIN)/pytest -q --no-skips -n 3 --dist loadfile tests/cluster tests/doors
 
 check: setup
 	$(BIN)/ruff format --check .
@@ -50,13 +78,23 @@ bench: setup
 	$(BIN)/python -m compileall -q $(PACKAGES)
 	$(BIN)/python tests/benchmarks
 
+interop: setup
+	$(BIN)/python tests/doors/hadoop/run.py
+	$(BIN)/python tests/doors/rclone.py
+	$(BIN)/python -m tests.conformance.differential --other hadoop --jobs $(JOBS)
+	$(BIN)/pip install --quiet --editable '.[spark]'
+	for engine in ray spark hadoop; do $(BIN)/python tests/cluster/engine_interop.py $$engine || exit 1; done
+
 soak: setup
 	$(BIN)/python tests/simulation --seeds $(SEEDS)
 	$(BIN)/python tests/property/fuzz --seeds $(SEEDS)
-	MRSTREAM_SEEDS=0:$(SEEDS) $(BIN)/pytest -q --timeout 0 tests/simulation/test_dfs.py
+	$(BIN)/python -m tests.simulation.consensus.exhaustive --whole --minutes $(MINUTES)
+	MRSTREAM_SEEDS=0:$(SEEDS) $(BIN)/pytest -q --timeout 0 tests/simulation/test_dfs.py tests/simulation/test_lock.py tests/simulation/test_lock_group.py
 	$(BIN)/python tests/cluster/dfs_soak.py
 	$(BIN)/python tests/cluster/job_soak.py --minutes $(MINUTES)
 	tests/cluster/install.sh
+	$(BIN)/python tests/cluster/lock_rounds.py --rounds 10
+	MRSTREAM_FAILOVER_FAULTS="kill freeze cut kill freeze cut" $(BIN)/pytest -q --timeout 0 tests/cluster/test_dfs_failover_on_hosts.py
 	for hosts in netns docker; do \
 	  $(BIN)/python tests/cluster/job_soak.py --hosts $$hosts --master-kills 50 || exit 1; done
 
