@@ -20,7 +20,7 @@ import msgspec
 
 from mrstream.cluster.config import state
 from mrstream.cluster.config.config import MAPREDUCE_MASTER, Cluster, ClusterConfig
-from mrstream.cluster.errors import ClusterError, Unavailable
+from mrstream.cluster.errors import ClusterError, Unavailable, UserError
 from mrstream.cluster.units import decimal_size
 from mrstream.cluster.wire.addresses import silent_master
 from mrstream.cluster.wire.messages import Request
@@ -85,6 +85,10 @@ class JobClient:
     def __exit__(self, *exc: object) -> None:
         self._connection.close()
 
+    def hang_up(self) -> None:
+        """End the connection; the next call makes a new one."""
+        self._connection.close()
+
     def call(self, request: Request, timeout_s: float = CALL_S_MAX) -> Any:
         """Ask once."""
         return self._connection.call(request, timeout_s)
@@ -123,6 +127,7 @@ class ClusterJob:
         self._filesystem = f"dfs://{client.cluster.config.name}/"
         self._files: Files = files_for(self._filesystem, spec.working_directory)
         self._submission = secrets.token_hex(12)
+        self._asked: SubmitJob | None = None
         self._prints = spec.output is None
         self._output_as_given = spec.output
         output = spec.output or f"{RESULTS}/{self._submission}"
@@ -182,10 +187,8 @@ class ClusterJob:
             )
         if not self._prints:
             self._committer.clear_output()
-        job_id: str = self._client.call_patiently(
-            SubmitJob(self._submission, packed, self._file_count, self._prints),
-            on_wait=self._console.warn,
-        )
+        self._asked = SubmitJob(self._submission, packed, self._file_count, self._prints)
+        job_id: str = self._client.call_patiently(self._asked, on_wait=self._console.warn)
         console.info(f"Submitting tokens for job: {job_id}")
         console.info(f"Running job: {job_id}")
         console.info(f"Job {job_id} running in uber mode : false")
@@ -253,13 +256,19 @@ class ClusterJob:
 
     def _kill(self, job_id: str) -> None:
         """Stop the job, as whoever pressed Ctrl-C wants it; another Ctrl-C leaves at once."""
-        if not job_id:
+        if self._asked is None:
             return
         try:
+            # A frame may have been cut off in the middle: nothing more can be said after it.
+            self._client.hang_up()
+            # The job may run although its id never came: said again, the submission gives it.
+            job_id = job_id or self._client.call(self._asked)
             self._client.call(KillJob(job_id, "interrupted by its user"))
+        except UserError:
+            return  # it was refused: there is no job
         except ClusterError as error:
-            self._console.warn(
-                f"{job_id} may still run: {error}; `mrstream job -kill {job_id}` ends it"
-            )
+            ends = f"`mrstream job -kill {job_id or 'JOB'}` ends it"
+            listed = "" if job_id else " (`mrstream job -list` shows it)"
+            self._console.warn(f"{job_id or 'the job'} may still run: {error}; {ends}{listed}")
             return
         self._console.plain(f"Interrupted: {job_id} is killed.")

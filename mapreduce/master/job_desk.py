@@ -6,6 +6,7 @@ and its report written. The dfs is touched in threads only. Never decides what r
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Mapping
 from typing import Any, Final
@@ -53,6 +54,7 @@ class JobDesk:
         self._history = history
         self._config = config
         self._submissions: dict[str, JobId] = {}
+        self._coming: dict[str, asyncio.Task[JobId]] = {}
         self._jobs_count = 0
         self._clear_at_s = shell.clock.now_s() + CLEAR_EVERY_S
         self._started_ms = int(shell.clock.wall_s() * 1000)
@@ -67,43 +69,46 @@ class JobDesk:
     # --- coming in
 
     async def _submit(self, request: SubmitJob, peer: Peer) -> str:
-        shell = self._shell
-        known = self._submissions.get(request.submission)
+        """A submission said twice is one job, and its id is an answer only once the job runs:
+        whoever has it may kill it."""
+        submission = request.submission
+        known = self._submissions.get(submission)
         if known is not None:
             return known
+        coming = self._coming.get(submission)
+        if coming is None:
+            coming = self._coming[submission] = asyncio.create_task(self._accept(request))
+            coming.add_done_callback(lambda _: self._coming.pop(submission))
+        return await asyncio.shield(coming)
+
+    async def _accept(self, request: SubmitJob) -> JobId:
+        shell = self._shell
         self._jobs_count += 1
         job_id = JobId(f"job_{self._started_ms}_{self._jobs_count:04d}")
-        self._submissions[request.submission] = job_id
         record = JobAccepted(
             job_id, request.submission, request.spec, request.file_count,
             request.is_output_temporary, shell.clock.wall_s(),
         )  # fmt: skip
-        try:
-            ledger = self._ledger_of(record)
-            # Its client has seen to this by its own cluster file, which may be another than ours.
-            require_of_cluster(
-                ledger.spec.extras, self._config.extras, self._config.name, "this job"
-            )
-            if ledger.spec.environment is not None:
-                for link in shell.links:
-                    refuse_misfit(ledger.spec.environment, link.platform, link.worker_id)
-            await shell.in_thread(ledger.output.check)
-            # Accepted first, made then: a client whose answer was lost with a master asks the next
-            # one again, which must not find the directory and refuse.
-            shell.append(record)
-            await shell.when_durable()
-        except BaseException:
-            del self._submissions[request.submission]
-            raise
+        ledger = self._ledger_of(record)
+        # Its client has seen to this by its own cluster file, which may be another than ours.
+        require_of_cluster(ledger.spec.extras, self._config.extras, self._config.name, "this job")
+        if ledger.spec.environment is not None:
+            for link in shell.links:
+                refuse_misfit(ledger.spec.environment, link.platform, link.worker_id)
+        await shell.in_thread(ledger.output.check)
+        # Accepted first, made then: a client whose answer was lost with a master asks the next
+        # one again, which must not find the directory and refuse.
+        shell.append(record)
+        await shell.when_durable()
         try:
             await shell.in_thread(ledger.output.set_up)
         except (UserError, OSError):
             # Refused only when that is durable: the next life must not run what a client gave up.
             shell.append(JobClosed(job_id))
             await shell.when_durable()
-            del self._submissions[request.submission]
             raise
         shell.books.admit(ledger)
+        self._submissions[request.submission] = job_id
         log.info("job=%s user=%s maps=%d reduces=%d submitted", job_id, ledger.spec.user,
                  len(ledger.spec.splits), ledger.spec.reduces)  # fmt: skip
         if not len(shell.links):

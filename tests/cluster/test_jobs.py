@@ -5,6 +5,7 @@ What happens when processes are killed at each stage is the matter of `test_job_
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -317,6 +318,42 @@ def test_ctrl_c_kills_the_job_and_leaves_nothing(cluster: LocalCluster) -> None:
     assert job.report().job.state == "killed", said
     wait_for(lambda: not attempts_of(job.job_id), 60.0, "attempts to be gone")
     wait_for(lambda: _no_results(cluster), 60.0, "temporary output to be gone")
+
+
+def test_ctrl_c_before_the_jobs_id_has_come_kills_it_too(cluster: LocalCluster) -> None:
+    """The master may have taken a submission whose answer its client did not wait for."""
+    known = {row.key for row in JobClient(cluster.cluster).call(ListJobs(True))}
+    host = cluster.hosts_of("mapreduce.master")[0]
+    port = int(cluster.cluster.config.master_address("mapreduce.master").rpartition(":")[2])
+    cluster.signal("mapreduce.master", host, signal.SIGSTOP)
+    try:
+        client = cluster.begin(
+            *TEN_MAPS, "-input", "/in", "-mapper", "slow_m.py", "-reducer", "r.py",
+            cwd=cluster.directory,
+        )  # fmt: skip
+        wait_for(lambda: _has_connection(client.pid, port), 60.0, "the job to be submitted")
+        client.send_signal(signal.SIGINT)
+    finally:
+        cluster.signal("mapreduce.master", host, signal.SIGCONT)
+    _, said = client.communicate(timeout=120)
+
+    assert client.returncode == 130, said
+    assert b"is killed" in said
+    rows = [row for row in JobClient(cluster.cluster).call(ListJobs(True)) if row.key not in known]
+    assert [row.state for row in rows] == ["killed"]
+
+
+def _has_connection(pid: int, port: int) -> bool:
+    """Has this process an established connection to that port of this machine?"""
+    inodes = set()
+    for entry in os.scandir(f"/proc/{pid}/fd"):
+        with contextlib.suppress(FileNotFoundError):
+            inodes.add(os.readlink(entry.path).removeprefix("socket:[").removesuffix("]"))
+    rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    return any(
+        row[9] in inodes and row[3] == "01" and int(row[2].rpartition(":")[2], 16) == port
+        for row in rows
+    )
 
 
 def test_nothing_outlives_a_killed_worker(cluster: LocalCluster) -> None:
