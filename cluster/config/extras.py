@@ -21,6 +21,7 @@ MODULES: Final[dict[str, tuple[str, ...]]] = {
     "ray": ("ray",),
     "spark": ("pyspark",),
     "mount": ("mfusepy",),
+    "s3": ("boto3", "botocore"),
 }
 """What each extra of pyproject.toml is imported as."""
 ALL: Final = "all"

@@ -28,7 +28,7 @@ from mrstream.cluster.wire.network import Connection
 from mrstream.mapreduce.client import staging
 from mrstream.mapreduce.console import LIVE_EVERY_S, Console
 from mrstream.mapreduce.dataflow import dfs_files
-from mrstream.mapreduce.dataflow.committer import Committer
+from mrstream.mapreduce.dataflow.committer import committer_for
 from mrstream.mapreduce.dataflow.files import Files, files_for
 from mrstream.mapreduce.dfs_layout import RESULTS
 from mrstream.mapreduce.interrupts import interruptible
@@ -133,7 +133,7 @@ class ClusterJob:
         output = spec.output or f"{RESULTS}/{self._submission}"
         self._output = self._files.qualify(output)
         if not self._prints:
-            self._committer = Committer(self._conf, self._output, self._files)
+            self._committer = committer_for(self._conf, self._output, self._files)
             self._committer.check_output(spec.inputs)
         plan = job.plan_input(spec, self._files)
         if odd := job.foreign_input(plan):

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from mrstream.cluster.errors import UserError
-from mrstream.mapreduce.dataflow.files import Files, FileStatus, join
+from mrstream.mapreduce.dataflow.files import Files, FileStatus, is_object_store, join
 from mrstream.streaming.conf.jobconf import JobConf
 
 TEMPORARY = "_temporary"
@@ -142,6 +142,20 @@ class Committer:
             if there is not None:
                 self._files.delete(target)
             self._files.rename(entry.url, target)
+
+
+def committer_for(conf: JobConf, output_url: str, files: Files) -> Committer:
+    """Give the committer for where a job's output goes."""
+    if is_object_store(files.qualify(output_url)):
+        from mrstream.mapreduce.dataflow.s3_committer import MultipartCommitter  # few jobs need it
+
+        return MultipartCommitter(conf, output_url, files)
+    return Committer(conf, output_url, files)
+
+
+def publishes_at_once(conf: JobConf, output_url: str) -> bool:
+    """Say whether nothing of a job's output is seen before all of it is."""
+    return conf.committer_version == 1 or bool(conf.outputs) or is_object_store(output_url)
 
 
 def _is_of_a_job(name: str) -> bool:

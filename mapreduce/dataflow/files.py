@@ -3,9 +3,9 @@ URL.
 
 A file is named by its URL as Hadoop prints it: `file:/data/a`, `dfs://demo/in/a`, `memory://a`.
 `Files` is the seam, `LocalFiles` the disk through plain `os`, `DfsFiles` (beside this file) the
-dfs, `FsspecFiles` everything else, and `RoutedFiles` the one a job is given: it picks by scheme
-and makes relative paths absolute. fsspec is imported only when a URL needs it. Nothing here knows
-of splits, records or jobs.
+dfs, `S3Files` object stores, `FsspecFiles` everything else, and `RoutedFiles` the one a job is
+given: it picks by scheme and makes relative paths absolute. boto3 and fsspec are imported only when
+a URL needs them. Nothing here knows of splits, records or jobs.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ import msgspec
 from mrstream.cluster.errors import UserError
 from mrstream.streaming.conf.properties import from_wire, to_wire
 
+OBJECT_STORES = ("s3", "s3a", "s3n")
+"""What URLs of objects begin with; the last two are Hadoop's words for the same."""
 BLOCK_BYTES_DEFAULT = 64 * 1024 * 1024
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]*)(?=://)|(file)(?=:)")
 
@@ -105,6 +107,11 @@ def scheme_of(path: str) -> str | None:
     """Give the scheme of a URL (`file` for `file:/x` too), None for a plain path."""
     match = _SCHEME.match(path)
     return match.group(0) if match else None
+
+
+def is_object_store(url: str) -> bool:
+    """Say whether a URL names objects, which can be copied and never renamed."""
+    return scheme_of(url) in OBJECT_STORES
 
 
 def join(url: str, *names: str) -> str:
@@ -277,7 +284,7 @@ def _hint(scheme: str) -> str:
 
 
 class FsspecFiles:
-    """One file system of fsspec (`memory`, `s3`, …), given by any URL on it."""
+    """One file system of fsspec (`memory`, `gs`, …), given by any URL on it."""
 
     def __init__(self, url: str) -> None:
         import fsspec  # 100 ms that a local job need not pay
@@ -426,6 +433,10 @@ def _remote_files(scheme: str | None, url: str) -> Files:
         from mrstream.mapreduce.dataflow.dfs_files import DfsFiles  # a local job needs no dfs
 
         return DfsFiles(url)
+    if scheme in OBJECT_STORES:
+        from mrstream.mapreduce.dataflow.s3_files import S3Files  # nor an object store
+
+        return S3Files(url)
     return FsspecFiles(url)
 
 

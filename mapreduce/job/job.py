@@ -14,7 +14,7 @@ import msgspec
 
 from mrstream.cluster.errors import ClusterError
 from mrstream.cluster.wire.messages import unpack
-from mrstream.mapreduce.dataflow.files import Files
+from mrstream.mapreduce.dataflow.files import Files, is_object_store
 from mrstream.mapreduce.dataflow.split_plan import Split, SplitPlan, plan_splits
 from mrstream.mapreduce.job.environment import Environment
 from mrstream.mapreduce.job.errors import LaunchFailed
@@ -101,12 +101,12 @@ def spec_from(command: StreamingCommand) -> JobSpec:
         tasks=command.tasks or "",
         sources=command.sources,
         environment=Environment(command.environment) if command.environment else None,
-        extras=tuple(dict.fromkeys((*command.conf.extras, *_format_extras(command)))),
+        extras=tuple(dict.fromkeys((*command.conf.extras, *_needed_extras(command)))),
     )
 
 
-def _format_extras(command: StreamingCommand) -> Iterator[str]:
-    """Give the extras that the job's own formats need, whatever its programs do."""
+def _needed_extras(command: StreamingCommand) -> Iterator[str]:
+    """Give the extras that the job's own formats and places need, whatever its programs do."""
     given = command.conf.to_dict()
     for source in ({}, *(source.properties for source in command.sources)):
         conf = JobConf.from_dict(given | source)
@@ -115,6 +115,9 @@ def _format_extras(command: StreamingCommand) -> Iterator[str]:
     for name in (command.conf.output_format_class, *command.conf.outputs.values()):
         output = OutputFormat.by_class_name(name)
         yield from output.extras if output is not None else ()
+    inputs = [*command.inputs, *(path for source in command.sources for path in source.inputs)]
+    if any(is_object_store(path) for path in [*inputs, command.output or ""]):
+        yield "s3"
 
 
 def require_extras(spec: JobSpec, config: ClusterConfig | None = None) -> None:

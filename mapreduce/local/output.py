@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 from typing import BinaryIO, Protocol
 
-from mrstream.mapreduce.dataflow.committer import Committer
+from mrstream.mapreduce.dataflow.committer import committer_for
 from mrstream.mapreduce.dataflow.files import Files, local_path
 from mrstream.streaming.conf.jobconf import JobConf
 
@@ -52,7 +52,7 @@ class DirectoryOutput:
 
     def __init__(self, conf: JobConf, files: Files, url: str) -> None:
         self._files = files
-        self._committer = Committer(conf, url, files)
+        self._committer = committer_for(conf, url, files)
         self.url = self._committer.output_url
 
     @property

@@ -14,6 +14,7 @@ from typing import Protocol
 
 from mrstream.mapreduce.attempt.attempt_report import Message
 from mrstream.mapreduce.attempt.zygote import Ended
+from mrstream.mapreduce.dataflow.committer import publishes_at_once
 from mrstream.mapreduce.dataflow.files import Files, files_for
 from mrstream.mapreduce.history import JobRecord
 from mrstream.mapreduce.job.job import JobSpec
@@ -103,8 +104,7 @@ def _settings(spec: JobSpec, conf: JobConf) -> JobSettings:
     task does not keep the others from leaving their parts in the output directory (spec 8.4, 11);
     where nothing would be left of them anyway, the job ends at once.
     """
-    at_once = conf.committer_version == 1 or bool(conf.outputs)
-    leaves_parts = spec.output is not None and not at_once
+    leaves_parts = spec.output is not None and not publishes_at_once(conf, spec.output)
     to_skip = conf.skip_start_attempts + 1
     maps = to_skip if conf.map_skip_records_max > 0 else 1
     reduces = to_skip if conf.reduce_skip_groups_max > 0 else 1

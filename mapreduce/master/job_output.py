@@ -16,7 +16,7 @@ from mrstream.cluster.errors import Unavailable
 from mrstream.dfs.client.client import DfsClient
 from mrstream.dfs.errors import NoSuchFile
 from mrstream.mapreduce.dataflow import dfs_files
-from mrstream.mapreduce.dataflow.committer import Committer
+from mrstream.mapreduce.dataflow.committer import committer_for
 from mrstream.mapreduce.dataflow.files import Files, files_for
 from mrstream.mapreduce.dfs_layout import (
     ENVIRONMENT_KEPT_S,
@@ -43,7 +43,7 @@ class JobOutput:
         if spec.output is None:
             raise LaunchFailed("a job of the cluster needs an output directory")
         self._files: Files = files_for(filesystem, spec.working_directory)
-        self._committer = Committer(spec.conf(), spec.output, self._files)
+        self._committer = committer_for(spec.conf(), spec.output, self._files)
         self.url = self._committer.output_url
 
     def attempt_directory(self, attempt_id: str) -> str:

@@ -13,7 +13,7 @@ import msgspec
 
 from mrstream.cluster.errors import Unavailable
 from mrstream.dfs.client.client import DfsClient
-from mrstream.mapreduce.dataflow.committer import Committer
+from mrstream.mapreduce.dataflow.committer import Committer, committer_for
 from mrstream.mapreduce.dataflow.fetcher import SegmentPlace
 from mrstream.mapreduce.dataflow.files import files_for
 from mrstream.mapreduce.job import job
@@ -104,4 +104,4 @@ class JobHere:
     def _committer(self) -> Committer:
         assert self.spec.output is not None, "a job of the cluster has an output directory"
         files = files_for(self.filesystem, self.spec.working_directory)
-        return Committer(self.spec.conf(), self.spec.output, files)
+        return committer_for(self.spec.conf(), self.spec.output, files)
