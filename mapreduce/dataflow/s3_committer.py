@@ -3,7 +3,7 @@
 A store cannot rename, so nothing is written under another name: an attempt's files are uploads to
 their final keys that wait (`s3_files.py`). A task's commit is one small object, its **claim**, made
 only if there is none: `OUT/_temporary/0/claims/ATTEMPT` holds the attempt's uploads. Whoever takes
-an attempt's right away writes `fenced` there, and no claim can follow (S1). The job's commit completes
+an attempt's right away writes that there, and no claim can follow (S1). The job's commit completes
 the uploads of all claims. Files that a program put into the attempt's room itself are copied.
 """
 

@@ -1,7 +1,7 @@
 """What a stage needs of an object store: `Files` over the keys of S3.
 
 A directory is what lies below `KEY/`; one that is empty is an object of that very name, as Hadoop
-and the stores' own consoles have it. A file in the room of an attempt (`OUT/_temporary/0/_temporary/
+and the stores' own consoles have it. A file in an attempt's room (`OUT/_temporary/0/_temporary/
 ATTEMPT/NAME`) is uploaded to where it will be in the end, `OUT/NAME`, and stays an upload: when it
 is closed, a small object tells its parts, and the committer completes it (D3). Nothing is renamed
 there, because a store can only copy.
@@ -218,9 +218,7 @@ class _Reader(io.RawIOBase):
 class _Writer:
     """A new object, uploaded in parts; when all are there, `told` gets the upload."""
 
-    def __init__(
-        self, store: Store, key: str, owner: str, told: Callable[[Upload], None]
-    ) -> None:
+    def __init__(self, store: Store, key: str, owner: str, told: Callable[[Upload], None]) -> None:
         """A file without an owner is stored at once if it is small."""
         self._store = store
         self._told = told

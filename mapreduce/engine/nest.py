@@ -20,6 +20,7 @@ from typing import BinaryIO, Final, cast
 
 import msgspec
 
+from mrstream.cluster.errors import ClusterError
 from mrstream.mapreduce.attempt.attempt_report import (
     Decoder,
     Done,
@@ -154,7 +155,7 @@ def _serve(zygote: Zygote) -> int:
         directory = _directory(packet.spec)
         zygote.remove_at_end(directory)
         spec = unpack(packet, directory)
-    except (OSError, tarfile.TarError) as error:
+    except (OSError, tarfile.TarError, ClusterError) as error:
         write_frame(answers, msgspec.msgpack.encode(Opened(problem=f"{error}")))
         return 1
     del data, packet

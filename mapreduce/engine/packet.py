@@ -8,23 +8,31 @@ from __future__ import annotations
 
 import io
 import os
+import socket
 import tarfile
+import tempfile
 from collections.abc import Iterable, Sequence
 from typing import Final
 
 import msgspec
 
 from mrstream.cluster.errors import UserError
+from mrstream.cluster.units import decimal_size
 from mrstream.mapreduce.attempt.attempt_report import Message, PartitionSize
 from mrstream.mapreduce.attempt.task_context import AttemptOrder
+from mrstream.mapreduce.environment import store, tree
+from mrstream.mapreduce.job.environment import Environment
 from mrstream.mapreduce.job.job import JobSpec
 from mrstream.mapreduce.scheduler.ids import AttemptId, parse_attempt_id
 from mrstream.streaming.conf.properties import from_wire, to_wire
-from mrstream.streaming.task.shipping import Shipped, local_path
+from mrstream.streaming.task.shipping import ARCHIVE_SUFFIXES, Shipped, local_path
+from mrstream.streaming.task.shipping import unpack as unpack_archive
 
 REPEATS: Final = 1000
 """An execution that an engine repeats has its attempt's number and so much more each time: so does
 Hadoop number attempts after a restart of its master."""
+ENVIRONMENT_BYTES_MAX: Final = 2 * 10**9
+"""An environment goes to a worker in one message."""
 KEPT_BYTES_MAX: Final = 1 << 30
 """Of a failed attempt's input so much comes back at most."""
 
@@ -50,6 +58,9 @@ class Packet(msgspec.Struct, frozen=True):
 
     spec: JobSpec
     parcels: tuple[Parcel, ...] = ()
+    environment: bytes = b""
+    """The archive of the job's environment; empty where every host has that."""
+    environment_suffix: str = ""
 
 
 class Task(msgspec.Struct, frozen=True):
@@ -76,14 +87,17 @@ def encode(value: Packet | Task | Outcome) -> bytes:
     return msgspec.msgpack.encode(value)
 
 
-def pack(spec: JobSpec) -> bytes:
-    """Give a job with the local files that it ships."""
+def pack(spec: JobSpec, *, with_environment: bool = False) -> bytes:
+    """Give a job with the local files that it ships and, if asked to, its environment."""
     parcels = []
     for index, item in enumerate(spec.shipped):
         path = local_path(from_wire(item.source))
         if path is not None:
             parcels.append(Parcel(index, os.path.basename(path.rstrip("/")), _tar(path)))
-    return encode(Packet(spec, tuple(parcels)))
+    environment, suffix = b"", ""
+    if with_environment and spec.environment is not None:
+        environment, suffix = _packed_environment(spec.environment)
+    return encode(Packet(spec, tuple(parcels), environment, suffix))
 
 
 def unpack(packet: Packet, directory: str) -> JobSpec:
@@ -96,7 +110,10 @@ def unpack(packet: Packet, directory: str) -> JobSpec:
             tar.extractall(place, filter="data")
         path = to_wire(os.path.join(place, parcel.name))
         shipped[parcel.index] = msgspec.structs.replace(shipped[parcel.index], source=path)
-    return msgspec.structs.replace(packet.spec, shipped=tuple(shipped))
+    environment = packet.spec.environment
+    if environment is not None:
+        environment = _settled_environment(packet, environment)
+    return msgspec.structs.replace(packet.spec, shipped=tuple(shipped), environment=environment)
 
 
 def execution_id(attempt_id: str, repeat: int) -> str:
@@ -154,6 +171,48 @@ def write_files(root: str, files: Sequence[tuple[str, bytes]]) -> None:
         os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
         with open(path, "wb") as file:
             file.write(data)
+
+
+def _packed_environment(environment: Environment) -> tuple[bytes, str]:
+    """Give an environment as bytes, and the suffix that tells what they are."""
+    source = from_wire(environment.source)
+    suffixes = [suffix for suffix in ARCHIVE_SUFFIXES if source.lower().endswith(suffix)]
+    with tempfile.TemporaryDirectory(prefix="mrstream-environment-") as room:
+        if suffixes and os.path.isfile(source):
+            # As it was packed: what settled here has this machine's paths in it.
+            packed, suffix = source, suffixes[0]
+        else:
+            packed, suffix = os.path.join(room, "environment.tar.gz"), ".tar.gz"
+            tree.pack(from_wire(environment.path), packed)
+        if (size := os.path.getsize(packed)) > ENVIRONMENT_BYTES_MAX:
+            raise CannotTravel(
+                f"the environment {source} has {decimal_size(size)} when packed, and at most "
+                f"{decimal_size(ENVIRONMENT_BYTES_MAX)} travel to an engine: install it there"
+            )
+        with open(packed, "rb") as file:
+            return file.read(), suffix
+
+
+def _settled_environment(packet: Packet, environment: Environment) -> Environment:
+    """Give the environment as it lies on this host: unpacked once, for all jobs that use it."""
+
+    def fill(_: int) -> Environment:
+        if not packet.environment:
+            raise CannotTravel(
+                f"{socket.gethostname()} does not have the environment {environment.source}, and "
+                "was not here when the job began: run the job again"
+            )
+        directory = store.directory_of(environment.key)
+        with tempfile.TemporaryDirectory(prefix="mrstream-environment-") as room:
+            packed = os.path.join(room, f"environment{packet.environment_suffix}")
+            with open(packed, "wb") as file:
+                file.write(packet.environment)
+            unpack_archive(packed, directory)
+        here = msgspec.structs.replace(environment, path=to_wire(tree.root_of(directory)))
+        tree.settle(from_wire(here.path), here)
+        return here
+
+    return store.kept(environment.key, fill, lambda _: None)
 
 
 def _files_below(directory: str) -> list[str]:

@@ -30,6 +30,7 @@ from mrstream.mapreduce.dataflow.files import join
 from mrstream.mapreduce.engine.packet import PRINTS, Outcome, Task, pack, write_files
 from mrstream.mapreduce.engine.reach import Look, looks_at
 from mrstream.mapreduce.history import JobRecord
+from mrstream.mapreduce.job.environment import Environment
 from mrstream.mapreduce.job.job import JobSpec
 from mrstream.mapreduce.local.output import DirectoryOutput, Output
 
@@ -49,8 +50,11 @@ class Work(msgspec.Struct, frozen=True):
 class Engine(Protocol):
     """Runs attempts; `finished` is told of each, from any thread, once."""
 
-    def check(self, looks: Sequence[Look], filesystem: str) -> None:
-        """Raise `Unreachable` if a worker would not find what the job reads and writes."""
+    def check(
+        self, looks: Sequence[Look], filesystem: str, environment: Environment | None
+    ) -> bool:
+        """Raise `Unreachable` if a worker would not find what the job reads and writes, and
+        `BadEnvironment` if its environment cannot run there; say whether all have that."""
         ...
 
     def begin(self, job: Work, finished: Finished) -> None:
@@ -222,8 +226,9 @@ class EnginePool:
     def _begin(self, spec: JobSpec, first: AttemptOrder) -> None:
         """See whether the engine can do the job, and hand it over; with the first attempt."""
         looks = looks_at(first, self._output.room)
-        self._engine.check(looks, first.filesystem)
-        work = Work(spec.job_id, pack(spec), first.maps, spec.reduces)
+        has_environment = self._engine.check(looks, first.filesystem, spec.environment)
+        packet = pack(spec, with_environment=not has_environment)
+        work = Work(spec.job_id, packet, first.maps, spec.reduces)
         self._engine.begin(work, self.finished)
 
     def _brought_home(self, order: AttemptOrder, outcome: Outcome) -> tuple[Message, ...]:

@@ -31,6 +31,7 @@ from mrstream.mapreduce.engine.packet import Outcome, Task, encode
 from mrstream.mapreduce.engine.pool import Finished, Work
 from mrstream.mapreduce.engine.reach import Look, Seen, judge, look
 from mrstream.mapreduce.engine.task import run_task
+from mrstream.mapreduce.job.environment import Environment
 from mrstream.mapreduce.scheduler.events import JobSettings
 
 FETCH_BYTES: Final = 64 << 20
@@ -69,18 +70,21 @@ class RayEngine:
         self._lock = threading.Condition()
         self._listener: threading.Thread | None = None
 
-    def check(self, looks: Sequence[Look], filesystem: str) -> None:
+    def check(
+        self, looks: Sequence[Look], filesystem: str, environment: Environment | None
+    ) -> bool:
         """Reach Ray, and see on every host of it whether the job can run there."""
         self._connect()
         ray = self._ray
         affinity = importlib.import_module("ray.util.scheduling_strategies")
+        key = environment.key if environment is not None else ""
         probe = ray.remote(num_cpus=0, max_retries=1)(_look)
         asked = [
             probe.options(
                 scheduling_strategy=affinity.NodeAffinitySchedulingStrategy(
                     node["NodeID"], soft=False
                 )
-            ).remote(list(looks), filesystem)
+            ).remote(list(looks), filesystem, key)
             for node in ray.nodes()
             if node["Alive"] and node["Resources"].get("CPU", 0) > 0
         ]
@@ -90,7 +94,7 @@ class RayEngine:
             seen: list[Seen] = ray.get(asked, timeout=PROBE_S_MAX)
         except Exception as error:  # Ray has a tree of them, and any means that no task can run
             raise NoRay(f"-engine {self._choice}: tasks cannot run there: {_line(error)}") from None
-        judge(self._choice, seen)
+        return judge(self._choice, seen, environment)
 
     def begin(self, job: Work, finished: Finished) -> None:
         """Put the job into Ray's store."""
@@ -239,8 +243,8 @@ def _work(
     return given if partitions else given[0]
 
 
-def _look(looks: list[Look], filesystem: str) -> Seen:
-    return look(looks, filesystem)
+def _look(looks: list[Look], filesystem: str, environment_key: str) -> Seen:
+    return look(looks, filesystem, environment_key)
 
 
 def _repeat(ray: Any) -> int:

@@ -17,6 +17,13 @@ from mrstream.cluster.version import version
 from mrstream.mapreduce.attempt.task_context import AttemptOrder
 from mrstream.mapreduce.dataflow.files import files_for, local_path
 from mrstream.mapreduce.engine.choice import EngineChoice
+from mrstream.mapreduce.environment import store
+from mrstream.mapreduce.job.environment import (
+    Environment,
+    Platform,
+    refuse_misfit,
+    this_platform,
+)
 from mrstream.streaming.formats.input_format import InputFormat
 
 
@@ -37,6 +44,9 @@ class Seen(msgspec.Struct, frozen=True):
     host: str
     version: str
     missing: tuple[tuple[str, str], ...] = ()
+    platform: Platform = Platform()
+    has_environment: bool = True
+    """Whether what `-env` names lies there already, if the job has one."""
 
 
 def looks_at(order: AttemptOrder, output: str | None) -> list[Look]:
@@ -48,8 +58,8 @@ def looks_at(order: AttemptOrder, output: str | None) -> list[Look]:
     return [Look(url, _identity(url)) for url in urls]
 
 
-def look(looks: Sequence[Look], filesystem: str) -> Seen:
-    """See whether these are here, and the same."""
+def look(looks: Sequence[Look], filesystem: str, environment_key: str = "") -> Seen:
+    """See whether these are here, and the same; and the environment of that key, if any."""
     missing = []
     files = files_for(filesystem)
     for item in looks:
@@ -61,12 +71,18 @@ def look(looks: Sequence[Look], filesystem: str) -> Seen:
                 missing.append((item.url, "it is not there"))
         except (ClusterError, OSError, ImportError, ValueError) as error:
             missing.append((item.url, f"{type(error).__name__}: {error}"))
-    return Seen(socket.gethostname(), version(), tuple(missing))
+    has_environment = not environment_key or store.is_here(environment_key)
+    return Seen(socket.gethostname(), version(), tuple(missing), this_platform(), has_environment)
 
 
-def judge(choice: EngineChoice, found: Iterable[Seen]) -> None:
-    """Raise `Unreachable` for the first host that cannot do the job."""
+def judge(choice: EngineChoice, found: Iterable[Seen], environment: Environment | None) -> bool:
+    """Raise `Unreachable` or `BadEnvironment` for the first host that cannot do the job; say
+    whether all have its environment."""
+    has_all = True
     for seen in found:
+        has_all = has_all and seen.has_environment
+        if environment is not None:
+            refuse_misfit(environment, seen.platform, seen.host)
         if seen.version != version():
             raise Unreachable(
                 f"-engine {choice}: {seen.host} has mrstream {seen.version}, and here it is "
@@ -77,6 +93,7 @@ def judge(choice: EngineChoice, found: Iterable[Seen]) -> None:
                 f"-engine {choice}: {seen.host} does not reach {url} ({why}); input and output "
                 "must be where all hosts of the engine find them: dfs://, s3://, a shared disk"
             )
+    return has_all
 
 
 def _identity(url: str) -> tuple[int, int]:

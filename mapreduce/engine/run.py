@@ -18,7 +18,7 @@ from mrstream.mapreduce import history
 from mrstream.mapreduce.attempt.zygote import Zygote
 from mrstream.mapreduce.console import Console
 from mrstream.mapreduce.dataflow.files import files_for
-from mrstream.mapreduce.engine.choice import RAY, BadEngine, EngineChoice
+from mrstream.mapreduce.engine.choice import RAY, EngineChoice
 from mrstream.mapreduce.engine.pool import Engine, EngineOutput, EnginePool
 from mrstream.mapreduce.history import JobRecord
 from mrstream.mapreduce.interrupts import interruptible
@@ -53,12 +53,12 @@ def run(
     """
     require_extras(spec)
     extras.require([choice.kind], f"-engine {choice}")
-    if spec.environment is not None:
-        raise BadEngine(
-            f"-engine {choice}: -env {spec.environment.source} does not travel to an engine; "
-            "install it where the engine's workers run"
-        )
     console = console or Console(is_quiet=spec.conf().is_quiet)
+    if spec.environment is not None:
+        from mrstream.mapreduce.environment.store import use_here  # few jobs have one
+
+        with interruptible():
+            spec = use_here(spec, lambda text: console.info(f"environment: {text}"))
     record = history.begin()
     spec = msgspec.structs.replace(spec, job_id=record.job_id)
     try:

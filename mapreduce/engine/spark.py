@@ -30,6 +30,7 @@ from mrstream.mapreduce.engine.packet import Outcome, Task, encode
 from mrstream.mapreduce.engine.pool import Finished, Work
 from mrstream.mapreduce.engine.reach import Look, Seen, judge, look
 from mrstream.mapreduce.engine.task import run_task
+from mrstream.mapreduce.job.environment import Environment
 from mrstream.mapreduce.scheduler.events import JobSettings
 
 PIECE_BYTES_MAX: Final = 64 << 20
@@ -88,23 +89,26 @@ class SparkEngine:
         self._lock = threading.Condition()
         self._runner: threading.Thread | None = None
 
-    def check(self, looks: Sequence[Look], filesystem: str) -> None:
+    def check(
+        self, looks: Sequence[Look], filesystem: str, environment: Environment | None
+    ) -> bool:
         """Reach Spark, and see on its executors whether the job can run there."""
         self._connect()
         context = self._context
         width = max(1, context.defaultParallelism)
         given = list(looks)
+        key = environment.key if environment is not None else ""
         try:
             seen: list[Seen] = (
                 context.parallelize(range(width), width)
-                .map(lambda _: look(given, filesystem))
+                .map(lambda _: look(given, filesystem, key))
                 .collect()
             )
         except Exception as error:  # Py4J has one for all, with Java's words inside
             raise NoSpark(
                 f"-engine {self._choice}: tasks cannot run there: {_line(error)}"
             ) from None
-        judge(self._choice, seen)
+        return judge(self._choice, seen, environment)
 
     def begin(self, job: Work, finished: Finished) -> None:
         """Broadcast the job."""

@@ -77,6 +77,11 @@ def here(source: Source, say: Say) -> Environment:
     return kept(source.key, fill, say)
 
 
+def is_here(key: str) -> bool:
+    """Say whether this machine has the environment of a key, whole."""
+    return _read_mark(key) is not None
+
+
 def kept(key: str, fill: Callable[[int], Environment], say: Say) -> Environment:
     """Give the environment of a key, filled if it is not there, and keep it while we live."""
     lock = _held.setdefault(key, -1)

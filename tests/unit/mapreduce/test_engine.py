@@ -6,6 +6,8 @@ The nests are real processes, and so are the attempts; only who hands out tasks 
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -22,7 +24,9 @@ from mrstream.mapreduce.engine.choice import BadEngine, EngineChoice
 from mrstream.mapreduce.engine.packet import Outcome, Packet, Task, execution_id, placed
 from mrstream.mapreduce.engine.pool import EngineOutput, EnginePool, Finished, Work
 from mrstream.mapreduce.engine.reach import Look, Seen, Unreachable
+from mrstream.mapreduce.environment import store
 from mrstream.mapreduce.history import JobRecord
+from mrstream.mapreduce.job.environment import BadEnvironment, Environment, Platform
 from mrstream.mapreduce.job.job import JobSpec, spec_from
 from mrstream.mapreduce.local.output import StandardOutput
 from mrstream.mapreduce.scheduler.ids import JobId
@@ -125,6 +129,85 @@ def test_nothing_that_a_worker_sends_leaves_its_directory(name: str, tmp_path: P
     assert list(tmp_path.rglob("*")) == []
 
 
+# ---- environments --------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def with_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> JobSpec:
+    """A job with an environment that a driver has: a directory that the user made."""
+    made = tmp_path / "made"
+    (made / "bin").mkdir(parents=True)
+    library = made / "lib" / "python{}.{}".format(*sys.version_info[:2]) / "site-packages"
+    library.mkdir(parents=True)
+    (library / "rare.py").write_text("word = 'rare'\n")
+    (made / "bin" / "python").symlink_to(sys.executable)
+    (made / "pyvenv.cfg").write_text("include-system-site-packages = false\n")
+    monkeypatch.setenv("MRSTREAM_HOME", str(tmp_path / "driver"))
+    return store.use_here(spec_of("-mapper", "cat", "-env", str(made)), print)
+
+
+def unpacked(data: bytes, place: Path) -> JobSpec:
+    place.mkdir(parents=True)
+    return packet.unpack(msgspec.msgpack.decode(data, type=Packet), str(place))
+
+
+def test_an_environment_arrives_once_a_host_and_runs_there(
+    with_environment: JobSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert with_environment.environment is not None
+    key = with_environment.environment.key
+    monkeypatch.setenv("MRSTREAM_HOME", str(tmp_path / "host"))
+    assert not reach.look([], "file:///", key).has_environment
+
+    arrived = unpacked(packet.pack(with_environment, with_environment=True), tmp_path / "nest")
+    again = unpacked(packet.pack(with_environment), tmp_path / "another")
+
+    assert arrived.environment is not None and arrived.environment == again.environment
+    root = Path(arrived.environment.path)
+    assert root.is_relative_to(tmp_path / "host")
+    said = subprocess.run(
+        [root / "bin" / "python", "-c", "import rare, sys; print(rare.word, sys.prefix)"],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert said.stdout == f"rare {root}\n"
+    assert reach.look([], "file:///", key).has_environment
+
+
+def test_a_host_that_came_later_says_what_it_lacks(
+    with_environment: JobSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing was sent, because all hosts that there were had it."""
+    monkeypatch.setenv("MRSTREAM_HOME", str(tmp_path / "host"))
+    with pytest.raises(packet.CannotTravel, match=r"does not have the environment .*/made"):
+        unpacked(packet.pack(with_environment), tmp_path / "nest")
+    assert not reach.look([], "file:///", str(with_environment.environment.key)).has_environment  # type: ignore[union-attr]
+
+
+def test_a_host_that_an_environment_cannot_run_on_is_named(with_environment: JobSpec) -> None:
+    assert with_environment.environment is not None
+    here = reach.look([], "file:///")
+    other = msgspec.structs.replace(here, host="h9", platform=Platform("3.1", "sparc64", "musl"))
+
+    with pytest.raises(BadEnvironment, match=r"cannot run on h9: it is for Python 3\.\d+"):
+        reach.judge(EngineChoice("ray"), [here, other], with_environment.environment)
+
+
+def test_an_environment_goes_along_where_a_host_lacks_it(
+    with_environment: JobSpec, tmp_path: Path
+) -> None:
+    sizes = []
+    for has_it in (True, False):
+        engine = _Threads()
+        engine.has_environment = has_it
+        pool = pool_with(engine, tmp_path)
+        pool.start(msgspec.msgpack.encode((with_environment, order_of(MAP))), MAP)
+        assert engine.job is not None
+        given = msgspec.msgpack.decode(engine.job.packet, type=Packet)
+        sizes.append(len(given.environment))
+
+    assert sizes[0] == 0 and sizes[1] > 0
+
+
 # ---- reach ---------------------------------------------------------------------------------------
 
 
@@ -137,14 +220,14 @@ def test_a_host_that_has_another_file_there_is_named(tmp_path: Path) -> None:
     found = reach.look([here], "file:///")
     other = reach.look([Look(url, (here.identity[0] + 1, 0))], "file:///")
 
-    reach.judge(EngineChoice("ray"), [found])
+    assert reach.judge(EngineChoice("ray"), [found], None)
     with pytest.raises(Unreachable, match=f"{found.host} does not reach {url}.*shared disk"):
-        reach.judge(EngineChoice("ray"), [found, other])
+        reach.judge(EngineChoice("ray"), [found, other], None)
 
 
 def test_a_host_with_another_version_is_named() -> None:
     with pytest.raises(Unreachable, match=r"h7 has mrstream 0\.0\.9.*install the same"):
-        reach.judge(EngineChoice("ray", "ray://head:10001"), [Seen("h7", "0.0.9")])
+        reach.judge(EngineChoice("ray", "ray://head:10001"), [Seen("h7", "0.0.9")], None)
 
 
 # ---- tasks ---------------------------------------------------------------------------------------
@@ -212,11 +295,17 @@ class _Threads:
     def __init__(self) -> None:
         self.finished: Finished | None = None
         self.started: list[tuple[int, Task, Sequence[str]]] = []
+        self.has_environment = True
+        self.job: Work | None = None
 
-    def check(self, looks: Sequence[Look], filesystem: str) -> None:
+    def check(
+        self, looks: Sequence[Look], filesystem: str, environment: Environment | None
+    ) -> bool:
         self.looks = looks
+        return self.has_environment
 
     def begin(self, job: Work, finished: Finished) -> None:
+        self.job = job
         self.finished = finished
 
     def start(self, token: int, task: Task, segments: Sequence[str]) -> None:
@@ -310,13 +399,3 @@ def test_of_javas_words_the_line_that_says_why_is_told(text: str, line: str) -> 
     from mrstream.mapreduce.engine.spark import _line
 
     assert _line(RuntimeError(text)) == line
-
-
-def test_an_environment_does_not_travel_to_an_engine(tmp_path: Path) -> None:
-    from mrstream.mapreduce.engine.run import run
-
-    (tmp_path / "requirements.txt").write_text("")
-    spec = spec_of("-mapper", "cat", "-env", str(tmp_path / "requirements.txt"))
-
-    with pytest.raises(BadEngine, match=r"-env .*requirements\.txt does not travel"):
-        run(spec, EngineChoice("ray"))

@@ -251,7 +251,9 @@ def test_uploads_of_a_killed_job_go_when_the_next_begins(
     with pytest.raises(OutputExists):
         committer(files, bucket)
 
-    made = committer_for(JobConf({"mrstream.output.overwrite": "true"}), f"s3://{bucket}/a/out", files)
+    made = committer_for(
+        JobConf({"mrstream.output.overwrite": "true"}), f"s3://{bucket}/a/out", files
+    )
     made.check_output()
     made.clear_output()
     made.setup_job()
@@ -292,7 +294,9 @@ def test_files_and_directories(s3: Any, bucket: str, files: RoutedFiles) -> None
             out.write(key.encode())
     files.mkdirs(f"{top}/made/below")
 
-    assert [entry.url for entry in files.list(f"{top}/in")] == [f"{top}/in/{n}" for n in ("a", "b", "sub")]
+    assert [entry.url for entry in files.list(f"{top}/in")] == [
+        f"{top}/in/{n}" for n in ("a", "b", "sub")
+    ]
     assert [entry.name for entry in files.list(top)] == ["in", "in2", "made"]
     found = files.status(f"{top}/in")
     assert found is not None and found.is_directory
