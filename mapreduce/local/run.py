@@ -35,7 +35,7 @@ def run(spec: JobSpec, *, background: bool = False, console: Console | None = No
     record = history.begin()
     spec = msgspec.structs.replace(spec, job_id=record.job_id)
     try:
-        with interruptible(), contextlib.closing(Zygote(_attempt_process, _load)) as zygote:
+        with interruptible(), contextlib.closing(_zygote(spec)) as zygote:
             zygote.remove_at_end(record.mark)
             if local_dir := spec.conf().local_dir:
                 record.put_scratch_in(local_dir.partition(",")[0].strip())
@@ -54,6 +54,17 @@ def run(spec: JobSpec, *, background: bool = False, console: Console | None = No
     except BaseException:
         record.drop_all()
         raise
+
+
+def _zygote(spec: JobSpec) -> Zygote:
+    load = _load_with_store if "s3" in spec.extras else _load
+    return Zygote(_attempt_process, load)
+
+
+def _load_with_store() -> None:
+    """Load boto3, too: it takes as long as a small attempt."""
+    _load()
+    import boto3  # noqa: F401
 
 
 def _load() -> None:
