@@ -14,7 +14,7 @@ import subprocess
 import sys
 import threading
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import IO, Any, Final
 
 import msgspec
@@ -30,6 +30,7 @@ KILL_S_MAX: Final = 30.0
 _RUNNING = re.compile(r"INFO Running job: (job_\w+)")
 _PERCENTS = re.compile(r"INFO  map (\d+)% reduce (\d+)%")
 _FAILED = re.compile(r"(attempt_\w+) failed$")
+_CULPRIT = re.compile(r"due to: Task failed task(_\w+)")
 _LOGGED = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} (INFO|WARN|ERROR) (.*)")
 _ROW = re.compile(r"  ([a-z][a-z ]*):\s+(.*)")
 _PR_SET_PDEATHSIG = 1
@@ -126,7 +127,20 @@ def program_words(words: Sequence[str]) -> list[str]:
 
 
 def failure_in(lines: Sequence[str]) -> FailureText | None:
-    """Find the first report of a failed attempt among the words of a command."""
+    """Find the report of why a job failed among the words of a command: of the task that it failed
+    for, the last that can be repeated; else of any task.
+
+    The first that was reported may have been tried again, and well.
+    """
+    task = next((found[1] for line in reversed(lines) if (found := _CULPRIT.search(line))), "")
+    reports = list(_reports(lines))
+    own = [report for report in reports if task and report.attempt_id.startswith(f"attempt{task}_")]
+    chosen = own or reports
+    repeatable = [report for report in chosen if report.repeat]
+    return (repeatable or chosen or [None])[-1 if own else 0]
+
+
+def _reports(lines: Sequence[str]) -> Iterator[FailureText]:
     for start, line in enumerate(lines):
         found = _FAILED.match(line)
         if found is None:
@@ -134,8 +148,7 @@ def failure_in(lines: Sequence[str]) -> FailureText | None:
         end = start + 1
         while end < len(lines) and lines[end].startswith("  "):
             end += 1
-        return _read_failure(found.group(1), lines[start:end])
-    return None
+        yield _read_failure(found.group(1), lines[start:end])
 
 
 def _read_failure(attempt_id: str, block: Sequence[str]) -> FailureText:

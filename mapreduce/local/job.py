@@ -129,6 +129,10 @@ class LocalJob:
             spec.reduces,
             time.monotonic(),
             Counters(user_counters_max=self._conf.counters_max),
+            may_fail=(
+                self._failures_allowed(TaskKind.MAP),
+                self._failures_allowed(TaskKind.REDUCE),
+            ),
         )
         self._selector = selectors.DefaultSelector()
         self._zygote = zygote

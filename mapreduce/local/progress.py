@@ -27,7 +27,17 @@ class _Live(msgspec.Struct):
 class Tally:
     """The sums of one job."""
 
-    def __init__(self, maps: int, reduces: int, started_at_s: float, counters: Counters) -> None:
+    def __init__(
+        self,
+        maps: int,
+        reduces: int,
+        started_at_s: float,
+        counters: Counters,
+        *,
+        may_fail: tuple[int, int] = (0, 0),
+    ) -> None:
+        """`may_fail` says without how many maps and reduces the job would go on."""
+        self._may_fail = dict(zip((TaskKind.MAP, TaskKind.REDUCE), may_fail, strict=True))
         self.maps = maps
         self.reduces = reduces
         self.started_at_s = started_at_s
@@ -161,7 +171,8 @@ class Tally:
         tasks = self._count(kind)
         if not tasks:
             return 1.0 if kind is TaskKind.MAP else 0.0
-        done = len(self.finished[kind]) + self._abandoned[kind]
+        # What fails the job was not done.
+        done = len(self.finished[kind]) + min(self._abandoned[kind], self._may_fail[kind])
         running = sum(
             live.progress.fraction
             for live in self._live.values()

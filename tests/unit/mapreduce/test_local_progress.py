@@ -54,6 +54,19 @@ def test_a_failed_attempt_adds_nothing_but_its_failure(tally: Tally) -> None:
     assert tally.failed_tasks(TaskKind.MAP) == 1
 
 
+def test_a_task_that_fails_its_job_is_not_done() -> None:
+    """One that the job can do without is over, and counts as such."""
+    strict = Tally(1, 2, 0.0, Counters())
+    lenient = Tally(1, 2, 0.0, Counters(), may_fail=(0, 1))
+    for tally in (strict, lenient):
+        tally.started(attempt(TaskKind.REDUCE, 0), 0.0)
+        tally.failed(attempt(TaskKind.REDUCE, 0), Failure("no"))
+        tally.abandoned(TaskKind.REDUCE)
+
+    assert strict.progress(1.0).reduce_fraction == 0.0
+    assert lenient.progress(1.0).reduce_fraction == 0.5
+
+
 def test_a_job_without_maps_has_done_them_all() -> None:
     tally = Tally(0, 1, 0.0, Counters())
 

@@ -1,0 +1,54 @@
+"""mapreduce.launch: what a command said, read back."""
+
+from __future__ import annotations
+
+import pytest
+
+from mrstream.mapreduce.launch import failure_in
+
+TRIED_AGAIN = """\
+attempt_1_0001_m_000003_0 failed
+  why:             a bad disk
+  exit code 1: false
+"""
+OTHER = """\
+attempt_1_0001_m_000007_0 failed
+  why:             a bad record
+  exit code 3: ./m.py
+      | no such column
+"""
+LAST = """\
+attempt_1_0001_m_000007_3 failed
+  why:             a bad record, again
+  repeat it:       mrstream -repeat attempt_1_0001_m_000007_3
+"""
+END = """\
+2026-01-01 00:00:00,000 INFO Job job_1_0001 failed with state FAILED due to: Task failed {}
+Job failed as tasks failed. failedMaps:1 failedReduces:0 killedMaps:0 killedReduces: 0
+"""
+
+
+@pytest.mark.parametrize(
+    ("said", "culprit", "chosen"),
+    [
+        (TRIED_AGAIN + OTHER + LAST, "task_1_0001_m_000007", "attempt_1_0001_m_000007_3"),
+        (TRIED_AGAIN + OTHER, "task_1_0001_m_000007", "attempt_1_0001_m_000007_0"),
+        (TRIED_AGAIN + OTHER, "task_1_0001_m_000009", "attempt_1_0001_m_000003_0"),
+        (TRIED_AGAIN + LAST, "task_1_0001_r_000000", "attempt_1_0001_m_000007_3"),
+        (TRIED_AGAIN, "task_1_0001_m_000003", "attempt_1_0001_m_000003_0"),
+    ],
+)
+def test_the_report_is_that_of_the_task_that_failed_the_job(
+    said: str, culprit: str, chosen: str
+) -> None:
+    found = failure_in((said + END.format(culprit)).splitlines())
+
+    assert found is not None and found.attempt_id == chosen
+
+
+def test_what_a_report_says_is_read() -> None:
+    found = failure_in(OTHER.splitlines())
+
+    assert found is not None
+    assert (found.why, found.exit_code, found.stderr) == ("a bad record", 3, "no such column")
+    assert failure_in(["all is well"]) is None
