@@ -83,7 +83,7 @@ interop: setup
 	$(BIN)/python tests/doors/rclone.py
 	$(BIN)/python -m tests.conformance.differential --other hadoop --jobs $(JOBS)
 	$(BIN)/pip install --quiet --editable '.[spark]'
-	for engine in ray spark hadoop; do $(BIN)/python tests/cluster/engine_interop.py $$engine || exit 1; done
+	for engine in ray spark hadoop hadoop-cluster; do $(BIN)/python tests/cluster/engine_interop.py $$engine || exit 1; done
 
 soak: setup
 	$(BIN)/python tests/simulation --seeds $(SEEDS)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,7 +31,9 @@ class Ran:
 class Desk:
     """A place to run jobs from."""
 
-    def __init__(self, room: Path) -> None:
+    def __init__(self, room: Path, command: Sequence[str] = MRSTREAM) -> None:
+        """`command` is what `mrstream` is here."""
+        self.command = command
         self.home = room / "home"
         self.cwd = room / "cwd"
         self.cwd.mkdir()
@@ -51,7 +54,7 @@ class Desk:
     def start(self, *words: str) -> subprocess.Popen[bytes]:
         """Start `mrstream` with these words."""
         return subprocess.Popen(
-            [*MRSTREAM, *words],
+            [*self.command, *words],
             cwd=self.cwd,
             env=self.environment(),
             stdin=subprocess.DEVNULL,

@@ -3,6 +3,7 @@
     python tests/cluster/engine_interop.py ray      all cases
     python tests/cluster/engine_interop.py spark    every third; an executor killed, copies
     python tests/cluster/engine_interop.py hadoop   every third, by Hadoop's own client and runner
+    python tests/cluster/engine_interop.py hadoop-cluster   every ninth, on Hadoop's small cluster
 
 A case that an engine cannot give is listed with its reason; it is wrong here if it passes.
 """
@@ -42,6 +43,7 @@ os.kill(pid, signal.SIGKILL)
 time.sleep(1000)
 """
 NOT_ON_HADOOP: dict[str, str] = {}
+NOT_ON_YARN: dict[str, str] = {}
 RECORDS = ("Map input records", "Map output records", "Reduce input records",
            "Reduce output records", "Reduce input groups")  # fmt: skip
 NOT_ON_SPARK = {
@@ -148,20 +150,58 @@ def _standalone(room: Path, environment: Mapping[str, str]) -> Iterator[str]:
 def hadoop(names: Sequence[str]) -> int:
     """A third of the cases by Hadoop's own client and local runner, from Maven."""
     with tempfile.TemporaryDirectory(prefix="hadoop-", dir="/tmp") as room:
-        for name in ("pom.xml", "log4j.properties"):
-            shutil.copy(PEER / name, room)
-        path = Path(room) / "classpath"
-        subprocess.run(
-            ["mvn", "-B", "-q", "dependency:build-classpath", f"-Dmdep.outputFile={path}"],
-            cwd=room, check=True,
-        )  # fmt: skip
-        mapred = Path(room) / "bin" / "mapred"
-        mapred.parent.mkdir()
-        mapred.write_text(MAPRED.format(classpath=path.read_text().strip(), room=room))
-        mapred.chmod(0o755)
-        environment = {"HADOOP_HOME": room, "MRSTREAM_ENGINE_LAST": "hadoop"}
+        environment = _hadoop_home(Path(room))
         return run_cases("hadoop", [sys.executable, "-P", str(LAST)], names, NOT_ON_HADOOP,
                          environment)  # fmt: skip
+
+
+def hadoop_cluster(names: Sequence[str]) -> int:
+    """A ninth of the cases on Hadoop's own small cluster: each task in a container of YARN's."""
+    with tempfile.TemporaryDirectory(prefix="hadoop-", dir="/tmp") as place:
+        room = Path(place)
+        environment = _hadoop_home(room)
+        with _mini_cluster(room):
+            return run_cases("hadoop-cluster", [sys.executable, "-P", str(LAST)], names,
+                             NOT_ON_YARN, environment)  # fmt: skip
+
+
+def _hadoop_home(room: Path) -> dict[str, str]:
+    """Make what `-engine hadoop` takes for a home of Hadoop; gives the variables that say so."""
+    for name in ("pom.xml", "log4j.properties"):
+        shutil.copy(PEER / name, room)
+    path = room / "classpath"
+    subprocess.run(
+        ["mvn", "-B", "-q", "dependency:build-classpath", f"-Dmdep.outputFile={path}"],
+        cwd=room, check=True,
+    )  # fmt: skip
+    mapred = room / "bin" / "mapred"
+    mapred.parent.mkdir()
+    mapred.write_text(MAPRED.format(classpath=path.read_text().strip(), room=room))
+    mapred.chmod(0o755)
+    return {"HADOOP_HOME": str(room), "MRSTREAM_ENGINE_LAST": "hadoop"}
+
+
+@contextmanager
+def _mini_cluster(room: Path) -> Iterator[None]:
+    """Run Hadoop's small cluster; its clients find it by the file that it writes."""
+    inside = room / "cluster"
+    inside.mkdir()
+    words = ["java", "-Xmx500m", "--add-opens", "java.base/java.lang=ALL-UNNAMED", "-cp",
+             f"{room}:{(room / 'classpath').read_text().strip()}", str(PEER / "MiniCluster.java"),
+             str(room / "mapred-site.xml")]  # fmt: skip
+    with (room / "cluster.log").open("wb") as log:
+        running = subprocess.Popen(
+            words, cwd=inside, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log
+        )
+        assert running.stdin is not None and running.stdout is not None
+        try:
+            # Other parts of it say things there, too.
+            said = iter(running.stdout.readline, b"")
+            assert any(line == b"ready\n" for line in said), (room / "cluster.log").read_text()
+            yield
+        finally:
+            running.stdin.close()
+            running.wait(120)
 
 
 def _told(what: str, difference: str) -> int:
@@ -215,9 +255,10 @@ def main() -> int:
     engine, *chosen = sys.argv[1:]
     names = chosen or cases.names()
     os.environ.pop("MRSTREAM_CLUSTER", None)
-    if engine != "ray" and not chosen:
-        names = names[::3]
-    return 1 if {"ray": ray, "spark": spark, "hadoop": hadoop}[engine](names) else 0
+    if not chosen:
+        names = names[:: {"ray": 1, "hadoop-cluster": 9}.get(engine, 3)]
+    runs = {"ray": ray, "spark": spark, "hadoop": hadoop, "hadoop-cluster": hadoop_cluster}
+    return 1 if runs[engine](names) else 0
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +17,8 @@ from pathlib import Path
 import pytest
 
 from tests.conformance import cases
-from tests.local_jobs import Desk, Ran, processes_with
+from tests.local_jobs import MRSTREAM, Desk, Ran, processes_with
+from tests.object_store import client_of, keys_in, made_bucket, running_store, uploads_in
 from tests.ray_here import driver, running_ray
 
 TEN = (
@@ -53,13 +55,29 @@ def wait_for(path):
 
 
 @pytest.fixture(scope="module")
-def ray(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+def store() -> Iterator[dict[str, str]]:
+    """An object store that driver and workers reach."""
+    with running_store() as variables:
+        yield variables
+
+
+@pytest.fixture(scope="module")
+def hosts_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What Ray's workers keep between jobs: nothing that a driver has is theirs."""
+    return tmp_path_factory.mktemp("hosts") / "home"
+
+
+@pytest.fixture(scope="module")
+def ray(store: dict[str, str], hosts_home: Path) -> Iterator[dict[str, str]]:
     # Sockets below it have long names already.
     directory = Path(os.path.realpath("/tmp")) / f"ray-{os.getpid()}"
     directory.mkdir()
     try:
-        with running_ray(directory) as environment:
-            yield environment
+        with pytest.MonkeyPatch.context() as patch:
+            for name, value in {**store, "MRSTREAM_HOME": str(hosts_home)}.items():
+                patch.setenv(name, value)
+            with running_ray(directory) as environment:
+                yield {**environment, **store}
     finally:
         subprocess.run(["rm", "-rf", str(directory)], check=True)
 
@@ -71,17 +89,20 @@ def mrstream(ray: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> I
 
 
 @pytest.fixture
-def desk(tmp_path: Path, ray: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> Desk:
+def desk(
+    tmp_path: Path, ray: dict[str, str], mrstream: list[str], monkeypatch: pytest.MonkeyPatch
+) -> Desk:
+    """Where jobs are run by a driver that is connected; it says `-engine ray` itself."""
     for name, value in ray.items():
         monkeypatch.setenv(name, value)
-    desk = Desk(tmp_path)
+    desk = Desk(tmp_path, mrstream)
     desk.write("in", "b a\nc a\nb a\n")
     return desk
 
 
 def job(desk: Desk, mapper: str, *words: str) -> Ran:
     """Run a job of two reduces on Ray."""
-    common = ("-engine", "ray", "-numReduceTasks", "2", "-reducer", "uniq -c")
+    common = ("-numReduceTasks", "2", "-reducer", "uniq -c")
     return desk.job(*common, "-mapper", mapper, *words)
 
 
@@ -147,7 +168,7 @@ def test_an_execution_that_is_taken_for_dead_and_goes_on_changes_nothing(desk: D
     late, done = desk.cwd / "late", desk.cwd / "done"
     try:
         ran = desk.job(
-            "-engine", "ray", "-reducer", "NONE", "-mapper", script(
+            "-reducer", "NONE", "-mapper", script(
                 desk,
                 f"""
 if not os.path.exists({str(late)!r}):
@@ -196,6 +217,7 @@ def test_a_failure_for_good_comes_home_with_its_input(desk: Desk) -> None:
 
     ran = job(desk, fails_at_c, "-D", "mapreduce.map.maxattempts=2")
     attempt = ran.line("repeat it:").split()[-1]
+    desk.command = MRSTREAM
     found = desk.run("-bisect", attempt)
 
     assert ran.status == 1
@@ -209,6 +231,7 @@ def test_an_interrupt_ends_the_job_everywhere(desk: Desk) -> None:
     mark = desk.cwd / "started"
     mapper = script(desk, f"open({str(mark)!r}, 'w').close(); time.sleep(1000)")
     words = ("-engine", "ray", "-mapper", mapper, "-input", "in", "-output", str(desk.out))
+    desk.command = MRSTREAM  # a driver of its own, to be interrupted
     process = desk.start(*words)
     until = time.monotonic() + 60
     while not mark.exists():
@@ -223,3 +246,59 @@ def test_an_interrupt_ends_the_job_everywhere(desk: Desk) -> None:
     assert not desk.out.exists()
     assert desk.left_behind() == []
     assert processes_with(str(desk.cwd / "mapper.py")) == []
+
+
+def test_an_environment_goes_to_workers_once(desk: Desk, hosts_home: Path) -> None:
+    """The driver's own copy is not theirs; the second job finds it there."""
+    packages = (
+        desk.cwd / "env" / "lib" / "python{}.{}".format(*sys.version_info[:2]) / "site-packages"
+    )
+    packages.mkdir(parents=True)
+    (packages / "rare.py").write_text("word = 'rare'\n")
+    (desk.cwd / "env" / "bin").mkdir()
+    (desk.cwd / "env" / "bin" / "python").symlink_to(sys.executable)
+    (desk.cwd / "env" / "pyvenv.cfg").write_text("include-system-site-packages = false\n")
+    words = ("-env", "env", "-reducer", "NONE")
+    mapper = "python -c 'import rare, sys; print(rare.word, sys.prefix)'"
+
+    first = desk.job(*words, "-mapper", mapper)
+    assert first.status == 0, first.stderr
+    said, prefix = desk.parts()["part-00000"].split()
+    (mark,) = (hosts_home / "environments").glob("*/.mrstream-environment")
+    unpacked_at = mark.stat().st_ino
+    desk.out = desk.cwd / "second"
+    second = desk.job(*words, "-mapper", mapper)
+
+    assert second.status == 0, second.stderr
+    assert said == b"rare" and Path(prefix.decode()).is_relative_to(hosts_home)
+    assert desk.parts()["part-00000"].split() == [said, prefix]
+    assert mark.stat().st_ino == unpacked_at
+
+
+def test_output_on_an_object_store_is_committed_once(desk: Desk, store: dict[str, str]) -> None:
+    """E1 where nothing can be renamed: the reduce's worker dies when its part is half uploaded, and
+    what another execution uploads is what appears, when the driver commits."""
+    s3 = client_of(store)
+    bucket = made_bucket(s3, "on-ray")
+    s3.put_object(Bucket=bucket, Key="in/a", Body=b"b a\nc a\nb a\n")
+    mark = desk.cwd / "died"
+    once = f"""
+if not os.path.exists({str(mark)!r}):
+    open({str(mark)!r}, "w").close()
+    os.kill(worker(), signal.SIGKILL)
+    time.sleep(1000)
+"""
+    desk.write("reducer.py", ANCESTORS + "\nsys.stdout.writelines(sys.stdin)\n" + once)
+
+    ran = desk.run(
+        "-input", f"s3://{bucket}/in", "-output", f"s3://{bucket}/out", "-mapper", "tr ' ' '\\n'",
+        "-reducer", f"python3 {desk.cwd / 'reducer.py'}",
+    )  # fmt: skip
+
+    assert ran.status == 0, ran.stderr
+    assert mark.exists()
+    assert keys_in(s3, bucket, "out/") == ["out/_SUCCESS", "out/part-00000"]
+    body = s3.get_object(Bucket=bucket, Key="out/part-00000")["Body"].read()
+    assert body == b"a\t\na\t\na\t\nb\t\nb\t\nc\t\n"
+    assert uploads_in(s3, bucket) == []
+    assert counter(ran, "Reduce input records") == 6
