@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-import random
+import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -48,9 +47,13 @@ class Desk:
         (self.room / "split.sh").write_text(f"#!/bin/sh\n{text}\n")
         (self.room / "split.sh").chmod(0o755)
 
-    def start(self, *words: str) -> subprocess.Popen[str]:
+    def start(self, *words: str, dies_at: int | None = None) -> subprocess.Popen[str]:
+        """Start a flow; one with `dies_at` is gone before that change (`dying.py`)."""
+        mrstream = ["-m", "mrstream.streaming.cli"]
+        if dies_at is not None:
+            mrstream = [str(Path(__file__).with_name("dying.py")), str(dies_at)]
         return subprocess.Popen(
-            [sys.executable, "-P", "-m", "mrstream.streaming.cli", "flow", *words],
+            [sys.executable, "-P", *mrstream, "flow", *words],
             cwd=self.room, env=self.environment, stderr=subprocess.PIPE, stdout=subprocess.PIPE,
             text=True,
         )  # fmt: skip
@@ -59,6 +62,19 @@ class Desk:
         process = self.start(*words)
         out, err = process.communicate(timeout=120)
         return process.returncode, out + err
+
+    def changes(self) -> int:
+        """Count the changes that a whole flow makes."""
+        process = self.start("run", "flow.yaml", dies_at=0)
+        _, said = process.communicate(timeout=120)
+        assert process.returncode == 0, said
+        self.clear()
+        return int(said.split("changes: ")[1])
+
+    def clear(self) -> None:
+        """Forget all flows and what they left."""
+        for path in (self.room / "home", *self.room.glob("out*")):
+            shutil.rmtree(path, ignore_errors=True)
 
     def outputs(self, out: str = "out") -> dict[str, str]:
         """What a flow left under its final names."""
@@ -142,21 +158,22 @@ def test_a_flow_killed_at_a_step_goes_on(moment: str, desk: Desk, wanted: dict[s
     resume_and_check(desk, wanted)
 
 
-def test_a_flow_killed_at_random_moments_goes_on(desk: Desk, wanted: dict[str, str]) -> None:
-    """Any moment will do: nothing here waits for one."""
-    chance = random.Random(5)
-    process = desk.start("run", "flow.yaml")
-    for _ in range(4):
-        time.sleep(0.3 + chance.random())
-        kill(process)
-        if not all_flows():  # so early that there is nothing to resume
-            process = desk.start("run", "flow.yaml")
-            continue
-        process = desk.start("resume", all_flows()[0])
-    kill(process)
-
-    if all_flows():
-        resume_and_check(desk, wanted)
+def test_a_flow_that_dies_at_any_change_goes_on(desk: Desk, wanted: dict[str, str]) -> None:
+    """Deaths spread over its whole life, one while it resumes; in a soak, all that there are."""
+    total = desk.changes()
+    is_soak = os.environ.get("MRSTREAM_FLOW_DEATHS") == "all"
+    for number in range(1, total) if is_soak else [total * n // 4 for n in (1, 2, 3)]:
+        died = desk.start("run", "flow.yaml", dies_at=number)
+        died.communicate(timeout=120)
+        if died.returncode == 0:
+            continue  # steps run side by side: not each run makes as many changes
+        assert died.returncode == -signal.SIGKILL
+        if all_flows():
+            if is_soak or number == total // 2:
+                again = desk.start("resume", all_flows()[0], dies_at=number // 2 + 1)
+                again.communicate(timeout=120)
+            resume_and_check(desk, wanted)
+        desk.clear()
 
 
 def test_two_flows_at_once_do_not_disturb_each_other(desk: Desk, wanted: dict[str, str]) -> None:
