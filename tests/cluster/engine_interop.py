@@ -198,6 +198,8 @@ def _mini_cluster(room: Path) -> Iterator[None]:
             # Other parts of it say things there, too.
             said = iter(running.stdout.readline, b"")
             assert any(line == b"ready\n" for line in said), (room / "cluster.log").read_text()
+            # Each of the two is read behind the defaults of its own part of Hadoop.
+            shutil.copy(room / "mapred-site.xml", room / "yarn-site.xml")
             yield
         finally:
             running.stdin.close()
