@@ -12,7 +12,7 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, BinaryIO, Final, cast
+from typing import Any, BinaryIO, Final, cast
 
 import msgspec
 
@@ -26,9 +26,6 @@ from mrstream.mapreduce.dataflow.s3_store import (
     Store,
     Upload,
 )
-
-if TYPE_CHECKING:
-    from _typeshed import WriteableBuffer
 
 PART_BYTES: Final = 32 << 20
 """So much of a file is held, then uploaded: the largest has `PARTS_MAX` of them."""
@@ -171,7 +168,7 @@ class _Reader(io.RawIOBase):
             self._let_go()
         return self._at
 
-    def readinto(self, buffer: WriteableBuffer) -> int:
+    def readinto(self, buffer: Any) -> int:
         view = memoryview(buffer).cast("B")
         if self._at >= self._length or not len(view):
             return 0
