@@ -136,8 +136,10 @@ def failure_in(lines: Sequence[str]) -> FailureText | None:
     reports = list(_reports(lines))
     own = [report for report in reports if task and report.attempt_id.startswith(f"attempt{task}_")]
     chosen = own or reports
-    repeatable = [report for report in chosen if report.repeat]
-    return (repeatable or chosen or [None])[-1 if own else 0]
+    chosen = [report for report in chosen if report.repeat] or chosen
+    if not chosen:
+        return None
+    return chosen[-1 if own else 0]
 
 
 def _reports(lines: Sequence[str]) -> Iterator[FailureText]:
