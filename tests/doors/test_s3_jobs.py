@@ -48,6 +48,7 @@ def filled(s3: Any, bucket: str) -> dict[str, bytes]:
 def test_a_job_from_store_to_store_gives_the_bytes_of_local_files(
     desk: Desk, s3: Any, bucket: str, doors: GatewayCluster
 ) -> None:
+    """SM-08: a source that is not the dfs. (Its API and flows are tested under MR-42.)"""
     for name, text in filled(s3, bucket).items():
         desk.write(name, text)
 

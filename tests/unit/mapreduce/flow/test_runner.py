@@ -1,4 +1,4 @@
-"""Flows as real processes: killed at every step and at any moment, resumed, two at once."""
+"""Flows as real processes: killed at every step and at any moment, resumed, two at once (MR-42)."""
 
 from __future__ import annotations
 
