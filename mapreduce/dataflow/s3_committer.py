@@ -1,4 +1,4 @@
-"""Stage 10 on an object store: output appears when its uploads are completed, at the job's commit.
+"""Commits on an object store: output appears when its uploads are completed, by the job's commit.
 
 A store cannot rename, so nothing is written under another name: an attempt's files are uploads to
 their final keys that wait (`s3_files.py`). A task's commit is one small object, its **claim**, made
@@ -15,6 +15,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
+from mrstream.cluster.errors import UserError
 from mrstream.mapreduce.dataflow.committer import SUCCESS, TEMPORARY, Committer
 from mrstream.mapreduce.dataflow.files import Files, join
 from mrstream.mapreduce.dataflow.s3_files import UPLOAD, key_of
@@ -33,6 +34,10 @@ _Item = TypeVar("_Item")
 
 class ClaimLost(ObjectStoreError):
     """An attempt may not commit any more."""
+
+
+class WholeBucket(UserError):
+    """The output of a job is below a key of its own: all uploads to there are the job's."""
 
 
 class Copy(msgspec.Struct, frozen=True):
@@ -60,8 +65,13 @@ class MultipartCommitter(Committer):
     def __init__(self, conf: JobConf, output_url: str, files: Files) -> None:
         super().__init__(conf, output_url, files)
         bucket, key = key_of(self.output_url)
+        if not key:
+            raise WholeBucket(
+                f"{self.output_url} is a whole bucket, in which others may have uploads: write "
+                f"-output s3://{bucket}/DIRECTORY"
+            )
         self._store = Store(bucket)
-        self._top = f"{key}/" if key else ""
+        self._top = f"{key}/"
         self._room = f"{self._top}{TEMPORARY}/0/"
 
     def setup_job(self) -> None:

@@ -15,21 +15,29 @@ from typing import Any, Final
 import msgspec
 
 from mrstream.cluster.config import extras
-from mrstream.cluster.errors import UserError
+from mrstream.cluster.errors import Unavailable, UserError
 
 OWNER: Final = "mrstream-owner"
 """The name, among an object's own metadata, of who uploaded it."""
 PARTS_MAX: Final = 10_000
+TRIES_MAX: Final = 6
+"""Of one request, with pauses that grow."""
 AT_ONCE_MAX: Final = 16
 """Requests at a time, where many objects are concerned."""
 _DELETED_AT_ONCE: Final = 1000
 _MISSING: Final = ("404", "NoSuchKey", "NoSuchBucket", "NotFound")
 _CHANGED: Final = ("412", "PreconditionFailed", "409", "ConditionalRequestConflict")
 _GONE: Final = "NoSuchUpload"
+_TROUBLE: Final = 500
+"""Statuses from here on are the store's own fault."""
 
 
 class ObjectStoreError(UserError, OSError):
-    """The store refused, or was not reached."""
+    """The store refused."""
+
+
+class StoreUnreachable(Unavailable, OSError):
+    """The store does not answer, or has trouble of its own, also after some tries."""
 
 
 class NoSuchObject(ObjectStoreError, FileNotFoundError):
@@ -72,7 +80,7 @@ class Store:
     """One bucket."""
 
     def __init__(self, bucket: str) -> None:
-        extras.require(["s3"], f"s3://{bucket}")
+        """Nothing is imported or reached before the first request."""
         self.bucket = bucket
 
     # ---- objects -------------------------------------------------------------------------------
@@ -137,9 +145,7 @@ class Store:
 
     def copy(self, source: str, target: str) -> None:
         """Copy an object within the bucket; the new one is there whole or not at all."""
-        self._guarded(
-            target, _client().copy, {"Bucket": self.bucket, "Key": source}, self.bucket, target
-        )
+        self._guarded(target, "copy", {"Bucket": self.bucket, "Key": source}, self.bucket, target)
 
     # ---- uploads in parts ----------------------------------------------------------------------
 
@@ -205,7 +211,7 @@ class Store:
         """Ask the store, about this bucket."""
         answer: dict[str, Any] = self._guarded(
             words.get("Key", words.get("Prefix", "")),
-            getattr(_client(), operation),
+            operation,
             Bucket=self.bucket,
             **words,
         )
@@ -224,10 +230,11 @@ class Store:
         return list(found.paginate(Bucket=self.bucket, Prefix=prefix))
 
     def _guarded(self, key: str, ask: Any, *words: Any, **more: Any) -> Any:
+        client = _client()
         import botocore.exceptions as wrong
 
         try:
-            return ask(*words, **more)
+            return (getattr(client, ask) if isinstance(ask, str) else ask)(*words, **more)
         except wrong.ClientError as error:
             told = error.response.get("Error", {})
             code = str(told.get("Code", ""))
@@ -238,12 +245,16 @@ class Store:
                 raise OtherObject(line) from None
             if code == _GONE:
                 raise NoSuchUpload(line) from None
+            if error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0) >= _TROUBLE:
+                raise StoreUnreachable(line) from None
             raise ObjectStoreError(line) from None
         except wrong.NoCredentialsError:
             raise ObjectStoreError(
                 f"s3://{self.bucket}/{key}: there are no keys to it: set AWS_ACCESS_KEY_ID and "
                 "AWS_SECRET_ACCESS_KEY, or write ~/.aws/credentials (`aws configure`)"
             ) from None
+        except (wrong.HTTPClientError, wrong.ConnectionError) as error:
+            raise StoreUnreachable(f"s3://{self.bucket}/{key}: {error}") from None
         except wrong.BotoCoreError as error:
             raise ObjectStoreError(f"s3://{self.bucket}/{key}: {error}") from None
 
@@ -263,10 +274,11 @@ def _client() -> Any:
 
 
 def _new_client() -> Any:
+    extras.require(["s3"], "s3://")
     import boto3  # 200 ms that only such URLs cost
     from botocore.config import Config
 
-    retries = {"mode": "standard", "max_attempts": 6}
+    retries = {"mode": "standard", "max_attempts": TRIES_MAX}
     return boto3.session.Session().client(
         "s3", config=Config(retries=retries, max_pool_connections=AT_ONCE_MAX)
     )

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from mrstream.cluster.errors import Unavailable, UserError
 from mrstream.mapreduce.dataflow import s3_files, s3_store
 from mrstream.mapreduce.dataflow.committer import Committer, OutputExists, committer_for
 from mrstream.mapreduce.dataflow.files import InputReplaced, RoutedFiles, join
@@ -393,3 +394,20 @@ def test_a_store_without_keys_or_bucket_is_one_clear_line(
     s3_store._clients.clear()
     with pytest.raises(ObjectStoreError, match="no keys to it: set AWS_ACCESS_KEY_ID"):
         files.exists("s3://bucket/x")
+
+
+def test_a_store_that_does_not_answer_is_worth_another_try(
+    bucket: str, files: RoutedFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A master that commits tries again as long as it takes, instead of failing the job."""
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
+    monkeypatch.setattr(s3_store, "TRIES_MAX", 1)
+    s3_store._clients.clear()
+    with pytest.raises(Unavailable, match="Could not connect"):
+        files.exists(f"s3://{bucket}/x")
+
+
+def test_a_whole_bucket_is_no_output(bucket: str, files: RoutedFiles) -> None:
+    """All uploads below an output are the job's to abort; those of a bucket are anybody's."""
+    with pytest.raises(UserError, match=f"-output s3://{bucket}/DIRECTORY"):
+        committer_for(JobConf(), f"s3://{bucket}/", files)
