@@ -29,6 +29,7 @@ from mrstream.cluster.errors import UserError
 MAGIC = b"mrstream functions 1 "
 LINK = "mrstream.functions"
 """The name of the file in the working directory of a task."""
+_PACKAGES = ("site-packages", "dist-packages")
 
 
 class BadFunctions(UserError):
@@ -168,11 +169,12 @@ def _drop_old(directory: str) -> None:
 def _local_modules_by_value(cloudpickle: Any) -> Iterator[None]:
     """Let everything travel by value that an interpreter elsewhere could not import."""
     known = cloudpickle.list_registry_pickle_by_value()
-    local = [
-        module
+    # By their own names: a module may be known under several.
+    local = {
+        module.__name__: module
         for name, module in list(sys.modules.items())
-        if name not in known and _is_local(name, module)
-    ]
+        if _is_local(name, module) and module.__name__ not in known
+    }.values()
     for module in local:
         cloudpickle.register_pickle_by_value(module)
     try:
@@ -196,4 +198,6 @@ def _installed_places() -> tuple[str, ...]:
     paths = sysconfig.get_paths()
     places = {paths["stdlib"], paths["platstdlib"], paths["purelib"], paths["platlib"]}
     places |= {*site.getsitepackages(), site.getusersitepackages()}
+    # Of another environment, too, whose packages this one uses.
+    places |= {path for path in sys.path if os.path.basename(path) in _PACKAGES}
     return tuple(os.path.abspath(place) + os.sep for place in places)

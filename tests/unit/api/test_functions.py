@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import subprocess
 import sys
@@ -13,7 +14,15 @@ from typing import Any
 import pytest
 
 import mrstream as mr
-from mrstream.api.functions import BadFunctions, keep, pack, stage_of, takes_pairs, unpack
+from mrstream.api.functions import (
+    BadFunctions,
+    _is_local,
+    keep,
+    pack,
+    stage_of,
+    takes_pairs,
+    unpack,
+)
 from tests import local_jobs
 
 FACTOR = 3
@@ -47,6 +56,27 @@ def test_what_is_not_ours_is_not_left_registered() -> None:
     pack(job(times).functions())
 
     assert cloudpickle.list_registry_pickle_by_value() == set()
+
+
+def test_a_module_that_is_known_by_two_names_travels_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "mine.py").write_text("def double(line):\n    yield line, 2\n")
+    (tmp_path / "site-packages").mkdir()
+    (tmp_path / "site-packages" / "theirs.py").write_text("")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path / "site-packages")
+    mine = importlib.import_module("mine")
+    monkeypatch.setitem(sys.modules, "also_mine", mine)
+    theirs = importlib.import_module("theirs")
+
+    data = pack(mr.Job("in", mapper=mine.double).functions())
+
+    monkeypatch.delitem(sys.modules, "mine")
+    monkeypatch.delitem(sys.modules, "also_mine")
+    (tmp_path / "mine.py").unlink()
+    assert list(unpack(data).mapper("a")) == [("a", 2)], "by value: there is no file of it any more"
+    assert not _is_local("theirs", theirs), "what an environment has installed is not sent"
 
 
 def test_what_cannot_travel_is_told_with_what_to_do() -> None:
