@@ -7,10 +7,10 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 from pathlib import Path
 
 from tests.conformance.p4.course import NET_S, OURS, Course, free_port, wait_for
+from tests.local_jobs import MRSTREAM
 
 HELD = """#!/bin/sh
 # Says which worker runs it, then waits until it may go on: all of them, or those of this worker.
@@ -75,12 +75,58 @@ class Hindered:
         return self.course.log_of(self.master)
 
 
+ENDLESS = """#!/bin/sh
+setsid sleep 1000 &
+echo $PPID $$ $! >> pids
+sleep 1000
+"""
+
+
+class Orphaned:
+    """Two workers whose master is killed (kill -9), one of them in the middle of a map."""
+
+    def __init__(self, place: Path) -> None:
+        self.course = Course(place, files=1)
+        self.master = self.course.our_master()
+        words = [*MRSTREAM, "p4", "worker", str(self.course.port)]
+        self.crew = [self.course.start([*words, str(free_port())]) for _ in range(2)]
+
+    def begin(self) -> None:
+        self.course.submit("out", 1, 1, mapper=self.course.executable("endless.sh", ENDLESS))
+        pids = self.course.place / "pids"
+        wait_for(lambda: pids.exists() and pids.read_text().endswith("\n"), "a map", self.said)
+        wait_for(lambda: self.said().count(" registered, on port") == 2, "workers", self.said)
+        self.master.kill()
+
+    def check_end(self) -> None:
+        """The workers end too, with what they run: a new master would not know them."""
+        assert [worker.wait(NET_S) for worker in self.crew] == [1, 1], self.said()
+        says = f"no master has listened on port {self.course.port} for 12 s; the worker ends"
+        assert self.said().count(says) == 2 and "Traceback" not in self.said()
+        programs = map(int, (self.course.place / "pids").read_text().split()[1:])
+        assert [pid for pid in programs if is_alive(pid)] == []
+
+    def said(self) -> str:
+        return self.course.logs()
+
+
+def is_alive(pid: int) -> bool:
+    with contextlib.suppress(FileNotFoundError):
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        return state != "Z"
+    return False
+
+
 def test_workers_die_in_every_phase_and_the_results_are_right(tmp_path: Path) -> None:
     """P4-22, P4-24, P4-26, P4-29: killed (kill -9) and stopped, in map, grouping and reduce.
 
-    The stopped one comes back, reports what it had, late, and takes part in the next job.
+    The stopped one comes back, reports what it had, late, and takes part in the next job. Beside
+    it, since silence takes its time, a master is killed.
     """
     with contextlib.ExitStack() as opened:
+        orphaned = Orphaned(tmp_path / "orphaned")
+        opened.enter_context(orphaned.course)
+        orphaned.begin()
         jobs = [Hindered(tmp_path / phase, phase) for phase in ("map", "group", "reduce")]
         for job in jobs:
             opened.enter_context(job.course)
@@ -97,6 +143,7 @@ def test_workers_die_in_every_phase_and_the_results_are_right(tmp_path: Path) ->
         for job in jobs:
             assert job.course.results("again", 3) == job.course.truth()
             assert job.course.shut_down() == [0, -signal.SIGKILL, 0, 0]
+        orphaned.check_end()
 
 
 def test_a_job_without_workers_waits_for_one_and_goes_on(tmp_path: Path) -> None:
@@ -180,13 +227,6 @@ def test_a_failing_program_is_tried_again_and_then_reported(tmp_path: Path) -> N
         assert course.shut_down() == [0, 0]
 
 
-ENDLESS = """#!/bin/sh
-setsid sleep 1000 &
-echo $PPID $$ $! >> pids
-sleep 1000
-"""
-
-
 def test_a_shutdown_ends_workers_with_all_that_they_run(tmp_path: Path) -> None:
     """P4-21: at once, though a program runs and one worker is dead; the master ends too."""
     with Course(tmp_path / "course", files=2) as course:
@@ -209,13 +249,6 @@ def test_a_shutdown_ends_workers_with_all_that_they_run(tmp_path: Path) -> None:
                     os.kill(pid, signal.SIGKILL)
 
 
-def is_alive(pid: int) -> bool:
-    with contextlib.suppress(FileNotFoundError):
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-        return state != "Z"
-    return False
-
-
 def test_an_interrupted_master_ends_its_workers(tmp_path: Path) -> None:
     """Ctrl-C is as good as a shutdown."""
     with Course(tmp_path / "course") as course:
@@ -230,7 +263,7 @@ def test_an_interrupted_master_ends_its_workers(tmp_path: Path) -> None:
 
 def run(course: Course, *words: str) -> tuple[int, str]:
     done = subprocess.run(
-        [sys.executable, "-m", "mrstream.streaming.cli", "p4", *words],
+        [*MRSTREAM, "p4", *words],
         cwd=course.place, capture_output=True, text=True, timeout=NET_S,
     )  # fmt: skip
     return done.returncode, done.stderr
