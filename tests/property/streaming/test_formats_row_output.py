@@ -7,7 +7,9 @@ import base64
 import json
 import string
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, BinaryIO
 
 import fastavro
@@ -30,6 +32,7 @@ from mrstream.streaming.formats.row_schema import (
     parse_schema,
 )
 from mrstream.streaming.formats.writable import TEXT
+from tests import row_files
 
 SCHEMA = (
     "n:long,i:int,x:double,ok:bool,s:string,raw:bytes,day:date,at:timestamp,when:instant,"
@@ -63,7 +66,9 @@ anything = st.recursive(
 wild = st.dictionaries(st.sampled_from([*_values, "other"]), anything, max_size=3)
 
 
-def open_in(room: str, kind: str, **conf: str) -> OutputWriter:
+def open_in(
+    room: str, kind: str, settings: Mapping[str, str] = MappingProxyType({}), **conf: str
+) -> OutputWriter:
     """Open the part file of task 0 in a directory."""
 
     def create(name: str) -> BinaryIO:
@@ -71,7 +76,7 @@ def open_in(room: str, kind: str, **conf: str) -> OutputWriter:
         path.parent.mkdir(exist_ok=True)
         return open(path, "wb")
 
-    properties = {"mapred.output.format.class": kind}
+    properties = {"mapred.output.format.class": kind, **settings}
     properties |= {f"mrstream.output.{name}": value for name, value in conf.items()}
     return open_output(JobConf(properties), create, 0, key_type=TEXT, value_type=TEXT)
 
@@ -105,6 +110,30 @@ def test_what_fits_is_read_back_as_it_was_given(kind: str, rows: list[dict[str, 
         found = read_back(Path(room, f"part-00000.{kind}"))
 
     assert found == [fitted(fields, row) for row in rows]
+
+
+CODECS = {
+    "parquet": ["GzipCodec", "SnappyCodec", "ZStandardCodec", "Lz4Codec"],
+    "arrow": ["ZStandardCodec", "Lz4Codec"],
+    "avro": ["DeflateCodec", "SnappyCodec", "ZStandardCodec", "BZip2Codec"],
+}
+
+
+@pytest.mark.parametrize(("kind", "codec"), [(k, c) for k, names in CODECS.items() for c in names])
+def test_every_codec_is_written_and_read(kind: str, codec: str, tmp_path: Path) -> None:
+    """By pyarrow and fastavro, and by ourselves; Parquet has snappy without being told."""
+    rows = [{"n": n, "s": "again and again"} for n in range(500)]
+    lines = [json.dumps(row).encode() for row in rows]
+    found = {}
+    for compress in ("true", "false"):
+        (room := tmp_path / compress).mkdir()
+        settings = {"mapred.output.compress": compress, "mapred.output.compression.codec": codec}
+        write_all(open_in(str(room), kind, settings, schema="n:long,s:string"), lines)
+        found[compress] = path = room / f"part-00000.{kind}"
+        assert read_back(path) == row_files.read_json(path, kind.upper(), [0.5]) == rows
+
+    sizes = {path.stat().st_size for path in found.values()}
+    assert (len(sizes) == 1) == ((kind, codec) == ("parquet", "SnappyCodec"))
 
 
 def read_back(path: Path) -> list[dict[str, Any]]:
