@@ -112,6 +112,23 @@ def test_what_fits_is_read_back_as_it_was_given(kind: str, rows: list[dict[str, 
     assert found == [fitted(fields, row) for row in rows]
 
 
+@pytest.mark.parametrize("kind", ["parquet", "avro"])
+def test_a_map_can_be_written_as_it_was_read(kind: str, tmp_path: Path) -> None:
+    """An object, or pairs, as which tables give one; a key of its own for each."""
+    schema = "m:map<long>"
+    lines = [b'{"m": {"a": 1, "b": null}}', b'{"m": [["a", 1], ["b", null]]}', b'{"m": []}']
+    write_all(open_in(str(tmp_path), kind, schema=schema), lines)
+    first = row_files.read_json(tmp_path / f"part-00000.{kind}", kind.upper())
+    again = [json.dumps(row).encode() for row in first]
+    write_all(open_in(str(tmp_path / "again"), kind, schema=schema), again)
+
+    assert [dict(row["m"]) for row in first] == [{"a": 1, "b": None}] * 2 + [{}]
+    assert row_files.read_json(tmp_path / f"again/part-00000.{kind}", kind.upper()) == first
+    for wrong in (b'[["a", 1], ["a", 2]]', b'[["a"]]', b"[[1, 2]]", b'["a"]'):
+        with pytest.raises(UserError, match="is no map<long>"):
+            write_all(open_in(str(tmp_path), kind, schema=schema), [b'{"m": %s}' % wrong])
+
+
 CODECS = {
     "parquet": ["GzipCodec", "SnappyCodec", "ZStandardCodec", "Lz4Codec"],
     "arrow": ["ZStandardCodec", "Lz4Codec"],
