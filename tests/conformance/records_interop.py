@@ -33,6 +33,8 @@ CODECS = {
     "parquet": ("", "GzipCodec", "ZStandardCodec", "Lz4Codec"),
     "avro": ("", "DeflateCodec", "SnappyCodec", "ZStandardCodec", "BZip2Codec"),
 }
+SPARK_AVRO = "4.1.1"
+"""Not every repository has each version; this one works with Spark 4.0 to 4.3."""
 COMPRESS = "mapreduce.output.fileoutputformat.compress"
 EPOCH = datetime.datetime(1970, 1, 1)
 Row = dict[str, Any]
@@ -242,10 +244,9 @@ def spark(ours: Ours, ledger: Ledger, room: Path) -> None:
     import pyspark
     from pyspark.sql import SparkSession
 
-    jar = f"org.apache.spark:spark-avro_2.13:{pyspark.__version__}"
-    fetch = ["dependency:copy", f"-Dartifact={jar}", f"-DoutputDirectory={room}"]
-    subprocess.run(["mvn", "-B", "-q", *fetch], cwd=PEER, check=True)
+    fetch_spark_avro(pyspark.__version__, room)
     builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
+    builder = builder.config("spark.ui.showConsoleProgress", "false")
     builder = builder.config("spark.jars", ",".join(map(str, room.glob("*.jar"))))
     session = builder.config("spark.sql.session.timeZone", "UTC").getOrCreate()
     try:
@@ -254,6 +255,18 @@ def spark(ours: Ours, ledger: Ledger, room: Path) -> None:
         spark_writes(ours, ledger, session, room)
     finally:
         session.stop()
+
+
+def fetch_spark_avro(version: str, room: Path) -> None:
+    """Fetch Spark's Avro, which comes apart from it: of its version, or the last known to do."""
+    for one in (version, SPARK_AVRO):
+        jar = f"org.apache.spark:spark-avro_2.13:{one}"
+        fetch = ["dependency:copy", f"-Dartifact={jar}", f"-DoutputDirectory={room}"]
+        if subprocess.run(["mvn", "-B", "-q", *fetch], cwd=PEER, capture_output=True).returncode:
+            continue
+        print(f"Spark {version} with the Avro of {one}", flush=True)
+        return
+    raise RuntimeError(f"Maven has neither spark-avro {version} nor {SPARK_AVRO}")
 
 
 def spark_reads(ours: Ours, ledger: Ledger, session: Any) -> None:
