@@ -35,6 +35,8 @@ CODECS = {
 }
 SPARK_AVRO = "4.1.1"
 """Not every repository has each version; this one works with Spark 4.0 to 4.3."""
+TIMES = "spark.sql.parquet.outputTimestampType"
+LEGACY = "spark.sql.parquet.writeLegacyFormat"
 COMPRESS = "mapreduce.output.fileoutputformat.compress"
 EPOCH = datetime.datetime(1970, 1, 1)
 Row = dict[str, Any]
@@ -91,6 +93,7 @@ class Ours:
         self.room = room
         room.mkdir()
         self.desk = Desk(room)
+        self._own: dict[str, list[Any]] = {}
         self.desk.write("rows", "".join(json.dumps(in_json(one)) + "\n" for one in ROWS))
         self.desk.write("csv", "".join(json.dumps(one) + "\n" for one in CSV_ROWS))
 
@@ -113,7 +116,9 @@ class Ours:
 
     def own(self, form: str) -> list[Any]:
         """What we read of what we wrote: the measure of what others wrote of it."""
-        return self.read(form, self.room / f"{form}-plain")
+        if form not in self._own:
+            self._own[form] = self.read(form, self.room / f"{form}-plain")
+        return self._own[form]
 
     def lines(self, form: str, source: Path, *words: str) -> list[str]:
         data = self._ran(
@@ -291,14 +296,20 @@ def typed(record: Row) -> Row:
     return {k: bytes(v) if isinstance(v, bytearray) else v for k, v in record.items()}
 
 
+def in_int96(record: Row) -> Row:
+    """A record whose times Spark wrote in its old way: in nanoseconds, and without a zone."""
+    moment = record["moment"]
+    return {**record, "moment": moment and moment.removesuffix("Z") + "000"}
+
+
 def spark_writes(ours: Ours, ledger: Ledger, session: Any, room: Path) -> None:
     table = session.read.parquet(str(ours.room / "parquet-plain")).repartition(3)
     ways: Sequence[tuple[str, dict[str, str]]] = [
         ("parquet", {"compression": "snappy"}),
         ("parquet", {"compression": "zstd", "parquet.block.size": "8192"}),
         ("parquet", {"compression": "gzip", "parquet.writer.version": "v2"}),
-        ("parquet", {"spark.sql.parquet.outputTimestampType": "INT96"}),
-        ("parquet", {"spark.sql.parquet.writeLegacyFormat": "true"}),
+        ("parquet", {TIMES: "INT96"}),
+        ("parquet", {LEGACY: "true"}),
         ("avro", {"compression": "snappy"}),
         ("avro", {"compression": "zstandard"}),
         ("avro", {"compression": "xz"}),
@@ -306,13 +317,14 @@ def spark_writes(ours: Ours, ledger: Ledger, session: Any, room: Path) -> None:
     ]
     for number, (form, options) in enumerate(ways):
         target = room / f"{form}-{number}"
-        kept = {k: session.conf.get(k) for k in options if k.startswith("spark.")}
-        for name in kept:
-            session.conf.set(name, options[name])
+        settings = {TIMES: "TIMESTAMP_MICROS", LEGACY: "false", **options}
+        for name in (TIMES, LEGACY):
+            session.conf.set(name, settings[name])
         table.write.format(form).options(**options).save(str(target))
-        for name, value in kept.items():
-            session.conf.set(name, value)
-        ledger.note(f"we read Spark's {form} {options}", ours.read(form, target), ours.own(form))
+        wanted = ours.own(form)
+        if options.get(TIMES) == "INT96":
+            wanted = [in_int96(one) for one in wanted]
+        ledger.note(f"we read Spark's {form} {options}", ours.read(form, target), wanted)
     flat = csv_of(session.read).load(str(ours.room / "csv-plain")).repartition(3)
     csv_of(flat.write).save(str(room / "csv"))
     ledger.note("we read Spark's csv", ours.read("csv", room / "csv"), CSV_ROWS)
