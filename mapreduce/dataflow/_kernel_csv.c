@@ -381,6 +381,25 @@ static const uint8_t *take_common(csv_reader *r, const uint8_t *data, const uint
     return p;
 }
 
+/* Where a field outside quotes ends, or the data. */
+static inline const uint8_t *find_end(const uint8_t *p, const uint8_t *end, uint8_t delimiter)
+{
+#if defined(__SSE2__)
+    for (; end - p >= BLOCK; p += BLOCK) {
+        __m128i v = _mm_loadu_si128((const __m128i *)p);
+        __m128i ends = _mm_or_si128(_mm_cmpeq_epi8(v, _mm_set1_epi8((char)delimiter)),
+                                    _mm_or_si128(_mm_cmpeq_epi8(v, _mm_set1_epi8('\n')),
+                                                 _mm_cmpeq_epi8(v, _mm_set1_epi8('\r'))));
+        unsigned found = (unsigned)_mm_movemask_epi8(ends);
+        if (found)
+            return p + __builtin_ctz(found);
+    }
+#endif
+    while (p < end && *p != delimiter && !ends_line(*p))
+        p++;
+    return p;
+}
+
 bool csv_feed(csv_reader *r, const uint8_t *data, size_t length)
 {
     const uint8_t *p = data, *end = data + length;
@@ -420,8 +439,7 @@ bool csv_feed(csv_reader *r, const uint8_t *data, size_t length)
             }
             /* fall through */
         case CSV_IN_FIELD:
-            while (p < end && *p != delimiter && !ends_line(*p))
-                p++;
+            p = find_end(p, end, delimiter);
             r->state = CSV_IN_FIELD;
             if (!add_text(r, run, (size_t)(p - run), (size_t)(end - run)))
                 return false;
@@ -431,6 +449,12 @@ bool csv_feed(csv_reader *r, const uint8_t *data, size_t length)
         case CSV_IN_QUOTES:
             p = memchr(p, r->quote, (size_t)(end - p));
             p = p ? p : end;
+            if (end - p > 1 && p[1] == r->quote) { /* two are one */
+                if (!add_text(r, run, (size_t)(p - run) + 1, (size_t)(end - run)))
+                    return false;
+                p += 2;
+                break;
+            }
             if (!add_text(r, run, (size_t)(p - run), (size_t)(end - run)))
                 return false;
             if (p < end) {

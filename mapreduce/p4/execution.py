@@ -13,12 +13,14 @@ import signal
 import subprocess
 import threading
 from collections.abc import Sequence
+from functools import partial
 from typing import BinaryIO
 
 from mrstream.mapreduce.p4 import grouping
 from mrstream.mapreduce.p4.brain.messages import NewSortJob
 from mrstream.mapreduce.p4.brain.worker import Order
 from mrstream.mapreduce.p4.output_file import whole_file
+from mrstream.mapreduce.p4.room import check_room, with_room
 
 TRIES_MAX = 2
 """There is no message for a failure, and silence would stop a foreign master for ever (R10)."""
@@ -39,7 +41,7 @@ class Execution:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._child: subprocess.Popen[bytes] | None = None
-        self._is_stopped = False
+        self._is_stopped = threading.Event()
 
     def run(self, order: Order, outputs: Sequence[str]) -> None:
         """Do a task to its end, whatever that is; Stopped if the worker ends meanwhile."""
@@ -52,40 +54,48 @@ class Execution:
     def stop(self) -> None:
         """End what runs, and let nothing begin."""
         with self._lock:
-            self._is_stopped = True
+            self._is_stopped.set()
             if self._child is not None and self._child.poll() is None:
                 os.killpg(self._child.pid, signal.SIGKILL)
 
     def check(self) -> None:
         """Raise Stopped if the worker ends."""
-        if self._is_stopped:
+        if self._is_stopped.is_set():
             raise Stopped
 
+    def _pause(self, wait_s: float) -> None:
+        self._is_stopped.wait(wait_s)
+        self.check()
+
     def _sort(self, order: NewSortJob) -> None:
+        target = order.output_file
+        work = partial(grouping.sort_files, order.input_files, target, self.check)
         for number in range(1, TRIES_MAX + 1):
             try:
-                grouping.sort_files(order.input_files, order.output_file, self.check)
+                with_room(f"sorting into {target}", work, self._pause)
                 return
             except OSError as error:
-                _log.error("sorting into %s (try %d): %s", order.output_file, number, error)
-        _leave_empty(order.output_file)
+                _log.error("sorting into %s (try %d): %s", target, number, error)
+        self._leave_empty(target)
 
     def _run_on(self, executable: str, source: str, target: str) -> None:
         for number in range(1, TRIES_MAX + 1):
+            attempt = partial(self._try, executable, source, target, is_last=number == TRIES_MAX)
             try:
-                self._try(executable, source, target, is_last=number == TRIES_MAX)
+                with_room(f"{executable} on {source}", attempt, self._pause)
                 return
             except (OSError, ProgramFailed) as error:
                 _log.error("%s on %s (try %d): %s", executable, source, number, error)
-        _leave_empty(target)
+        self._leave_empty(target)
 
     def _try(self, executable: str, source: str, target: str, *, is_last: bool) -> None:
         with open(source, "rb") as stdin, whole_file(target) as stdout:
             status = self._wait(executable, stdin, stdout)
             self.check()
-            if status and not is_last:
-                raise ProgramFailed(_ended(status))
             if status:
+                check_room(stdout)
+                if not is_last:
+                    raise ProgramFailed(_ended(status))
                 # What a program that fails has written is all that there will be.
                 _log.error("%s on %s (the last try): %s", executable, source, _ended(status))
 
@@ -98,6 +108,18 @@ class Execution:
         finally:
             with self._lock:
                 self._child = None
+
+    def _leave_empty(self, target: str) -> None:
+        """Make what the next phase looks for: this protocol cannot say that it is not there."""
+        try:
+            with_room(target, lambda: _make_empty(target), self._pause)
+        except OSError as error:
+            _log.error("%s cannot be written: %s", target, error)
+
+
+def _make_empty(path: str) -> None:
+    with whole_file(path):
+        return
 
 
 def _started(executable: str, stdin: BinaryIO, stdout: BinaryIO) -> subprocess.Popen[bytes]:
@@ -118,12 +140,3 @@ def _started(executable: str, stdin: BinaryIO, stdout: BinaryIO) -> subprocess.P
 
 def _ended(status: int) -> str:
     return f"it ended with status {status}" if status > 0 else f"signal {-status} ended it"
-
-
-def _leave_empty(target: str) -> None:
-    """Make what the next phase will look for: this protocol cannot say that it is not there."""
-    try:
-        with whole_file(target):
-            return
-    except OSError as error:
-        _log.error("%s cannot be written: %s", target, error)

@@ -50,6 +50,7 @@ from mrstream.mapreduce.p4.brain.messages import (
 )
 from mrstream.mapreduce.p4.brain.workers import SILENCE_S_MAX
 from mrstream.mapreduce.p4.output_file import copy_whole
+from mrstream.mapreduce.p4.room import with_room
 from mrstream.mapreduce.p4.transport import Door, Ear, Ignored, Outbox, bound
 
 TICK_S = 0.25
@@ -233,6 +234,10 @@ class Master:
         if self._is_stopped.is_set():
             raise Stopped
 
+    def _pause(self, wait_s: float) -> None:
+        self._is_stopped.wait(wait_s)
+        self._check()
+
     # ---- work, in a thread -----------------------------------------------------------------
 
     def _listed(self, job_id: int, directory: str) -> InputListed:
@@ -244,22 +249,29 @@ class Master:
     def _grouped(self, command: MergeAndCut) -> Grouped:
         cut = grouping.deal_files if self._options.round_robin_by_key else grouping.cut_files
         try:
-            cut(command.sources, command.targets, self._check)
+            with_room(
+                f"job {command.job_id}, merging",
+                lambda: cut(command.sources, command.targets, self._check),
+                self._pause,
+            )
         except OSError as error:
             return Grouped(command.job_id, f"merging failed: {error}")
         return Grouped(command.job_id)
 
     def _placed(self, command: PlaceResults) -> ResultsPlaced:
         try:
-            os.makedirs(command.directory, exist_ok=True)
-            for source, name in zip(command.sources, command.names, strict=True):
-                self._check()
-                copy_whole(source, os.path.join(command.directory, name))
+            with_room(f"job {command.job_id}, results", lambda: self._copy(command), self._pause)
         except OSError as error:
             return ResultsPlaced(
                 command.job_id, f"{command.directory} cannot take the results: {error}"
             )
         return ResultsPlaced(command.job_id)
+
+    def _copy(self, command: PlaceResults) -> None:
+        os.makedirs(command.directory, exist_ok=True)
+        for source, name in zip(command.sources, command.names, strict=True):
+            self._check()
+            copy_whole(source, os.path.join(command.directory, name))
 
 
 def input_files(directory: str) -> tuple[str, ...]:

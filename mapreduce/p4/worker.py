@@ -1,8 +1,8 @@
 """The worker's shell: sockets, heartbeats and one thread for tasks, around `brain/worker`.
 
 Listens before it registers (R5), so that an acknowledgement sent at once is never refused. Ends
-with all that it started when it is told to, when it is interrupted, and when there has been no
-master for a minute.
+with all that it started when it is told to, when it is interrupted, and when its master is gone: a
+new one on the same port would not know it.
 """
 
 from __future__ import annotations
@@ -37,17 +37,18 @@ from mrstream.mapreduce.p4.brain.worker import (
     Warn,
     WorkerBrain,
 )
-from mrstream.mapreduce.p4.brain.workers import HEARTBEAT_S
+from mrstream.mapreduce.p4.brain.workers import HEARTBEAT_S, SILENCE_S_MAX
 from mrstream.mapreduce.p4.execution import Execution, Stopped
 from mrstream.mapreduce.p4.transport import LOCALHOST, Door, Ignored, Outbox, bound, send_once
 from mrstream.mapreduce.program import children
 
-MASTER_GONE_S_MAX = 60.0
+MASTER_LATE_S_MAX = 60.0
+"""A master that takes no messages may have to be started yet."""
 _log = logging.getLogger(__name__)
 
 
 class NoMaster(Unavailable):
-    """Nothing listens on the master's port, and has not for a minute."""
+    """Nothing listens on the master's ports, and has not for some time."""
 
 
 class WorkerOptions(msgspec.Struct, frozen=True):
@@ -84,7 +85,10 @@ class Worker:
             loop.add_signal_handler(number, self._handle, Shutdown())
         self._spawn(door.serve())
         self._outbox = Outbox(
-            LOCALHOST, self._options.master_port, MASTER_GONE_S_MAX, self._without_master
+            LOCALHOST,
+            self._options.master_port,
+            MASTER_LATE_S_MAX,
+            lambda: self._without_master(MASTER_LATE_S_MAX),
         )
         self._outbox.put(encode(Register("localhost", self._options.port, self._pid)))
         _log.info("listening on localhost, TCP port %d, as %d", self._options.port, self._pid)
@@ -116,11 +120,11 @@ class Worker:
         self._failure = self._failure or error
         self._over.set()
 
-    def _without_master(self) -> None:
+    def _without_master(self, waited_s: float) -> None:
         self._fail(
             NoMaster(
                 f"no master has listened on port {self._options.master_port} for "
-                f"{MASTER_GONE_S_MAX:.0f} s; the worker ends"
+                f"{waited_s:.0f} s; the worker ends"
             )
         )
 
@@ -171,21 +175,23 @@ class Worker:
     async def _beat(self) -> None:
         """Send a heartbeat every two seconds; end with a master that is gone (P4-04)."""
         loop = asyncio.get_running_loop()
-        target = (LOCALHOST, self._options.master_port - 1)
         data = encode(Heartbeat(self._pid))
-        next_s = heard_s = loop.time()
+        refusals = Refusals()
+        next_s = loop.time()
         with bound(socket.SOCK_DGRAM, 0) as sender:
-            sender.connect(target)
+            sender.connect((LOCALHOST, self._options.master_port - 1))
             while True:
                 try:
                     await loop.sock_sendall(sender, data)
                 except OSError:
                     # Nobody has the master's UDP port. Perhaps it never listens there.
-                    if loop.time() - heard_s > MASTER_GONE_S_MAX and not await self._has_master():
-                        self._without_master()
-                        return
+                    if refusals.refused(loop.time()) > SILENCE_S_MAX:
+                        if not await self._has_master():
+                            self._without_master(SILENCE_S_MAX)
+                            return
+                        refusals = Refusals()  # ask as rarely as may be: what we ask with is odd
                 else:
-                    heard_s = loop.time()
+                    refusals.sent()
                 next_s = max(next_s + HEARTBEAT_S, loop.time())
                 await asyncio.sleep(next_s - loop.time())
 
@@ -195,6 +201,30 @@ class Worker:
         except (OSError, TimeoutError):
             return False
         return True
+
+
+class Refusals:
+    """For how long datagrams have been refused.
+
+    The system tells of a refusal when the next datagram is sent, and does not send that one: every
+    other one of those that nobody takes looks as if it had been taken. Two in a row were.
+    """
+
+    def __init__(self) -> None:
+        self._since_s: float | None = None
+        self._sent = 0
+
+    def sent(self) -> None:
+        """Note that the system took one."""
+        self._sent += 1
+        if self._sent > 1:
+            self._since_s = None
+
+    def refused(self, now_s: float) -> float:
+        """Note a refusal; give the seconds since the first of these."""
+        self._sent = 0
+        self._since_s = now_s if self._since_s is None else self._since_s
+        return now_s - self._since_s
 
 
 def _is_whole(data: bytes) -> bool:

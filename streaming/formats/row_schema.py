@@ -312,12 +312,23 @@ def _value(kind: Kind, value: Any, path: str) -> Any:
         return fitted(kind.fields, value, f"{path}.")
     if name == "list" and isinstance(value, list) and kind.item:
         return [_value(kind.item, one, f"{path}[{n}]") for n, one in enumerate(value)]
-    if name == "map" and isinstance(value, dict) and kind.item:
-        return {key: _value(kind.item, one, f"{path}.{key}") for key, one in value.items()}
+    if name == "map" and kind.item and (entries := _entries(value)) is not None:
+        return {key: _value(kind.item, one, f"{path}.{key}") for key, one in entries.items()}
     made = _plain_value(name, value)
     if made is None:
         raise Misfit(path, f"{_shown(value)} is no {kind}")
     return made
+
+
+def _entries(value: Any) -> dict[str, Any] | None:
+    """Give a map's entries: an object, or the pairs as which readers of tables give one."""
+    if isinstance(value, dict):
+        return value
+    if not isinstance(value, list):
+        return None
+    pairs = [one for one in value if isinstance(one, list) and len(one) == 2]
+    entries = {one[0]: one[1] for one in pairs if isinstance(one[0], str)}
+    return entries if len(entries) == len(value) else None
 
 
 def _plain_value(name: str, value: Any) -> Any:

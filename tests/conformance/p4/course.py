@@ -41,11 +41,13 @@ class Course:
 
     def __init__(self, place: Path, *, files: int = 5, seed: int = 0) -> None:
         self.place = place
+        self._logs = place.parent / f"{place.name}-log"  # not on its disk, which may be full
         self.port = free_port()
         self.started: list[subprocess.Popen[bytes]] = []
         self.master: subprocess.Popen[bytes] | None = None
         rng = random.Random(seed)
         (place / "input").mkdir(parents=True)
+        self._logs.mkdir()
         (place / "exec").mkdir()
         for number in range(files):
             lines = [" ".join(rng.choices(WORDS, k=rng.randint(0, 9))) for _ in range(60)]
@@ -79,8 +81,7 @@ class Course:
         environment = {**os.environ, "PYTHONPATH": str(root), "LC_ALL": "C.UTF-8"}
         if record:
             environment["RECORD"] = record
-        log = (self.place / f"log-{len(self.started)}").open("wb")
-        with log:
+        with (self._logs / str(len(self.started))).open("wb") as log:
             process = subprocess.Popen(words, cwd=self.place, env=environment, stderr=log)
         self.started.append(process)
         return process
@@ -105,7 +106,7 @@ class Course:
         return self.start([*words, *habits], record)
 
     def log_of(self, process: subprocess.Popen[bytes]) -> str:
-        return (self.place / f"log-{self.started.index(process)}").read_text()
+        return (self._logs / str(self.started.index(process))).read_text()
 
     def logs(self) -> str:
         return "\n".join(self.log_of(process) for process in self.started)

@@ -7,10 +7,10 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 from pathlib import Path
 
 from tests.conformance.p4.course import NET_S, OURS, Course, free_port, wait_for
+from tests.local_jobs import MRSTREAM
 
 HELD = """#!/bin/sh
 # Says which worker runs it, then waits until it may go on: all of them, or those of this worker.
@@ -67,6 +67,16 @@ class Hindered:
                 self.said,
             )
 
+    def check_end(self) -> None:
+        """The results are right, both were taken for dead, and the stopped one comes back."""
+        assert self.course.results("out", 6) == self.course.truth()
+        for worker in (self.killed, self.stopped):
+            assert f"worker {worker.pid} is dead: it was silent for too long" in self.said()
+        assert f"worker {self.spared.pid} is dead" not in self.said()
+        self.stopped.send_signal(signal.SIGCONT)
+        back = f"worker {self.stopped.pid} is back"
+        wait_for(lambda: back in self.said(), "the stopped worker", self.said)
+
     def began(self) -> list[str]:
         path = self.course.place / f"{'reduce' if self.phase == 'reduce' else 'map'}.began"
         return path.read_text().split() if path.exists() else []
@@ -75,47 +85,96 @@ class Hindered:
         return self.course.log_of(self.master)
 
 
-def test_workers_die_in_every_phase_and_the_results_are_right(tmp_path: Path) -> None:
+ENDLESS = """#!/bin/sh
+setsid sleep 1000 &
+echo $PPID $$ $! >> pids
+sleep 1000
+"""
+
+
+class Orphaned:
+    """Two workers whose master is killed (kill -9), one of them in the middle of a map."""
+
+    def __init__(self, place: Path) -> None:
+        self.course = Course(place, files=1)
+        self.master = self.course.our_master()
+        words = [*MRSTREAM, "p4", "worker", str(self.course.port)]
+        self.crew = [self.course.start([*words, str(free_port())]) for _ in range(2)]
+
+    def begin(self) -> None:
+        self.course.submit("out", 1, 1, mapper=self.course.executable("endless.sh", ENDLESS))
+        pids = self.course.place / "pids"
+        wait_for(lambda: pids.exists() and pids.read_text().endswith("\n"), "a map", self.said)
+        wait_for(lambda: self.said().count(" registered, on port") == 2, "workers", self.said)
+        self.master.kill()
+
+    def check_end(self) -> None:
+        """The workers end too, with what they run: a new master would not know them."""
+        assert [worker.wait(NET_S) for worker in self.crew] == [1, 1], self.said()
+        says = f"no master has listened on port {self.course.port} for 12 s; the worker ends"
+        assert self.said().count(says) == 2 and "Traceback" not in self.said()
+        programs = map(int, (self.course.place / "pids").read_text().split()[1:])
+        assert [pid for pid in programs if is_alive(pid)] == []
+
+    def said(self) -> str:
+        return self.course.logs()
+
+
+class Deserted:
+    """A job that comes before any worker, and whose only worker ends politely during a map."""
+
+    def __init__(self, place: Path) -> None:
+        self.course = Course(place)
+        self.master = self.course.our_master()
+
+    def begin(self) -> None:
+        course = self.course
+        mapper = course.executable("held.sh", HELD.format(name="map", then="exec/map.sh"))
+        course.submit("out", 2, 3, mapper=mapper)
+        outputs = course.place / "var/job-0/mapper-output"
+        wait_for(outputs.is_dir, "directories", course.logs)
+        only = course.our_worker()
+        wait_for((course.place / "map.began").exists, "a map", course.logs)
+        only.terminate()
+        assert only.wait(NET_S) == 0
+        assert os.listdir(outputs) == []  # nothing half written
+        (course.place / "map.go").touch()
+        course.our_worker()
+
+    def check_end(self) -> None:
+        """The job went on with the next that came."""
+        assert self.course.results("out", 2) == self.course.truth()
+        assert "is dead" in self.course.log_of(self.master)
+
+
+def is_alive(pid: int) -> bool:
+    with contextlib.suppress(FileNotFoundError):
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        return state != "Z"
+    return False
+
+
+def test_processes_die_in_every_phase_and_the_results_are_right(tmp_path: Path) -> None:
     """P4-22, P4-24, P4-26, P4-29: killed (kill -9) and stopped, in map, grouping and reduce.
 
-    The stopped one comes back, reports what it had, late, and takes part in the next job.
+    The stopped one comes back, reports what it had, late, and takes part in the next job. Side by
+    side with that, since silence takes its 12 s: P4-06, P4-25, a job without workers; a master that
+    is killed.
     """
     with contextlib.ExitStack() as opened:
+        others = [Orphaned(tmp_path / "orphaned"), Deserted(tmp_path / "deserted")]
         jobs = [Hindered(tmp_path / phase, phase) for phase in ("map", "group", "reduce")]
+        for each in (*others, *jobs):
+            opened.enter_context(each.course)
+            each.begin()
         for job in jobs:
-            opened.enter_context(job.course)
-        for job in jobs:
-            job.begin()
-        for job in jobs:
-            assert job.course.results("out", 6) == job.course.truth()
-            for worker in (job.killed, job.stopped):
-                assert f"worker {worker.pid} is dead: it was silent for too long" in job.said()
-            assert f"worker {job.spared.pid} is dead" not in job.said()
-            job.stopped.send_signal(signal.SIGCONT)
-            wait_for(lambda j=job: f"worker {j.stopped.pid} is back" in j.said(), "it", job.said)
+            job.check_end()
             job.course.submit("again", 3)
         for job in jobs:
             assert job.course.results("again", 3) == job.course.truth()
             assert job.course.shut_down() == [0, -signal.SIGKILL, 0, 0]
-
-
-def test_a_job_without_workers_waits_for_one_and_goes_on(tmp_path: Path) -> None:
-    """P4-06, P4-25: none at first; then the only one ends politely in the middle of a map."""
-    with Course(tmp_path / "course") as course:
-        master = course.our_master()
-        mapper = course.executable("held.sh", HELD.format(name="map", then="exec/map.sh"))
-        course.submit("out", 2, 3, mapper=mapper)
-        wait_for(lambda: (course.place / "var/job-0/mapper-output").is_dir(), "directories")
-        only = course.our_worker()
-        wait_for(lambda: (course.place / "map.began").exists(), "a map", course.logs)
-        only.terminate()
-
-        assert only.wait(NET_S) == 0
-        assert os.listdir(course.place / "var/job-0/mapper-output") == []  # nothing half written
-        (course.place / "map.go").touch()
-        course.our_worker()
-        assert course.results("out", 2) == course.truth()
-        assert "is dead" in course.log_of(master)
+        for other in others:
+            other.check_end()
 
 
 RUBBISH = [
@@ -147,13 +206,14 @@ def test_rubbish_ends_neither_master_nor_worker(tmp_path: Path) -> None:
         for port in (course.port, worker_port):
             for data in RUBBISH:
                 course.send(data, port)
+            with contextlib.suppress(OSError):  # it is cut off, somewhere behind its limit
+                course.send(b"x" * (9 << 20), port)
+        for port in (course.port, worker_port):
             for _ in range(70):  # more than are served at once, and they say nothing
                 idle = socket.create_connection(("127.0.0.1", port))
                 opened.enter_context(idle)
             half = opened.enter_context(socket.create_connection(("127.0.0.1", port)))
             half.sendall(b'{"message_type": "regis')
-            with contextlib.suppress(OSError):  # it is cut off, somewhere behind its limit
-                course.send(b"x" * (9 << 20), port)
         with socket.socket(type=socket.SOCK_DGRAM) as udp:
             for data in [*RUBBISH[:-2], RUBBISH[-1], os.urandom(60_000)] * 5:
                 with contextlib.suppress(OSError):  # longer than a datagram
@@ -180,13 +240,6 @@ def test_a_failing_program_is_tried_again_and_then_reported(tmp_path: Path) -> N
         assert course.shut_down() == [0, 0]
 
 
-ENDLESS = """#!/bin/sh
-setsid sleep 1000 &
-echo $PPID $$ $! >> pids
-sleep 1000
-"""
-
-
 def test_a_shutdown_ends_workers_with_all_that_they_run(tmp_path: Path) -> None:
     """P4-21: at once, though a program runs and one worker is dead; the master ends too."""
     with Course(tmp_path / "course", files=2) as course:
@@ -209,13 +262,6 @@ def test_a_shutdown_ends_workers_with_all_that_they_run(tmp_path: Path) -> None:
                     os.kill(pid, signal.SIGKILL)
 
 
-def is_alive(pid: int) -> bool:
-    with contextlib.suppress(FileNotFoundError):
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-        return state != "Z"
-    return False
-
-
 def test_an_interrupted_master_ends_its_workers(tmp_path: Path) -> None:
     """Ctrl-C is as good as a shutdown."""
     with Course(tmp_path / "course") as course:
@@ -230,7 +276,7 @@ def test_an_interrupted_master_ends_its_workers(tmp_path: Path) -> None:
 
 def run(course: Course, *words: str) -> tuple[int, str]:
     done = subprocess.run(
-        [sys.executable, "-m", "mrstream.streaming.cli", "p4", *words],
+        [*MRSTREAM, "p4", *words],
         cwd=course.place, capture_output=True, text=True, timeout=NET_S,
     )  # fmt: skip
     return done.returncode, done.stderr

@@ -7,7 +7,9 @@ import base64
 import json
 import string
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, BinaryIO
 
 import fastavro
@@ -30,6 +32,7 @@ from mrstream.streaming.formats.row_schema import (
     parse_schema,
 )
 from mrstream.streaming.formats.writable import TEXT
+from tests import row_files
 
 SCHEMA = (
     "n:long,i:int,x:double,ok:bool,s:string,raw:bytes,day:date,at:timestamp,when:instant,"
@@ -63,7 +66,9 @@ anything = st.recursive(
 wild = st.dictionaries(st.sampled_from([*_values, "other"]), anything, max_size=3)
 
 
-def open_in(room: str, kind: str, **conf: str) -> OutputWriter:
+def open_in(
+    room: str, kind: str, settings: Mapping[str, str] = MappingProxyType({}), **conf: str
+) -> OutputWriter:
     """Open the part file of task 0 in a directory."""
 
     def create(name: str) -> BinaryIO:
@@ -71,7 +76,7 @@ def open_in(room: str, kind: str, **conf: str) -> OutputWriter:
         path.parent.mkdir(exist_ok=True)
         return open(path, "wb")
 
-    properties = {"mapred.output.format.class": kind}
+    properties = {"mapred.output.format.class": kind, **settings}
     properties |= {f"mrstream.output.{name}": value for name, value in conf.items()}
     return open_output(JobConf(properties), create, 0, key_type=TEXT, value_type=TEXT)
 
@@ -105,6 +110,47 @@ def test_what_fits_is_read_back_as_it_was_given(kind: str, rows: list[dict[str, 
         found = read_back(Path(room, f"part-00000.{kind}"))
 
     assert found == [fitted(fields, row) for row in rows]
+
+
+@pytest.mark.parametrize("kind", ["parquet", "avro"])
+def test_a_map_can_be_written_as_it_was_read(kind: str, tmp_path: Path) -> None:
+    """An object, or pairs, as which tables give one; a key of its own for each."""
+    schema = "m:map<long>"
+    lines = [b'{"m": {"a": 1, "b": null}}', b'{"m": [["a", 1], ["b", null]]}', b'{"m": []}']
+    write_all(open_in(str(tmp_path), kind, schema=schema), lines)
+    first = row_files.read_json(tmp_path / f"part-00000.{kind}", kind.upper())
+    again = [json.dumps(row).encode() for row in first]
+    write_all(open_in(str(tmp_path / "again"), kind, schema=schema), again)
+
+    assert [dict(row["m"]) for row in first] == [{"a": 1, "b": None}] * 2 + [{}]
+    assert row_files.read_json(tmp_path / f"again/part-00000.{kind}", kind.upper()) == first
+    for wrong in (b'[["a", 1], ["a", 2]]', b'[["a"]]', b"[[1, 2]]", b'["a"]'):
+        with pytest.raises(UserError, match="is no map<long>"):
+            write_all(open_in(str(tmp_path), kind, schema=schema), [b'{"m": %s}' % wrong])
+
+
+CODECS = {
+    "parquet": ["GzipCodec", "SnappyCodec", "ZStandardCodec", "Lz4Codec"],
+    "arrow": ["ZStandardCodec", "Lz4Codec"],
+    "avro": ["DeflateCodec", "SnappyCodec", "ZStandardCodec", "BZip2Codec"],
+}
+
+
+@pytest.mark.parametrize(("kind", "codec"), [(k, c) for k, names in CODECS.items() for c in names])
+def test_every_codec_is_written_and_read(kind: str, codec: str, tmp_path: Path) -> None:
+    """By pyarrow and fastavro, and by ourselves; Parquet has snappy without being told."""
+    rows = [{"n": n, "s": "again and again"} for n in range(500)]
+    lines = [json.dumps(row).encode() for row in rows]
+    found = {}
+    for compress in ("true", "false"):
+        (room := tmp_path / compress).mkdir()
+        settings = {"mapred.output.compress": compress, "mapred.output.compression.codec": codec}
+        write_all(open_in(str(room), kind, settings, schema="n:long,s:string"), lines)
+        found[compress] = path = room / f"part-00000.{kind}"
+        assert read_back(path) == row_files.read_json(path, kind.upper(), [0.5]) == rows
+
+    sizes = {path.stat().st_size for path in found.values()}
+    assert (len(sizes) == 1) == ((kind, codec) == ("parquet", "SnappyCodec"))
 
 
 def read_back(path: Path) -> list[dict[str, Any]]:

@@ -1,0 +1,50 @@
+"""Work that waits for room on a full disk, instead of giving up.
+
+This protocol has no word for a failure: a task that gives up is reported as finished (R10), and
+what a full disk cut off would be taken for all that there is. A task that waits is only slow; no
+master gives it to another while its worker lives (P4-23).
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+from collections.abc import Callable
+from typing import BinaryIO, TypeVar
+
+T = TypeVar("T")
+FIRST_WAIT_S = 1.0
+WAIT_S_MAX = 30.0
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+_BLOCK_BYTES = 4096
+_log = logging.getLogger(__name__)
+
+
+def with_room(what: str, work: Callable[[], T], wait: Callable[[float], None]) -> T:
+    """Do the work, again and again while the disk has no room for it; `wait` may raise to end it.
+
+    The work leaves nothing behind when it fails.
+    """
+    wait_s = FIRST_WAIT_S
+    while True:
+        try:
+            return work()
+        except OSError as error:
+            if error.errno not in _FULL:
+                raise
+            _log.error("%s: %s; it is tried again in %.0f s", what, error.strerror, wait_s)
+        wait(wait_s)
+        wait_s = min(2 * wait_s, WAIT_S_MAX)
+
+
+def check_room(file: BinaryIO) -> None:
+    """Raise OSError if a file cannot grow: what wrote to it may have failed for that alone."""
+    size = os.fstat(file.fileno()).st_size
+    try:
+        os.posix_fallocate(file.fileno(), size, _BLOCK_BYTES)
+    except OSError as error:
+        if error.errno in _FULL:
+            raise
+        return  # not every file system can tell; then what wrote to it has failed by itself
+    os.ftruncate(file.fileno(), size)
