@@ -10,7 +10,7 @@ import csv
 import io
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
@@ -42,6 +42,19 @@ class Missing:
 
 
 MISSING = Missing()
+
+
+class MessageType(Protocol):
+    """A type that bytes are parsed as: a message of a `proto` file."""
+
+    @property
+    def type(self) -> Type:
+        """The tuple that a message becomes."""
+        ...
+
+    def reader(self, fields: frozenset[str] | None) -> Callable[[bytes], Value]:
+        """Give the function that parses a record; of a message only these fields are looked at."""
+        ...
 
 
 # ---- csv -------------------------------------------------------------------------------------

@@ -71,7 +71,7 @@ ROOMS: dict[str, list[str]] = {
         "tables",
         "source code times tree values",
         "scanner facts readers patterns",
-        "words runtime context",
+        "words runtime context protos",
         "parser operators conversions library",
         "calls",
         "expressions",
