@@ -214,6 +214,13 @@ def test_several_faults_are_told_each_with_its_line_and_a_caret() -> None:
     ]
 
 
+def test_the_caret_stands_below_its_place_behind_wide_letters() -> None:
+    said = refusal('x: string = "日本e\u0301" + 1;')
+
+    columns = len('x: string = "') + 4 + len("e") + len('" ')  # two letters of two, one of none
+    assert said.splitlines()[2] == "  " + " " * columns + "^"
+
+
 def test_no_more_than_ten_faults_are_told() -> None:
     said = refusal("x: int = y;\n" * 15)
 
