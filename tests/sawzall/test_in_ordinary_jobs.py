@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 
@@ -128,6 +130,33 @@ def test_a_stop_in_an_ordinary_job_can_be_repeated(desk: Desk) -> None:
     assert attempt is not None, ran.stderr
     again = desk.run("-repeat", attempt.group(1))
     assert again.status == 1 and "'x' is no int" in again.stderr
+
+
+def test_check_does_not_judge_shards(desk: Desk) -> None:
+    """Their sync marks differ from run to run: it would call every program unsound."""
+    desk.write("in", "a\n")
+
+    ran = desk.run("-check", *BOTH, "-input", "in")
+
+    assert ran.status == 1 and "this job writes shards" in ran.stderr
+
+
+LIBRARY = """
+import mrstream as mr
+done = mr.Job("in", mapper="saw:p.szl", reducer="saw:p.szl", output="made").run()
+assert done.state == "succeeded"
+"""
+
+
+def test_the_library_runs_programs(desk: Desk) -> None:
+    desk.write("in", "a\na\n")
+
+    ran = subprocess.run(
+        [sys.executable, "-c", LIBRARY], cwd=desk.cwd, env=desk.environment(), capture_output=True
+    )
+
+    assert ran.returncode == 0, ran.stderr.decode()
+    assert dumped(desk, "made") == "n,a,2\n"
 
 
 # ---- tables as input ---------------------------------------------------------------------------
