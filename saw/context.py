@@ -219,6 +219,10 @@ class Context:
         is_meant = found is not None and self.find(node.name) is found.type
         return found if is_meant else None
 
+    def is_only_read_by_fields(self, name: str) -> bool:
+        """Say whether nobody needs the whole of a record (asking def() of it is fine)."""
+        return not self.frame.is_function and name not in self.facts.whole | self.facts.assigned
+
     def mark_partial(self, kind: Type) -> None:
         """Remember that values of this type may lack fields."""
         if kind.name == "tuple":

@@ -16,9 +16,10 @@ from mrstream.saw.context import Context, Frame, FunctionVar, Loop, Var
 from mrstream.saw.emits import Emits
 from mrstream.saw.expressions import Expressions
 from mrstream.saw.facts import children, root_name
+from mrstream.saw.messages import Messages
 from mrstream.saw.readers import APACHE_LOG, apache_patterns
 from mrstream.saw.source import Faulty
-from mrstream.saw.tables.kinds import BOOL, BYTES, INT, STRING, Type
+from mrstream.saw.tables.kinds import BOOL, INT, STRING, Type
 from mrstream.saw.when import Whens
 
 FUNCTION_LEVEL = 2
@@ -33,6 +34,7 @@ class Statements:
         self.expressions = Expressions(context)
         self.statics: list[tuple[str, int]] = []
         self.functions: list[tuple[str, int]] = []
+        self._messages = Messages(context, self.expressions)
         self._assignments = Assignments(context, self.expressions)
         self.emits = Emits(context, self.expressions)
         self._whens = Whens(context, self.expressions, self.statement)
@@ -40,7 +42,7 @@ class Statements:
             tree.Variable: self._variable,
             tree.TypeName: self._type_name,
             tree.Table: self.emits.declare,
-            tree.Proto: self._proto,
+            tree.Proto: self._messages.declare,
             tree.Function: self._function,
             tree.Block: self._block,
             tree.If: self._if,
@@ -84,25 +86,6 @@ class Statements:
             if isinstance(partial, tree.NamedType) and partial.name == node.name:
                 context.mark_partial(kind)
 
-    def _proto(self, node: tree.Proto) -> None:
-        """Declare the messages of a file, and the values of its enums (§7)."""
-        from mrstream.saw import protos  # brings the library with it
-
-        context = self._context
-        if context.frame.is_function or len(context.scopes) > 2:
-            raise Faulty(node.at, "proto stands outside of functions and blocks")
-        if node.path not in context.protos:
-            raise Faulty(node.at, f"what {node.path} describes did not come with the program")
-        try:
-            found = protos.described(context.protos[node.path])
-        except protos.BadDescriptors as error:
-            raise Faulty(node.at, f"{node.path}: {error}") from None
-        for name, message in found.messages.items():
-            context.declare_message(node.at, name, message)
-        for name, number in found.numbers.items():
-            var = Var(name, str(number), INT, context.frame, static=True, low=number, high=number)
-            context.declare(node.at, name, var)
-
     def _variable(self, node: tree.Variable) -> None:
         context = self._context
         kind = context.type(node.type)
@@ -138,12 +121,12 @@ class Statements:
             var.maybe = True
             self._unset(var, node.at)
             return
-        code = self._parsed(node) or self.expressions.copied(
+        code = self._messages.parsed(node) or self.expressions.copied(
             self.expressions.initial(node.value, var.type, f"{node.name}")
         )
         if var.type.name == "int" and node.name not in context.facts.assigned:
             var.low, var.high = code.low, code.high
-        if code.hint[0] == "log" and code.hint[1] and self._is_only_read_by_fields(node.name):
+        if code.hint[0] == "log" and code.hint[1] and context.is_only_read_by_fields(node.name):
             self._match_entry(node, var, code.hint[1])
             return
         var.maybe = code.undef
@@ -158,25 +141,6 @@ class Statements:
                 context.line(f"{var.flag} = True")
         with context.indented("except _UNDEFS:"):
             self._unset(var, node.at)
-
-    def _parsed(self, node: tree.Variable) -> Code | None:
-        """Give bytes parsed as a message, if that is what a variable begins with (§7)."""
-        context = self._context
-        message = context.message(node.type)
-        if message is None or node.value is None:
-            return None
-        record = self.expressions.value(node.value, message.type)
-        if record.type != BYTES:
-            return None
-        only = self._is_only_read_by_fields(node.name)
-        fields = frozenset(context.facts.fields.get(node.name, ())) if only else None
-        read = context.constant("message", message.reader(fields))
-        return Code(f"{read}({record.text})", message.type, undef=True)
-
-    def _is_only_read_by_fields(self, name: str) -> bool:
-        """Say whether nobody needs the whole of a log entry (asking def() of it is fine)."""
-        facts = self._context.facts
-        return not self._context.frame.is_function and name not in facts.whole | facts.assigned
 
     def _match_entry(self, node: tree.Variable, var: Var, record: str) -> None:
         """Keep the match of a log entry instead of the entry: fields are read where they are

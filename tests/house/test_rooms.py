@@ -75,7 +75,7 @@ ROOMS: dict[str, list[str]] = {
         "parser operators conversions library",
         "calls",
         "expressions",
-        "assignments emits when",
+        "assignments emits messages when",
         "statements",
         "program",
         "report",
