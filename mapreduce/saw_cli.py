@@ -137,9 +137,10 @@ def _parser() -> Parser:
     made.add_argument(
         "--input_format",
         default="text",
-        choices=("text", "keyvalue", "sequence", "auto", "records"),
+        choices=("text", "keyvalue", "sequence", "auto", "records", "delimited", "saw"),
         help="how files are cut into records: lines, lines with a key, sequence files (auto: by "
-        "their first bytes), or records of record append (default: %(default)s)",
+        "their first bytes), records of record append, messages behind their lengths, or the rows "
+        "of another Sawzall job's tables as CSV (default: %(default)s)",
     )
     made.add_argument(
         "-D", action="append", default=[], metavar="NAME=VALUE", help="a setting of the job"

@@ -14,6 +14,7 @@ from contextlib import ExitStack
 from operator import itemgetter
 
 from mrstream.cluster.errors import Corrupt, UserError
+from mrstream.mapreduce.attempt.saw_input import manifest_of
 from mrstream.mapreduce.attempt.saw_stage import MANIFEST
 from mrstream.mapreduce.dataflow.files import Files, join
 from mrstream.mapreduce.saw_job import shards_of
@@ -21,7 +22,6 @@ from mrstream.saw import report
 from mrstream.saw.report import Manifest, Row
 from mrstream.streaming.formats.sequence_file import SequenceFileReader
 
-MANIFEST_BYTES_MAX = 16 << 20
 _PART = re.compile(r"part-\d{5,}")
 
 
@@ -47,14 +47,11 @@ def _result(source: str, files: Files) -> tuple[str, Manifest, list[str]]:
     if status is None or not status.is_directory:
         raise NoResult(f"--source {source}: there is no directory {url}")
     parts = sorted(one.url for one in files.list(url) if _PART.fullmatch(one.name))
-    place = join(url, MANIFEST)
-    if not files.exists(place):
+    if not files.exists(join(url, MANIFEST)):
         raise NoResult(f"--source {source}: {url} has no {MANIFEST}; is the job finished?")
     if count is not None and count != len(parts):
         raise NoResult(f"--source {source}: {url} has {len(parts)} shards: @{len(parts)}")
-    with files.open(place) as file:
-        data = file.read(MANIFEST_BYTES_MAX)
-    return base, report.read_manifest(data, place), parts
+    return base, manifest_of(url, files), parts
 
 
 def _records(url: str, files: Files, open_shards: ExitStack) -> Iterator[tuple[bytes, bytes]]:

@@ -14,13 +14,12 @@ from collections.abc import Sequence
 import msgspec
 
 from mrstream.cluster.errors import UserError
-from mrstream.mapreduce.attempt.builtins import SAW
+from mrstream.mapreduce.job import saw_program
 from mrstream.mapreduce.job.job import JobSpec
 from mrstream.mapreduce.scheduler.ids import JobId
 from mrstream.saw.program import Program as SawProgram
-from mrstream.saw.program import compiled
-from mrstream.saw.times import zone_of
 from mrstream.streaming import classes
+from mrstream.streaming.classes import SAW
 from mrstream.streaming.command import options
 from mrstream.streaming.command.command import Program
 from mrstream.streaming.conf.jobconf import JobConf, setting_name
@@ -35,8 +34,9 @@ INPUT_FORMATS = {
     "sequence": InputFormat.SEQUENCE_FILE,
     "auto": InputFormat.AUTO,
     "records": InputFormat.RECORD_APPEND,
+    "delimited": InputFormat.DELIMITED,
+    "saw": InputFormat.SAW,
 }
-SEQUENCE_FILE_OUTPUT = "org.apache.hadoop.mapred.SequenceFileOutputFormat"
 
 
 class SawRequest(msgspec.Struct, frozen=True):
@@ -54,18 +54,8 @@ class SawRequest(msgspec.Struct, frozen=True):
 
 def program_at(path: str, *, ignore_undefs: bool = False, zone: str = "UTC") -> SawProgram:
     """Read and compile the program in a file."""
-    try:
-        zone_of(zone)
-    except ValueError as error:
-        raise UserError(f"--timezone: {error}") from None
-    try:
-        with open(path, encoding="utf-8") as file:
-            text = file.read()
-    except OSError as error:
-        raise UserError(f"--program {path}: {error.strerror}") from None
-    except UnicodeDecodeError as error:
-        raise UserError(f"--program {path} is no UTF-8 text: {error}") from None
-    return compiled(text, path, ignore_undefs=ignore_undefs, zone=zone)
+    request = SawRequest(path, (), ".", ignore_undefs, zone)
+    return saw_program.program_of(spec_of(request).conf())
 
 
 def shards_of(word: str, option: str) -> tuple[str, int | None]:
@@ -81,9 +71,6 @@ def shards_of(word: str, option: str) -> tuple[str, int | None]:
 
 def spec_of(request: SawRequest) -> JobSpec:
     """Give the job; a UserError, with every fault of the program, if there is none."""
-    program = program_at(
-        request.program_path, ignore_undefs=request.ignore_undefs, zone=request.zone
-    )
     output, shards = shards_of(request.destination, "--destination")
     conf = JobConf()
     for name, value in request.properties:
@@ -91,22 +78,18 @@ def spec_of(request: SawRequest) -> JobSpec:
     told = OptionProperties(conf)
     told.set_reduces(shards or 1)
     told.set_input_format(INPUT_FORMATS[request.input_format].value)
-    told.set_output_format(SEQUENCE_FILE_OUTPUT)
     told.set_output_dir(output)
     told.set_partitioner(classes.HASH_PARTITIONER)
     told.set_programs(mapper=("", SAW), combiner=("", SAW), reducer=("", SAW))
-    told.set_saw(
-        program=base64.b64encode(program.source.text.encode()).decode(),
-        name=request.program_path,
-        ignore_undefs=request.ignore_undefs,
-        zone=request.zone,
-    )
+    told.set_saw_program(_encoded(request.program_path), request.program_path)
+    told.set_saw_ways(ignore_undefs=request.ignore_undefs, zone=request.zone)
+    told.set_saw_records(are_states=True)
     if request.machines:
         conf.set(setting_name("workers_max"), str(request.machines))
     if not conf.is_given_setting("job_name"):
         conf.set(setting_name("job_name"), f"saw {os.path.basename(request.program_path)}")
     built_in = Program(builtin=SAW)
-    return JobSpec(
+    spec = JobSpec(
         job_id=JobId(""),
         properties=conf.to_dict(),
         mapper=built_in,
@@ -118,6 +101,15 @@ def spec_of(request: SawRequest) -> JobSpec:
         working_directory=os.getcwd(),
         user=user_name(),
     )
+    return saw_program.checked(spec)
+
+
+def _encoded(path: str) -> str:
+    try:
+        with open(path, "rb") as file:
+            return base64.b64encode(file.read()).decode()
+    except OSError as error:
+        raise UserError(f"--program {path}: {error.strerror}") from None
 
 
 def _inputs(words: Sequence[str]) -> tuple[str, ...]:

@@ -155,6 +155,10 @@ class Calls:
         first = node.arguments[0]
         is_empty = isinstance(first, tree.Composite) and not first.items
         value = self._expressions.value(first, target if is_empty else None)
+        message = self._context.message(node.type)
+        if message is not None and value.type == BYTES:
+            read = self._context.constant("message", message.reader(None))
+            return Code(f"{read}({value.text})", target, undef=True)
         code = converted(self._context, value, target, self._values(node, 1))
         if code is None:
             raise Faulty(node.at, f"cannot convert {value.type} to {target}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import builtins
 import keyword
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -13,6 +13,7 @@ import msgspec
 from mrstream.saw import tree
 from mrstream.saw.code import INT_MAX, INT_MIN
 from mrstream.saw.facts import Facts
+from mrstream.saw.readers import MessageType
 from mrstream.saw.source import Fault, Faulty, Source, did_you_mean
 from mrstream.saw.tables.kinds import BOOL, BYTES, FINGERPRINT, FLOAT, INT, STRING, TIME, Type
 from mrstream.saw.tables.kinds import Declaration as TableDeclaration
@@ -93,8 +94,19 @@ Meaning = Var | TableVar | FunctionVar | Type
 class Context:
     """Names, lines and faults of one translation."""
 
-    def __init__(self, source: Source, facts: Facts, *, ignore_undefs: bool, zone: str) -> None:
+    def __init__(
+        self,
+        source: Source,
+        facts: Facts,
+        *,
+        ignore_undefs: bool,
+        zone: str,
+        protos: Mapping[str, bytes],
+    ) -> None:
         self.source = source
+        self.protos = protos
+        """What `proto` files describe: descriptors by the name that the program gives."""
+        self._messages: dict[str, MessageType] = {}
         self.facts = facts
         self.ignore_undefs = ignore_undefs
         self.zone = zone
@@ -192,6 +204,24 @@ class Context:
             known = {n for s in self.scopes for n, m in s.items() if isinstance(m, Type)}
             raise Faulty(node.at, f"there is no type {node.name}{did_you_mean(node.name, known)}")
         return found
+
+    def declare_message(self, at: int, name: str, message: MessageType) -> None:
+        """Give a type its name that bytes are parsed as."""
+        self.declare(at, name, message.type)
+        self._messages[name] = message
+        self.mark_partial(message.type)
+
+    def message(self, node: tree.TypeNode) -> MessageType | None:
+        """Give the message that a piece of text means, if its type is one's."""
+        if not isinstance(node, tree.NamedType):
+            return None
+        found = self._messages.get(node.name)
+        is_meant = found is not None and self.find(node.name) is found.type
+        return found if is_meant else None
+
+    def is_only_read_by_fields(self, name: str) -> bool:
+        """Say whether nobody needs the whole of a record (asking def() of it is fine)."""
+        return not self.frame.is_function and name not in self.facts.whole | self.facts.assigned
 
     def mark_partial(self, kind: Type) -> None:
         """Remember that values of this type may lack fields."""

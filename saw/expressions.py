@@ -198,7 +198,8 @@ class Expressions:
         kind = APACHE_LOG.parts[self.field_number(node, APACHE_LOG)]
         group = f"{var.python}[{var.groups.index(node.name) + 1}]"
         low = 0 if kind == INT else INT_MIN
-        return Code(apache_field(node.name, group), kind, undef=True, low=low)
+        hint = (library.LOG_TIME, group) if kind == TIME else ("", "")
+        return Code(apache_field(node.name, group), kind, undef=True, low=low, hint=hint)
 
     # ---- made values -------------------------------------------------------------------------
 

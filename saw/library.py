@@ -8,9 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
+from mrstream.saw import times
 from mrstream.saw.code import COMPARE, INT_MAX, INT_MIN, Code
 from mrstream.saw.context import Context
+from mrstream.saw.readers import by_minute
 from mrstream.saw.tables import order
 from mrstream.saw.tables.kinds import (
     BOOL,
@@ -137,6 +140,22 @@ CONSTANTS: dict[str, Code] = {
 }
 
 
+LOG_TIME = "log time"
+"""The hint of a time that is still text of a log's entry."""
+_OF_MINUTES = (
+    frozenset(TIMES)
+    - {"secondof", "trunctosecond"}
+    - {name for name, (extra, *_) in TIMES.items() if extra}
+)
+"""Those that are the same for all times of a minute, nearly always."""
+
+
+@lru_cache(maxsize=64)
+def _part_of_entry(name: str, zone: str) -> Callable[[bytes], int]:
+    part: Callable[[int, str], int] = getattr(times, name)
+    return by_minute(lambda time: part(time, zone))
+
+
 class NoSuchCall(Exception):
     """The arguments do not fit the function; the message says which would."""
 
@@ -193,6 +212,9 @@ def _time_part(context: Context, name: str, arguments: Sequence[Code]) -> Code:
     has_zone = len(types) > len(wanted)
     zone = arguments[-1].constant if has_zone else context.zone
     time = arguments[0]
+    if time.hint[0] == LOG_TIME and name in _OF_MINUTES and isinstance(zone, str):
+        reader = context.constant("part", _part_of_entry(name, zone))
+        return Code(f"{reader}({time.hint[1]})", result, undef=True, low=low, high=high)
     if utc and zone == "UTC":
         text = utc.format(time.at(11))
         return Code(text, result, COMPARE + 1, time.undef, low=low, high=high)

@@ -137,11 +137,14 @@ class _Parser:
         self._end("the declaration of a type")
         return tree.TypeName(at, name, kind)
 
-    def _proto(self) -> tree.Statement:
-        raise Faulty(
-            self._words.token.at,
-            "proto files are not read; declare the type here, and read with jsonof or csvof",
-        )
+    def _proto(self) -> tree.Proto:
+        at = self._words.take().at
+        token = self._words.token
+        if token.kind != "string" or not token.value:
+            raise Faulty(token.at, f'expected the name of a file, such as "log.proto", not {token}')
+        self._words.take()
+        self._words.takes(";")
+        return tree.Proto(at, str(token.value))
 
     # ---- control -----------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ import hashlib
 import math
 import sys
 import types
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from mrstream.cluster.errors import UserError
@@ -23,8 +23,8 @@ from mrstream.saw.source import SOURCE_BYTES_MAX, Faulty, Refused, Source
 from mrstream.saw.statements import Statements
 from mrstream.saw.tables import keys
 from mrstream.saw.tables.kinds import BYTES, INT, STRING, Declaration, Field
-from mrstream.saw.tables.registry import table_of
-from mrstream.saw.tables.table import Chance, Table
+from mrstream.saw.tables.registry import KEYED_BY_VALUE, table_of
+from mrstream.saw.tables.table import VALUE_BYTES, Chance, Table
 
 FILE = "<sawzall>"
 RECURSION_MAX = 5000
@@ -97,7 +97,7 @@ class Program:
 class TableStates:
     """One table of a run: the states of its indexes."""
 
-    __slots__ = ("add", "declaration", "new", "number", "pack", "states")
+    __slots__ = ("add", "declaration", "held_bytes", "new", "number", "pack", "states")
 
     def __init__(self, number: int, declaration: Declaration, table: Table) -> None:
         self.number = number
@@ -106,6 +106,14 @@ class TableStates:
         self.add = table.add
         self.new = table.new
         self.pack = table.pack
+        self.held_bytes = table.held_bytes
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether a state is a number, and takes no more than its index."""
+        kind = self.declaration.kind
+        is_sum = kind in ("sum", "mrcounter") and self.declaration.value.type.is_number
+        return is_sum or kind in KEYED_BY_VALUE
 
     def packed(self) -> Iterator[tuple[bytes, bytes]]:
         """Give key and packed state of each index."""
@@ -124,12 +132,15 @@ class Run:
             TableStates(number, declaration, table_of(declaration, chance))
             for number, declaration in enumerate(program.tables)
         ]
+        self._growing = [table for table in self._tables if not table.is_plain]
+        self._measured_bytes = self._fed_since = 0
         self._function = program.made(self)
 
     def feed(self, records: Sequence[Any]) -> None:
         """Run the program on each record (a pair of key and value if it reads `input_key`)."""
         limit = sys.getrecursionlimit()
         sys.setrecursionlimit(RECURSION_MAX)
+        self._fed_since += len(records)
         try:
             self._function(records, self._tables)
         except Exception as error:
@@ -140,10 +151,21 @@ class Run:
         finally:
             sys.setrecursionlimit(limit)
 
-    @property
-    def entries(self) -> int:
-        """How many indexes of all tables have a state."""
-        return sum(len(table.states) for table in self._tables)
+    def held_bytes(self, record_bytes: int) -> int:
+        """Estimate what all tables take; an index may be as long as a record.
+
+        States that grow are looked at when as many records were read as there are of them: that
+        costs no more than one look a record, and until then they may have doubled.
+        """
+        entries = sum(len(table.states) for table in self._tables)
+        if self._fed_since >= sum(len(table.states) for table in self._growing):
+            self._fed_since = 0
+            self._measured_bytes = sum(
+                table.held_bytes(state)
+                for table in self._growing
+                for state in table.states.values()
+            )
+        return entries * (VALUE_BYTES + record_bytes) + self._measured_bytes
 
     def drain(self) -> Iterator[tuple[bytes, bytes]]:
         """Give key and packed state of all that was emitted since the last time, and forget it."""
@@ -151,6 +173,7 @@ class Run:
             if table.declaration.kind != "mrcounter":
                 yield from table.packed()
                 table.states.clear()
+        self._measured_bytes = self._fed_since = 0
 
     def counters(self) -> dict[str, int]:
         """Give what was emitted to tables of kind mrcounter."""
@@ -168,10 +191,28 @@ class Run:
         details[words] = details.get(words, 0) + 1
 
 
+def proto_files(text: str, name: str = "program.szl") -> list[str]:
+    """Give the files that a program's `proto` statements name; `Refused` if it cannot be read."""
+    source = Source(text, name)
+    block, faults = parsed(source)
+    if faults:
+        raise source.refusal(faults)
+    found = (one.path for one in block.statements if isinstance(one, tree.Proto))
+    return list(dict.fromkeys(found))
+
+
 def compiled(
-    text: str, name: str = "program.szl", *, ignore_undefs: bool = False, zone: str = "UTC"
+    text: str,
+    name: str = "program.szl",
+    *,
+    ignore_undefs: bool = False,
+    zone: str = "UTC",
+    protos: Mapping[str, bytes] | None = None,
 ) -> Program:
-    """Give the program of a text; `Refused` with every fault if it has any."""
+    """Give the program of a text; `Refused` with every fault if it has any.
+
+    `protos` has, for each of `proto_files`, the descriptors that protoc makes of it.
+    """
     source = Source(text, name)
     if len(text) > SOURCE_BYTES_MAX:
         raise Refused(f"{name} has {len(text):,} characters; {SOURCE_BYTES_MAX:,} are the most")
@@ -179,7 +220,9 @@ def compiled(
     if faults:
         raise source.refusal(faults)
     try:
-        context = Context(source, facts_of(block), ignore_undefs=ignore_undefs, zone=zone)
+        context = Context(
+            source, facts_of(block), ignore_undefs=ignore_undefs, zone=zone, protos=protos or {}
+        )
         lines = _translated(block, context)
     except RecursionError:
         raise Refused(f"{name} is nested too deep") from None

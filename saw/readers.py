@@ -10,7 +10,7 @@ import csv
 import io
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
@@ -42,6 +42,19 @@ class Missing:
 
 
 MISSING = Missing()
+
+
+class MessageType(Protocol):
+    """A type that bytes are parsed as: a message of a `proto` file."""
+
+    @property
+    def type(self) -> Type:
+        """The tuple that a message becomes."""
+        ...
+
+    def reader(self, fields: frozenset[str] | None) -> Callable[[bytes], Value]:
+        """Give the function that parses a record; of a message only these fields are looked at."""
+        ...
 
 
 # ---- csv -------------------------------------------------------------------------------------
@@ -125,6 +138,32 @@ def apache_time(text: bytes) -> int:
     return time
 
 
+def by_minute(part: Callable[[int], int]) -> Callable[[bytes], int]:
+    """Give a function of an entry's text of its time, such as the hour, that is computed once a
+    minute. A part that changes within a minute (zones of old had odd seconds) is not kept."""
+    known: dict[bytes, tuple[bytes, int]] = {}
+
+    def read(text: bytes) -> int:
+        try:
+            zone, value = known[text[:18]]
+            if text[20:] == zone and text[18:20] in _SECONDS:
+                return value
+        except KeyError:
+            pass
+        time = apache_time(text)
+        value = part(time)
+        second = _SECONDS.get(text[18:20])
+        if len(text) == 26 and second is not None:
+            start = time - second
+            if part(start) == part(start + _MINUTE - 1):
+                if len(known) >= MINUTES_REMEMBERED:
+                    known.clear()
+                known[text[:18]] = text[20:], value
+        return value
+
+    return read
+
+
 def apache_text(text: bytes | None) -> str:
     """Give a text of an entry; what the entry does not have is undefined."""
     if text is None:
@@ -135,6 +174,7 @@ def apache_text(text: bytes | None) -> str:
 MINUTES_REMEMBERED = 10_000
 _minutes: dict[bytes, tuple[bytes, int]] = {}
 """The text of a minute → its zone and its time."""
+_MINUTE = 60_000_000
 _SECONDS = {b"%02d" % second: 1_000_000 * second for second in range(60)}
 _WHOLE = apache_patterns(frozenset(APACHE_LOG.names))[1]
 _OPTIONAL = frozenset({"method", "referer", "agent"})

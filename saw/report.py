@@ -155,19 +155,25 @@ def csv_lines(all_rows: Iterable[Row]) -> Iterator[str]:
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
     for row in all_rows:
-        table = row.table
-        cells = [table.name]
-        for kind, value in zip(table.index_types, row.index, strict=True):
-            cells += _cells(kind, value)
-        cells += _cells(INT if table.kind == "unique" else table.value.type, row.value)
-        if row.weight is not None:
-            cells += _cells(_weight_type(table), row.weight)
-        if row.error:
-            cells += _cells(_weight_type(table), row.error)
-        writer.writerow(cells)
+        index, value = text_cells(row)
+        writer.writerow(index + value)
         yield buffer.getvalue()
         buffer.seek(0)
         buffer.truncate()
+
+
+def text_cells(row: Row) -> tuple[list[str], list[str]]:
+    """Give a row as texts: table and index; value, weight and error."""
+    table = row.table
+    index = [table.name]
+    for kind, part in zip(table.index_types, row.index, strict=True):
+        index += _cells(kind, part)
+    value = _cells(INT if table.kind == "unique" else table.value.type, row.value)
+    if row.weight is not None:
+        value += _cells(_weight_type(table), row.weight)
+    if row.error:
+        value += _cells(_weight_type(table), row.error)
+    return index, value
 
 
 def _weight_type(table: Declaration) -> Type:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import bisect
 import difflib
+import unicodedata
 from collections.abc import Iterable
 
 import msgspec
@@ -71,7 +72,8 @@ class Source:
         if len(line) > _LINE_SHOWN_MAX:
             return head
         plain = "".join(letter if letter.isprintable() else " " for letter in line)
-        return f"{head}\n  {plain}\n  {' ' * (fault.column - 1)}^"
+        before = "".join(map(_blank, plain[: fault.column - 1]))
+        return f"{head}\n  {plain}\n  {before}^"
 
     def refusal(self, faults: Iterable[Fault]) -> Refused:
         """Give the error of a program with these faults: one a line, ten at most."""
@@ -83,6 +85,13 @@ class Source:
         if len(found) > FAULTS_MAX:
             shown.append(f"{self.name}: {len(found) - FAULTS_MAX} more lines have faults")
         return Refused("\n".join(shown))
+
+
+def _blank(letter: str) -> str:
+    """Give as much room as a terminal gives a letter."""
+    if unicodedata.combining(letter):
+        return ""
+    return "  " if unicodedata.east_asian_width(letter) in "WF" else " "
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

@@ -16,6 +16,7 @@ from mrstream.saw.context import Context, Frame, FunctionVar, Loop, Var
 from mrstream.saw.emits import Emits
 from mrstream.saw.expressions import Expressions
 from mrstream.saw.facts import children, root_name
+from mrstream.saw.messages import Messages
 from mrstream.saw.readers import APACHE_LOG, apache_patterns
 from mrstream.saw.source import Faulty
 from mrstream.saw.tables.kinds import BOOL, INT, STRING, Type
@@ -33,6 +34,7 @@ class Statements:
         self.expressions = Expressions(context)
         self.statics: list[tuple[str, int]] = []
         self.functions: list[tuple[str, int]] = []
+        self._messages = Messages(context, self.expressions)
         self._assignments = Assignments(context, self.expressions)
         self.emits = Emits(context, self.expressions)
         self._whens = Whens(context, self.expressions, self.statement)
@@ -40,6 +42,7 @@ class Statements:
             tree.Variable: self._variable,
             tree.TypeName: self._type_name,
             tree.Table: self.emits.declare,
+            tree.Proto: self._messages.declare,
             tree.Function: self._function,
             tree.Block: self._block,
             tree.If: self._if,
@@ -74,6 +77,10 @@ class Statements:
     def _type_name(self, node: tree.TypeName) -> None:
         context = self._context
         kind = context.type(node.type)
+        message = context.message(node.type)
+        if message is not None:
+            context.declare_message(node.at, node.name, message)
+            return
         context.declare(node.at, node.name, kind)
         for partial in context.facts.partial:
             if isinstance(partial, tree.NamedType) and partial.name == node.name:
@@ -114,12 +121,12 @@ class Statements:
             var.maybe = True
             self._unset(var, node.at)
             return
-        code = self.expressions.copied(
+        code = self._messages.parsed(node) or self.expressions.copied(
             self.expressions.initial(node.value, var.type, f"{node.name}")
         )
         if var.type.name == "int" and node.name not in context.facts.assigned:
             var.low, var.high = code.low, code.high
-        if code.hint[0] == "log" and code.hint[1] and self._is_only_read_by_fields(node.name):
+        if code.hint[0] == "log" and code.hint[1] and context.is_only_read_by_fields(node.name):
             self._match_entry(node, var, code.hint[1])
             return
         var.maybe = code.undef
@@ -134,11 +141,6 @@ class Statements:
                 context.line(f"{var.flag} = True")
         with context.indented("except _UNDEFS:"):
             self._unset(var, node.at)
-
-    def _is_only_read_by_fields(self, name: str) -> bool:
-        """Say whether nobody needs the whole of a log entry (asking def() of it is fine)."""
-        facts = self._context.facts
-        return not self._context.frame.is_function and name not in facts.whole | facts.assigned
 
     def _match_entry(self, node: tree.Variable, var: Var, record: str) -> None:
         """Keep the match of a log entry instead of the entry: fields are read where they are

@@ -132,6 +132,12 @@ class Table(Node):
     type: TableType
 
 
+class Proto(Node):
+    """`proto "file"`: its messages are types from here on."""
+
+    path: str
+
+
 class Function(Node):
     name: str
     parameters: list[tuple[int, str, TypeNode]]
@@ -221,6 +227,7 @@ Statement = (
     Variable
     | TypeName
     | Table
+    | Proto
     | Function
     | Block
     | If

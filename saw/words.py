@@ -132,10 +132,16 @@ class Words:
     def field(self) -> tuple[str, tree.TypeNode]:
         """Take `type` or `name: type`."""
         if self.token.kind == "name" and self.ahead(1).text == ":":
-            name = self.expect_name("the name of a field").text
+            name = self._field_name()
             self.take()
             return name, self.type()
         return "", self.type()
+
+    def _field_name(self) -> str:
+        """Take the name of a field; records of others have fields called `type` and `map`."""
+        if self.token.kind != "name":
+            raise Faulty(self.token.at, f"expected the name of a field, not {self.token}")
+        return self.take().text
 
     def table_type(self) -> tree.TableType:
         """Take what stands behind `table`."""
@@ -196,7 +202,7 @@ class Words:
                 raise Faulty(self.token.at, f"nested more than {NESTING_MAX} deep; name the parts")
             at = self.take().at
             if self.ahead(-1).text == ".":
-                base = tree.FieldOf(at, base, self.expect_name("the name of a field").text)
+                base = tree.FieldOf(at, base, self._field_name())
                 continue
             low = self.expression()
             if self.takes(":"):

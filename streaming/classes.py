@@ -30,6 +30,7 @@ RECORD_APPEND_INPUT = "mrstream.RecordAppendInputFormat"
 XML_READER = _STREAMING + "StreamXmlRecordReader"
 AVRO_AS_TEXT_INPUT = "org.apache.avro.mapred.AvroAsTextInputFormat"
 TEXT_OUTPUT = _MAPRED + "TextOutputFormat"
+SEQUENCE_FILE_OUTPUT = _MAPRED + "SequenceFileOutputFormat"
 LAZY_OUTPUT = _LIB + "LazyOutputFormat"
 
 IDENTITY_MAPPER = _LIB + "IdentityMapper"
@@ -37,6 +38,9 @@ IDENTITY_REDUCER = _LIB + "IdentityReducer"
 AGGREGATE_MAPPER = _LIB + "aggregate.ValueAggregatorMapper"
 AGGREGATE_REDUCER = _LIB + "aggregate.ValueAggregatorReducer"
 AGGREGATE_COMBINER = _LIB + "aggregate.ValueAggregatorCombiner"
+
+SAW = "saw"
+"""A Sawzall program, as mapper, combiner and reducer; as an input format, the tables of one."""
 
 HASH_PARTITIONER = _LIB + "HashPartitioner"
 KEY_FIELD_PARTITIONER = _LIB + "KeyFieldBasedPartitioner"
@@ -49,6 +53,7 @@ LONG_DESCENDING = _IO + "LongWritable$DecreasingComparator"
 # Formats of our own, whose records reach programs as lines: named by a word.
 ROW_INPUTS = ("parquet", "avro", "arrow", "csv", "proto", "program")
 WARC_INPUT = "warc"
+DELIMITED_INPUT = "delimited"
 ROW_OUTPUTS = ("parquet", "avro", "arrow", "csv")
 # Those of which the word goes on: `proto:FILE:MESSAGE`, `program:COMMAND`.
 _WITH_ARGUMENT = ("proto", "program")
@@ -62,6 +67,7 @@ OFFSET_KEYED_INPUTS = frozenset(
         _LIB + "CombineTextInputFormat",
         _STREAMING + "AutoInputFormat",
         *ROW_INPUTS,
+        SAW,
     }
 )
 
@@ -116,12 +122,12 @@ _KNOWN: dict[str, dict[str, tuple[str, ...]]] = {
         _STREAMING + "AutoInputFormat": (),
         STREAM_INPUT: (_STREAMING + "mapreduce.StreamInputFormat",),
         AVRO_AS_TEXT_INPUT: (),
-        **dict.fromkeys((*ROW_INPUTS, WARC_INPUT), ()),
+        **dict.fromkeys((*ROW_INPUTS, WARC_INPUT, DELIMITED_INPUT, SAW), ()),
         "arrow": ("feather",),
     },
     "outputformat": {
         TEXT_OUTPUT: (_NEW + "lib.output.TextOutputFormat",),
-        _MAPRED + "SequenceFileOutputFormat": (_NEW + "lib.output.SequenceFileOutputFormat",),
+        SEQUENCE_FILE_OUTPUT: (_NEW + "lib.output.SequenceFileOutputFormat",),
         _MAPRED + "SequenceFileAsBinaryOutputFormat": (
             _NEW + "lib.output.SequenceFileAsBinaryOutputFormat",
         ),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from mrstream.saw.program import Program, compiled
 from mrstream.saw.report import LINES, chosen, rows
@@ -29,10 +29,14 @@ def shown(
 
 
 def csv_of(
-    text: str, records: Sequence[bytes | str] = (b"",), *, ignore_undefs: bool = False
+    text: str,
+    records: Sequence[bytes | str] = (b"",),
+    *,
+    ignore_undefs: bool = False,
+    protos: Mapping[str, bytes] | None = None,
 ) -> str:
     """Run a program on some records and give its tables as CSV."""
-    program = compiled(text, "p.szl", ignore_undefs=ignore_undefs)
+    program = compiled(text, "p.szl", ignore_undefs=ignore_undefs, protos=protos)
     data = [one.encode() if isinstance(one, str) else one for one in records]
     return shown(program, packed(program, data))
 

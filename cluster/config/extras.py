@@ -16,7 +16,7 @@ from mrstream.cluster.errors import UserError
 MODULES: Final[dict[str, tuple[str, ...]]] = {
     "http": ("aiohttp", "awscrt", "markupsafe", "prometheus_client"),
     "records": ("fastavro", "google.protobuf", "pyarrow", "warcio"),
-    "saw": ("datasketches",),
+    "saw": ("google.protobuf", "grpc_tools"),
     "crawl": ("aiohttp", "protego", "selectolax", "tantivy", "warcio"),
     "ray": ("ray",),
     "spark": ("pyspark",),

@@ -23,12 +23,10 @@ from mrstream.streaming.builtin.builtin import (
     check_map_output,
 )
 from mrstream.streaming.command.command import Program
-from mrstream.streaming.formats.writable import BYTES, WritableType
+from mrstream.streaming.formats.writable import BYTES, TEXT, WritableType
 
 Record = tuple[bytes, bytes]
 Types = tuple[WritableType, WritableType]
-SAW = "saw"
-"""The built-in, in each role, of a job that is a Sawzall program."""
 
 
 class BuiltinBlockMapper(msgspec.Struct, frozen=True):
@@ -42,10 +40,13 @@ class BuiltinBlockMapper(msgspec.Struct, frozen=True):
 def mapper_of(attempt: Attempt, reader: SplitReader) -> BuiltinMapper | BuiltinBlockMapper:
     """Give the job's built-in mapper; TypeMismatch if its records are not what the job declared."""
     name = attempt.spec.mapper.builtin
-    if name == SAW:
+    if name == classes.SAW:
         from mrstream.mapreduce.attempt import saw_stage  # nothing of it loads for other jobs
+        from mrstream.mapreduce.job.saw_program import gives_states
 
-        return BuiltinBlockMapper(partial(saw_stage.mapped, attempt), BYTES, BYTES)
+        if gives_states(attempt.spec):
+            return BuiltinBlockMapper(partial(saw_stage.mapped, attempt), BYTES, BYTES)
+        return BuiltinBlockMapper(partial(saw_stage.mapped_lines, attempt), TEXT, TEXT)
     split = attempt.order.split
     input_file = split.pieces[0].url if split and len(split.pieces) == 1 else None
     mapper = builtin_mapper(name, attempt.conf, reader.key_type, reader.value_type, input_file)
@@ -67,7 +68,7 @@ def reducer_of(attempt: Attempt, types: Types) -> BuiltinReducer:
     """Give the job's built-in reducer for intermediate records of these types."""
     program = attempt.spec.reducer
     name = program.builtin if program is not None else classes.IDENTITY_REDUCER
-    if name == SAW:
+    if name == classes.SAW:
         from mrstream.mapreduce.attempt import saw_stage
 
         return saw_stage.reducer(attempt, is_final=True)
@@ -76,7 +77,7 @@ def reducer_of(attempt: Attempt, types: Types) -> BuiltinReducer:
 
 def combiner_for(attempt: Attempt, program: Program, types: Types) -> BuiltinReducer:
     """Give a built-in combiner for intermediate records of these types."""
-    if program.builtin == SAW:
+    if program.builtin == classes.SAW:
         from mrstream.mapreduce.attempt import saw_stage
 
         return saw_stage.reducer(attempt, is_final=False)

@@ -51,7 +51,7 @@ class MapTask:
         assert attempt.order.split is not None, "a map is ordered with its split"
         self._attempt = attempt
         self._split: Split = attempt.order.split
-        self._reader = _reader_of(attempt, self._split)
+        self._reader = reader_of(attempt, self._split)
         if attempt.order.replay:
             self._reader = Replay(self._split, attempt)
         first = self._split.pieces[0]
@@ -215,7 +215,7 @@ class MapTask:
             return  # a built-in reads records: the split itself is its input
         if self._split.length > KEPT_INPUT_BYTES_MAX:
             return
-        reader = _reader_of(self._attempt, self._split)
+        reader = reader_of(self._attempt, self._split)
         try:
             with open(os.path.join(directory, KEPT_INPUT), "wb") as kept:
                 for blob in reader:
@@ -224,12 +224,18 @@ class MapTask:
             reader.close()
 
 
-def _reader_of(attempt: Attempt, split: Split) -> SplitReader:
-    if split.input_format is not InputFormat.PROGRAM:
-        return open_split(split, attempt.conf, attempt.files)
-    from mrstream.mapreduce.attempt.program_input import ProgramSplit  # few jobs have one
+def reader_of(attempt: Attempt, split: Split) -> SplitReader:
+    """Open a split as its format asks; the modules of two rare ones load with them."""
+    match split.input_format:
+        case InputFormat.PROGRAM:
+            from mrstream.mapreduce.attempt.program_input import ProgramSplit
 
-    return ProgramSplit(split, attempt)
+            return ProgramSplit(split, attempt)
+        case InputFormat.SAW:
+            from mrstream.mapreduce.attempt.saw_input import TableSplit
+
+            return TableSplit(split, attempt)
+    return open_split(split, attempt.conf, attempt.files)
 
 
 class Replay(SplitReader):

@@ -7,17 +7,16 @@ and reduce merge states of one key. Reduce 0 also writes the list of tables.
 
 from __future__ import annotations
 
-import base64
 import random
 from collections.abc import Iterable, Iterator
-from functools import lru_cache
 from typing import Any
 
 from mrstream.mapreduce.attempt.task_context import Attempt
 from mrstream.mapreduce.dataflow.split_reader import SplitReader
+from mrstream.mapreduce.job.saw_program import program_of
 from mrstream.mapreduce.scheduler.ids import parse_attempt_id
-from mrstream.saw.program import Program, ProgramStopped, Run, compiled
-from mrstream.saw.report import manifest_bytes
+from mrstream.saw import report
+from mrstream.saw.program import ProgramStopped
 from mrstream.saw.tables import keys
 from mrstream.saw.tables.packing import StateCorrupt
 from mrstream.saw.tables.registry import table_of
@@ -29,23 +28,12 @@ from mrstream.streaming.formats.writable import BYTES
 
 Record = tuple[bytes, bytes]
 MANIFEST = "_saw.json"
+MANIFEST_BYTES_MAX = 16 << 20
 HELD_BYTES_MAX = 100 << 20
-"""How much a map's tables may hold, as `_held_bytes` estimates it."""
-ENTRY_BYTES = 250
-"""What an index and its count take in Python, without the index's text."""
+"""How much a map's tables may hold, as `Run.held_bytes` estimates it."""
 RECORDS_A_BLOCK = 4096
 COUNTER_GROUP = "Sawzall"
-
-
-def program_of(conf: JobConf) -> Program:
-    """Give the job's program."""
-    return _compiled(conf.saw_program, conf.saw_name, conf.saw_ignore_undefs, conf.saw_zone)
-
-
-@lru_cache(maxsize=4)
-def _compiled(encoded: str, name: str, ignore_undefs: bool, zone: str) -> Program:
-    text = base64.b64decode(encoded).decode()
-    return compiled(text, name, ignore_undefs=ignore_undefs, zone=zone)
+_ESCAPED = str.maketrans({"\t": "\\t", "\n": "\\n", "\r": "\\r", "\\": "\\\\"})
 
 
 def task_chance(attempt_id: str) -> random.Random:
@@ -66,16 +54,27 @@ def mapped(attempt: Attempt, reader: SplitReader) -> Iterator[Record]:
         except ProgramStopped as stop:
             raise _placed(stop, reader, len(block)) from None
         attempt.watch.touch()
-        if _held_bytes(run, reader) > HELD_BYTES_MAX:
+        if run.held_bytes(reader.bytes_read // max(1, reader.records)) > HELD_BYTES_MAX:
             yield from run.drain()
     yield from run.drain()
     for name, count in run.counters().items():
         attempt.counters.add(COUNTER_GROUP, name, count)
 
 
-def _held_bytes(run: Run, reader: SplitReader) -> int:
-    """Estimate what the tables of a run take: an index may be as long as a record."""
-    return run.entries * (ENTRY_BYTES + reader.bytes_read // max(1, reader.records))
+def mapped_lines(attempt: Attempt, reader: SplitReader) -> Iterator[Record]:
+    """Give what a split's records make of the tables as text, for a reducer of any kind: the key
+    is table and index, the value is value and weight, with tabs between."""
+    tables = program_of(attempt.conf).tables
+    names = report.chosen(tables, ())
+    states = mapped(attempt, reader)
+    for row in report.rows(tables, states, names, task_chance(attempt.order.attempt_id)):
+        index, value = report.text_cells(row)
+        yield _tabbed(index), _tabbed(value)
+
+
+def _tabbed(cells: list[str]) -> bytes:
+    text = "\t".join(cell.translate(_ESCAPED) for cell in cells)
+    return text.encode("utf-8", "surrogateescape")
 
 
 def _blocks(reader: SplitReader, conf: JobConf, *, with_key: bool) -> Iterator[list[Any]]:
@@ -154,5 +153,5 @@ def reducer(attempt: Attempt, *, is_final: bool) -> BuiltinReducer:
     if is_final and attempt.order.task_index == 0:
         program = program_of(attempt.conf)
         with attempt.create_output(MANIFEST) as file:
-            file.write(manifest_bytes(program.source.name, program.digest, program.tables))
+            file.write(report.manifest_bytes(program.source.name, program.digest, program.tables))
     return BuiltinReducer(_Merging(attempt).reduce, BYTES, BYTES)

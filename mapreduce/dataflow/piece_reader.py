@@ -120,6 +120,8 @@ def open_piece(kind: InputFormat, piece: Piece, conf: JobConf, file: CountedFile
         return _WarcPiece(kind, piece, conf, file)
     if kind.is_rows:
         return _RowPiece(kind, piece, conf, file)
+    if kind is InputFormat.DELIMITED:
+        return _DelimitedPiece(piece, conf, file)
     if kind is InputFormat.RECORD_APPEND:
         return _AppendedPiece(conf, file)
     if kind is InputFormat.STREAM:
@@ -552,6 +554,29 @@ class _AppendedPiece(_RecordPiece):
 
     def position(self) -> int:
         return self._position
+
+
+class _DelimitedPiece(_RecordPiece):
+    """Records behind their lengths: the key is where one begins, the value its bytes."""
+
+    key_type = LONG
+    value_type = BYTES
+
+    def __init__(self, piece: Piece, conf: JobConf, file: CountedFile) -> None:
+        from mrstream.streaming.formats.delimited import DelimitedRecords
+
+        super().__init__(conf, InputFormat.DELIMITED.ignores_key(conf.map_input_ignore_key))
+        codec = codec_by_suffix(piece.url)
+        blobs = file.blobs_from(0) if codec is None else _decompressed(codec, file)
+        self._reader = DelimitedRecords(blobs, piece.url)
+
+    def pairs(self) -> Iterator[Record]:
+        for record in self._reader:
+            self.records += 1
+            yield self._reader.position.to_bytes(8, "big"), record
+
+    def position(self) -> int:
+        return self._reader.position
 
 
 class _XmlPiece(_RecordPiece):

@@ -109,7 +109,7 @@ def record_types_of(split: Split, conf: JobConf, files: Files) -> tuple[Writable
         return TEXT, TEXT
     if kind is InputFormat.WARC:
         return TEXT, warc_value_type(conf)
-    if kind in (InputFormat.RECORD_APPEND, InputFormat.FIXED_LENGTH):
+    if kind in (InputFormat.RECORD_APPEND, InputFormat.FIXED_LENGTH, InputFormat.DELIMITED):
         return LONG, BYTES
     may_be_sequence_file = kind.is_sequence_file or kind is InputFormat.AUTO
     if not may_be_sequence_file or not split.pieces:

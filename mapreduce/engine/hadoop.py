@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from mrstream.mapreduce.engine.choice import BadEngine, EngineChoice
+from mrstream.streaming import classes
 from mrstream.streaming.command.command import NO_REDUCER, Program, StreamingCommand
 from mrstream.streaming.command.options import Options
 from mrstream.streaming.conf.jobconf import JobConf, setting_name
@@ -162,6 +163,8 @@ def _only_ours(said: Options, command: StreamingCommand) -> Iterator[str]:
     for program in (command.mapper, command.combiner, command.reducer):
         if program is not None and _FUNCTIONS in program.command:
             yield "the job runs Python functions of the library"
+        if program is not None and program.builtin == classes.SAW:
+            yield "the job runs a Sawzall program"
 
 
 def _own_formats(conf: JobConf) -> Iterator[str]:

@@ -31,6 +31,7 @@ from mrstream.mapreduce.job.job import spec_from
 from mrstream.mapreduce.launch import Launch, complaint_in
 from mrstream.mapreduce.protocol import KillJob, ListJobs, WatchCluster
 from mrstream.mapreduce.snapshot import JobRow
+from mrstream.streaming import classes
 from mrstream.streaming.conf.jobconf import setting_name
 from mrstream.streaming.conf.properties import from_wire
 from mrstream.streaming.task.shipping import Shipped
@@ -115,6 +116,10 @@ def _portable(step: Step, client: DfsClient, say: Say) -> Step:
     for option, chosen in (("-files", False), ("-archives", True)):
         entries = [_entry(item) for item in items if item.archive is chosen]
         words += [option, ",".join(entries)] if entries else []
+    if command.mapper.builtin == classes.SAW:  # its file stays here: the text travels
+        conf = spec_from(command).conf()
+        for name, value in (("saw_program", conf.saw_program), ("saw_protos", conf.saw_protos)):
+            words += ["-D", f"{setting_name(name)}={value}"] if value else []
     if command.environment is not None:
         spec = environment_staging.stage(spec_from(command), client, say)
         assert spec.environment is not None

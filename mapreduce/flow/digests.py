@@ -14,6 +14,8 @@ from mrstream.cluster.errors import UserError
 from mrstream.mapreduce.dataflow.files import Files, local_path, scheme_of
 from mrstream.mapreduce.dataflow.input_paths import list_input_files
 from mrstream.mapreduce.flow.brain.plan import JOB, REFERENCE, Step
+from mrstream.mapreduce.job.job import spec_from
+from mrstream.streaming import classes
 from mrstream.streaming.command import options
 from mrstream.streaming.command.command import StreamingCommand, command_of
 from mrstream.streaming.conf.properties import from_wire
@@ -48,6 +50,9 @@ def _job_facts(step: Step, files: Files) -> Iterator[str]:
         path = shipping.local_path(item.source)
         yield item.link
         yield from _contents(path) if path is not None else [item.source]
+    if command.mapper.builtin == classes.SAW:
+        properties = spec_from(command).conf()
+        yield from (properties.saw_program, properties.saw_protos)
     if command.environment is not None:
         from mrstream.mapreduce.environment.source import source_of  # few steps have one
 

@@ -19,6 +19,7 @@ from mrstream.mapreduce.dataflow.split_plan import Split, SplitPlan, plan_splits
 from mrstream.mapreduce.job.environment import Environment
 from mrstream.mapreduce.job.errors import LaunchFailed
 from mrstream.mapreduce.scheduler.ids import JobId
+from mrstream.streaming import classes
 from mrstream.streaming.command.command import (
     REDUCES_MAX,
     InputSource,
@@ -86,7 +87,7 @@ class JobSpec(msgspec.Struct, frozen=True):
 
 def spec_from(command: StreamingCommand) -> JobSpec:
     """Give the job of a command line; its id and its splits come when it is started."""
-    return JobSpec(
+    spec = JobSpec(
         job_id=JobId(""),
         properties=command.conf.to_dict(),
         mapper=command.mapper,
@@ -103,6 +104,11 @@ def spec_from(command: StreamingCommand) -> JobSpec:
         environment=Environment(command.environment) if command.environment else None,
         extras=tuple(dict.fromkeys((*command.conf.extras, *_needed_extras(command)))),
     )
+    if command.mapper.builtin != classes.SAW:
+        return spec
+    from mrstream.mapreduce.job import saw_program  # nothing of it loads for other jobs
+
+    return saw_program.checked(spec)
 
 
 def _needed_extras(command: StreamingCommand) -> Iterator[str]:

@@ -31,6 +31,7 @@ from mrstream.mapreduce.program.children import become_subreaper, kill_descendan
 from mrstream.mapreduce.program.errors import TaskFailed
 from mrstream.mapreduce.report import failure_text
 from mrstream.mapreduce.scheduler.ids import JobId
+from mrstream.streaming import classes
 from mrstream.streaming.command.command import StreamingCommand
 from mrstream.streaming.command.options import BadCommandLine
 from mrstream.streaming.conf.jobconf import setting_name
@@ -85,6 +86,11 @@ def run(command: StreamingCommand) -> int:
         raise BadCommandLine(
             "-check runs a job on a sample of lines: it cannot with -as, nor with a format whose "
             "records are none"
+        )
+    if spec.reducer is not None and spec.reducer.builtin == classes.SAW:
+        raise BadCommandLine(
+            "-check compares lines of output, and this job writes shards; the tables of a Sawzall "
+            "program are the same however its input is cut"
         )
     job.require_extras(spec)
     if spec.environment is not None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from mrstream.saw.tables import order, packing
 from mrstream.saw.tables.kinds import Declaration, Value
-from mrstream.saw.tables.table import BadTable, Chance, Row, State, require
+from mrstream.saw.tables.table import VALUE_BYTES, BadTable, Chance, Row, State, require
 
 
 class Collection:
@@ -43,6 +43,10 @@ class Collection:
     def final(self, state: State) -> list[Row]:
         """As many rows as the value was emitted; the reader of the key puts the value in."""
         return [()] * state
+
+    def held_bytes(self, state: State) -> int:
+        """A number."""
+        return VALUE_BYTES
 
 
 class Set:
@@ -81,6 +85,10 @@ class Set:
     def final(self, state: State) -> list[Row]:
         """A row a value, in order."""
         return [(self._decode(one, 0)[0],) for one in self._first(state)]
+
+    def held_bytes(self, state: State) -> int:
+        """All values."""
+        return VALUE_BYTES * len(state)
 
     def _trimmed(self, state: set[bytes]) -> set[bytes]:
         # Twice as many are held, so that a full set is sorted once in as many values as it holds.

@@ -10,7 +10,7 @@ from bisect import insort
 
 from mrstream.saw.tables import order, packing
 from mrstream.saw.tables.kinds import Declaration, Value
-from mrstream.saw.tables.table import Chance, Row, State, require
+from mrstream.saw.tables.table import VALUE_BYTES, Chance, Row, State, require
 
 
 class Extremes:
@@ -59,6 +59,10 @@ class Extremes:
     def final(self, state: State) -> list[Row]:
         """Value and weight, best first."""
         return [(self._decode(value, 0)[0], self._sign * rank) for rank, value in state]
+
+    def held_bytes(self, state: State) -> int:
+        """The best pairs."""
+        return VALUE_BYTES * len(state)
 
     def _insert(self, state: list[tuple[Value, bytes]], rank: Value, value: bytes) -> None:
         if rank != rank:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from mrstream.saw.tables import order, packing
 from mrstream.saw.tables.kinds import FLOAT, INT, Declaration, Value
-from mrstream.saw.tables.table import BadTable, Chance, Row, State, require
+from mrstream.saw.tables.table import VALUE_BYTES, BadTable, Chance, Row, State, require
 
 COUNTERS_MIN = 1024
 COUNTERS_PER_ROW = 16
@@ -90,6 +90,10 @@ class Top:
         """Value, count and error bound; most frequent first."""
         best = sorted(state.counts.items(), key=lambda item: (-item[1], item[0]))[: self._rows]
         return [(self._decode(key, 0)[0], count + state.error, state.error) for key, count in best]
+
+    def held_bytes(self, state: State) -> int:
+        """The counters."""
+        return VALUE_BYTES * len(state.counts)
 
     def _shrink(self, state: _State) -> None:
         taken = sorted(state.counts.values(), reverse=True)[self._counters]

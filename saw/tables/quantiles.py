@@ -12,12 +12,21 @@ from heapq import merge as in_order
 
 from mrstream.saw.tables import order, packing
 from mrstream.saw.tables.kinds import Declaration, Value
-from mrstream.saw.tables.table import BadTable, Chance, Row, State, require
+from mrstream.saw.tables.table import (
+    NUMBER_BYTES,
+    VALUE_BYTES,
+    BadTable,
+    Chance,
+    Row,
+    State,
+    require,
+)
 
 LEVEL_VALUES = 2048
 """Values a level holds: ranks are then right to about 0.1 % (tests/property)."""
 VALUES_PER_QUANTILE = 8
 LEVELS_MAX = 60
+_LONG = ("string", "bytes")
 
 
 class _State:
@@ -115,6 +124,11 @@ class Quantile:
             rows.append((value,))
         rows[0], rows[-1] = (state.ends[0],), (state.ends[1],)
         return rows
+
+    def held_bytes(self, state: State) -> int:
+        """The values of all levels."""
+        size = VALUE_BYTES if self.declaration.value.type.name in _LONG else NUMBER_BYTES
+        return size * sum(map(len, state.levels))
 
     def _compact(self, state: _State) -> None:
         self._see_ends(state)

@@ -28,6 +28,8 @@ KINDS: dict[str, Callable[[Declaration, Chance], Table]] = {
     "unique": Unique,
     "mrcounter": Counter,
 }
+ESTIMATED = frozenset({"sample", "weightedsample", "quantile", "top", "unique"})
+"""Kinds whose rows are made of a state, and cannot be merged themselves."""
 KEYED_BY_VALUE = frozenset({"collection", "text"})
 """Kinds whose value is the last part of the key."""
 

@@ -13,7 +13,7 @@ from bisect import insort
 
 from mrstream.saw.tables import order, packing
 from mrstream.saw.tables.kinds import FLOAT, Declaration, Value
-from mrstream.saw.tables.table import Chance, Row, State, require
+from mrstream.saw.tables.table import VALUE_BYTES, Chance, Row, State, require
 
 _encode_priority = order.encoder(FLOAT)
 _decode_priority = order.decoder(FLOAT)
@@ -74,6 +74,10 @@ class Sample:
         if self._is_weighted:
             return [(self._decode(v, 0)[0], self._decode_weight(w, 0)[0]) for v, w in rows]
         return [(self._decode(value, 0)[0],) for value, _ in rows]
+
+    def held_bytes(self, state: State) -> int:
+        """The kept values."""
+        return VALUE_BYTES * len(state)
 
     def _insert(
         self, state: list[tuple[float, bytes, bytes]], priority: float, value: bytes, weight: bytes

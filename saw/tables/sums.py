@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from mrstream.saw.tables import order, packing
 from mrstream.saw.tables.kinds import Declaration, Type, Value
-from mrstream.saw.tables.table import BadTable, Chance, Row, State, require
+from mrstream.saw.tables.table import VALUE_BYTES, BadTable, Chance, Row, State, require
 
 Add = Callable[[Value, Value], Value]
 _SIGN = 1 << 63
@@ -56,6 +56,10 @@ class Sum:
     def final(self, state: State) -> list[Row]:
         """One row, or none."""
         return [] if state is None else [(wrapped(self._kind, state),)]
+
+    def held_bytes(self, state: State) -> int:
+        """The numbers; a sum of maps has as many as there are keys."""
+        return VALUE_BYTES * (len(state) if isinstance(state, dict | list) else 1)
 
 
 class Counter(Sum):

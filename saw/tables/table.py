@@ -69,6 +69,16 @@ class Table(Protocol):
         """Give the rows for people: the value, then the weight if there is one."""
         ...
 
+    def held_bytes(self, state: State) -> int:
+        """Estimate the memory that a state takes: a map gives its tables away in time."""
+        ...
+
+
+NUMBER_BYTES = 40
+"""What a number takes in a list, about."""
+VALUE_BYTES = 250
+"""What another value takes, or a number with its place in a dict or a set."""
+
 
 def check(declaration: Declaration) -> str | None:
     """Say what is wrong with a declaration, if anything is: the first of the five functions."""

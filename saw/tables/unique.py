@@ -11,7 +11,7 @@ from hashlib import blake2b
 
 from mrstream.saw.tables import order, packing
 from mrstream.saw.tables.kinds import Declaration, Value
-from mrstream.saw.tables.table import Chance, Row, State, require
+from mrstream.saw.tables.table import NUMBER_BYTES, VALUE_BYTES, Chance, Row, State, require
 
 HASH_BYTES = 8
 WAITING_MAX = 4096
@@ -83,6 +83,10 @@ class Unique:
         if len(lowest) < self._limit:
             return [(len(lowest),)]
         return [(max(len(lowest), round((self._limit - 1) * _SPACE / max(1, lowest[-1]))),)]
+
+    def held_bytes(self, state: State) -> int:
+        """The values that wait, and the hashes: numbers in a set."""
+        return VALUE_BYTES * len(state.waiting) + 2 * NUMBER_BYTES * len(state.hashes)
 
     def _hash_waiting(self, state: _State) -> None:
         encode = self._encode if self._is_hashable else bytes

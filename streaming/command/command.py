@@ -16,7 +16,7 @@ import msgspec
 
 from mrstream.cluster.errors import UserError
 from mrstream.streaming import classes
-from mrstream.streaming.command import meant, options
+from mrstream.streaming.command import meant, options, saw_words
 from mrstream.streaming.command.options import BadCommandLine, Options
 from mrstream.streaming.command.shipment import Shipment
 from mrstream.streaming.conf.configuration_file import read_configuration
@@ -271,7 +271,7 @@ def _sources(said: Options, conf: JobConf, shipment: Shipment) -> list[InputSour
         done = count
         mapper = _program(word, conf, "mapper", "", shipment)
         if mapper.builtin:
-            raise BadCommandLine(f"-as {word} is a class; the mapper of an input is a command")
+            raise BadCommandLine(f"-as {word} is built in; the mapper of an input is a command")
         properties = _source_properties(word, rest)
         told = OptionProperties(JobConf.from_dict(conf.to_dict() | properties))
         check_formats(told)
@@ -396,6 +396,7 @@ def _with_programs(said: Options, told: OptionProperties, shipment: Shipment) ->
         combiner=_encoded(combiner),
         reducer=_encoded(reducer if conf.reduces else None),
     )
+    saw_words.take_program(said, told)
     output = said.first("output")
     return StreamingCommand(
         conf=conf,
@@ -467,6 +468,8 @@ def _mapper(said: Options, conf: JobConf, reducer: Program, shipment: Shipment) 
 def _combiner(said: Options, conf: JobConf, shipment: Shipment) -> Program | None:
     if _is_aggregate(said.first("reducer")):  # the word; by its class it has no combiner
         return Program(builtin=classes.AGGREGATE_COMBINER)
+    if saw_words.is_saw(said.first("reducer")):
+        return Program(builtin=classes.SAW)
     program = _program(said.first("combiner"), conf, "combiner", "", shipment)
     return program if program.command or program.builtin else None
 
@@ -484,6 +487,8 @@ def _program(
     """
     if word is None:
         return _program_of_class(conf.class_of(role), role, default)
+    if saw_words.is_saw(word):
+        return Program(builtin=classes.SAW)
     if role == "reducer" and word == NO_REDUCER:
         return Program(builtin=default)
     if role == "reducer" and _is_aggregate(word):

@@ -260,6 +260,8 @@ class JobConf(Properties):
     saw_program = Setting("mrstream.saw.program", setting.text, "")
     """The text of a Sawzall program in base64: its `${` are its own."""
     saw_name = Setting("mrstream.saw.name", setting.text, "program.szl")
+    saw_protos = Setting("mrstream.saw.protos", setting.text, "")
+    """What its `proto` files describe: descriptors by file, in base64."""
     saw_ignore_undefs = Setting("mrstream.saw.ignore.undefs", setting.true_or(False))
     saw_zone = Setting("mrstream.saw.timezone", setting.text, "UTC")
 

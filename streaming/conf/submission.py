@@ -152,14 +152,27 @@ class OptionProperties:
             self.conf.set("mapred.map.runner.class", _STREAMING + "PipeMapRunner")
         self._set_record_classes(mapper[0], reducer[0])
 
-    def set_saw(self, *, program: str, name: str, ignore_undefs: bool, zone: str) -> None:
-        """A Sawzall program in base64 and how it runs; keys and values are bytes all the way."""
+    def set_saw_program(self, program: str, name: str) -> None:
+        """The text of a Sawzall program in base64, and the file that it is from."""
         self.conf.set("mrstream.saw.program", program)
         self.conf.set("mrstream.saw.name", name)
+
+    def set_saw_protos(self, encoded: str) -> None:
+        """What its `proto` files describe, compiled, in base64."""
+        self.conf.set("mrstream.saw.protos", encoded)
+
+    def set_saw_ways(self, *, ignore_undefs: bool, zone: str) -> None:
+        """`--ignore_undefs` and `--timezone`."""
         self.conf.set("mrstream.saw.ignore.undefs", str(ignore_undefs).lower())
         self.conf.set("mrstream.saw.timezone", zone)
+
+    def set_saw_records(self, *, are_states: bool) -> None:
+        """What a Sawzall mapper gives: states, bytes all the way into shards, or lines of text."""
+        kind = classes.BYTES_WRITABLE if are_states else classes.TEXT
         for part in ("map.output.key", "map.output.value", "job.output.key", "job.output.value"):
-            self.conf.set(f"mapreduce.{part}.class", classes.BYTES_WRITABLE)
+            self.conf.set(f"mapreduce.{part}.class", kind)
+        if are_states:
+            self.set_output_format(classes.SEQUENCE_FILE_OUTPUT)
 
     def _set_record_classes(self, mapper: str, reducer: str) -> None:
         """The classes of records follow from the commands, and from how they speak."""

@@ -46,6 +46,8 @@ class InputFormat(Enum):
     PROTO = "proto"
     PROGRAM = "program"
     RECORD_APPEND = classes.RECORD_APPEND_INPUT
+    SAW = classes.SAW
+    DELIMITED = classes.DELIMITED_INPUT
 
     @staticmethod
     def by_class_name(name: str) -> InputFormat | None:
@@ -70,6 +72,8 @@ class InputFormat(Enum):
             return True
         if self is InputFormat.RECORD_APPEND:
             return False  # a record and its duplicate, anywhere behind it, are one
+        if self is InputFormat.DELIMITED:
+            return False  # nothing in the data says where a record begins
         codec = codec_by_suffix(path)
         if self is InputFormat.FIXED_LENGTH:
             return codec is None
@@ -108,6 +112,7 @@ _SEQUENCE_FILES = frozenset(
         InputFormat.SEQUENCE_FILE_AS_BINARY,
         InputFormat.SEQUENCE_FILE_FILTER,
         InputFormat.COMBINE_SEQUENCE_FILE,
+        InputFormat.SAW,  # shards, whose states a map makes lines of
     }
 )
 # These find their own borders from any place inside, whatever the file is called.

@@ -2,7 +2,6 @@
 again, as `writeDelimitedTo` writes them.
 
 The messages are described by a file that `protoc --descriptor_set_out --include_imports` made.
-There is nothing in the data to begin at, so it is never cut.
 """
 
 from __future__ import annotations
@@ -13,17 +12,16 @@ from typing import Any
 from google.protobuf import descriptor_pb2, descriptor_pool, json_format, message_factory
 
 from mrstream.streaming.formats.codec import codec_by_suffix
+from mrstream.streaming.formats.delimited import DelimitedRecords
 from mrstream.streaming.formats.row_dicts import line_writer
 from mrstream.streaming.formats.row_file import (
     BadRowSetting,
-    RecordFileCorrupt,
     Source,
     WholeReads,
     decoded,
     gathered_lines,
 )
 
-MESSAGE_BYTES_MAX = 1 << 30
 _READ_BYTES = 1 << 18
 
 
@@ -52,7 +50,7 @@ class ProtoRows:
         self._url = source.url
         self._file = WholeReads(source)
         self._message = message
-        self._at = 0
+        self._bodies = DelimitedRecords(self._blobs(), self._url)
         names = [field.name for field in message.DESCRIPTOR.fields]
         self._write = line_writer(self._url, names, columns, (), form)
 
@@ -61,13 +59,13 @@ class ProtoRows:
         return gathered_lines(self._lines())
 
     def position(self) -> int:
-        """Behind the last message, in the plain bytes."""
-        return self._at
+        """Where the last message begins, in the plain bytes."""
+        return self._bodies.position
 
     def _lines(self) -> Iterator[bytes]:
-        for body in self._bodies():
+        for body in self._bodies:
             message = decoded(
-                f"{self._url}: the message at byte {self._at}",
+                f"{self._url}: the message at byte {self._bodies.position}",
                 lambda body=body: self._message.FromString(body),  # type: ignore[misc]
             )
             record = json_format.MessageToDict(message, preserving_proto_field_name=True)
@@ -75,38 +73,6 @@ class ProtoRows:
             if line is not None:
                 self.records += 1
                 yield line
-
-    def _bodies(self) -> Iterator[bytes]:
-        held = bytearray()
-        for blob in self._blobs():
-            held += blob
-            start = 0
-            while (found := self._length(held, start)) is not None:
-                body, length = found
-                if len(held) < body + length:
-                    break
-                yield bytes(held[body : body + length])
-                self._at += body + length - start
-                start = body + length
-            del held[:start]
-        if held:
-            raise RecordFileCorrupt(
-                f"{self._url}: the message at byte {self._at} is cut off after {len(held)} bytes"
-            )
-
-    def _length(self, held: bytearray, start: int) -> tuple[int, int] | None:
-        """Give where the body begins and its length; None: not all of that is there."""
-        value = 0
-        for place in range(10):
-            if start + place >= len(held):
-                return None
-            byte = held[start + place]
-            value |= (byte & 0x7F) << (7 * place)
-            if byte < 0x80 and value <= MESSAGE_BYTES_MAX:
-                return start + place + 1, value
-            if byte < 0x80:
-                break
-        raise RecordFileCorrupt(f"{self._url}: at byte {self._at} stands no length of a message")
 
     def _blobs(self) -> Iterator[bytes]:
         blobs = iter(lambda: self._file.read(_READ_BYTES), b"")

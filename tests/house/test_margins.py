@@ -12,7 +12,7 @@ from tests.house.tree import PACKAGES, ROOT
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 # Where a library is not imported by the name that it is installed by.
-IMPORTED_AS = {"protobuf": "google.protobuf", "pyyaml": "yaml"}
+IMPORTED_AS = {"grpcio-tools": "grpc_tools", "protobuf": "google.protobuf", "pyyaml": "yaml"}
 
 
 def test_no_fixme_lands() -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+import signal
 from pathlib import Path
 
 import pytest
 
-from tests.local_jobs import Desk
+from tests.local_jobs import Desk, processes_with
 
 COUNT = "n: table sum[word: string] of int;\nemit n[string(input)] <- 1;\n"
 
@@ -163,6 +164,26 @@ def test_a_stop_names_the_record_and_can_be_repeated(desk: Desk) -> None:
     assert attempt is not None, ran.stderr
     again = desk.run("-repeat", attempt.group(1))
     assert again.status == 1 and "'three' is no int" in again.stderr
+
+
+def test_ctrl_c_ends_a_program_that_does_not_end(desk: Desk) -> None:
+    """And nothing of it stays: no process, no output, no temporary file."""
+    desk.write("in", "x\n")
+    desk.write("p.szl", "n: table sum of int;\nwhile (true) { emit n <- 1; }\n")
+    words = ("saw", "--program", "p.szl", "--input_files", "in", "--destination", str(desk.out))
+    running = desk.start(*words)
+    assert running.stderr is not None
+    try:
+        while b"map 0% reduce 0%" not in (line := running.stderr.readline()):
+            assert line, "it ended by itself"
+        running.send_signal(signal.SIGINT)
+        _, said = running.communicate(timeout=60)
+    finally:
+        running.kill()
+
+    assert running.returncode == 130 and b"Interrupted" in said
+    assert desk.left_behind() == [] and not (desk.out / "_SUCCESS").exists()
+    assert processes_with(str(desk.home)) == []
 
 
 def test_skipped_statements_are_in_a_table_of_their_own(desk: Desk) -> None:

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mrstream.saw import readers, times
 from mrstream.saw.program import Program, ProgramStopped, compiled
 from mrstream.saw.source import Refused
 from tests.saw_runs import csv_of, packed, shown, value_of
@@ -259,3 +260,39 @@ def test_two_halves_are_one_whole(records: list[str], cut: int) -> None:
 @given(st.floats(allow_nan=False, allow_infinity=False))
 def test_floats_survive_text(number: float) -> None:
     assert float(value_of("float(string(input))", "float", repr(number).encode())) == number
+
+
+CLOCKS = st.one_of(
+    st.builds(
+        "{:02}/{}/{:04}:{:02}:{:02}:{} {}".format,
+        st.integers(1, 31),
+        st.sampled_from(["Oct", "Mar", "xyz"]),
+        st.sampled_from([1883, 1971, 2005, 2024]),
+        st.integers(0, 3),
+        st.integers(0, 2),
+        st.sampled_from(["00", "29", "30", "31", "59", "60", "xx"]),
+        st.sampled_from(["+0000", "-0700", "+0530", "+00", "UTC"]),
+    ),
+    st.text("0123:/ab ", max_size=27),
+)
+
+
+@settings(max_examples=30)
+@given(
+    st.lists(CLOCKS, max_size=40),
+    st.sampled_from(["hourof", "minuteof", "dayofweek", "trunctohour", "trunctoday", "monthof"]),
+    st.sampled_from(["UTC", "America/Los_Angeles", "Africa/Monrovia"]),
+)
+def test_a_part_of_an_entrys_time_is_that_of_the_time(
+    clocks: list[str], part: str, zone: str
+) -> None:
+    """It is remembered for a minute; zones of old changed theirs within one."""
+    quick = readers.by_minute(lambda time: int(getattr(times, part)(time, zone)))
+    for text in clocks:
+        try:
+            expected = getattr(times, part)(readers.apache_time(text.encode()), zone)
+        except ValueError:
+            with pytest.raises(ValueError):
+                quick(text.encode())
+        else:
+            assert quick(text.encode()) == expected

@@ -6,14 +6,16 @@ from __future__ import annotations
 import itertools
 import math
 import random
+from collections import Counter
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mrstream.cluster.errors import Corrupt, NewerFormat
 from mrstream.saw.tables import keys, order
+from mrstream.saw.tables.frequent import COUNTERS_MIN
 from mrstream.saw.tables.kinds import (
     BOOL,
     BYTES,
@@ -229,43 +231,48 @@ def test_a_key_gives_back_its_table_and_index(name: str, number: int, value: str
 # ---- what is estimated --------------------------------------------------------------------
 
 
-@settings(max_examples=20)
-@given(st.integers(0, 2**32), st.integers(2, 6))
-def test_quantiles_of_many_are_near_the_true_ranks(seed: int, parts: int) -> None:
-    """SZ-08: with 101, index 50 is the median and index 99 is above 99 % of the values."""
-    declaration = declared("quantile", INT, 101)
-    values = list(range(30_000))
-    random.Random(seed).shuffle(values)
-    table, total = filled(declaration, [])
-    for at in range(parts):
-        _, state = filled(declaration, [(v, 0) for v in values[at::parts]], bytes([at]))
-        total = table.merge(total, table.pack(state))
-
-    rows = [row[0] for row in table.final(total)]
-
-    assert rows[0] == 0 and rows[100] == 29_999
-    assert all(abs(row - 300 * index) < 150 for index, row in enumerate(rows))
+TRIALS = 100
+"""Of each promise about an estimate (A29), with fixed inputs and seeds: no run needs luck."""
 
 
-@settings(max_examples=10)
-@given(st.integers(0, 2**32))
-def test_the_error_of_top_bounds_every_count(seed: int) -> None:
-    """SZ-09: counts are never too low, and too high by the told error at most."""
-    chance = random.Random(seed)
-    values = [int(1000 * chance.paretovariate(0.7)) for _ in range(12_000)]
-    truth: dict[int, int] = {}
-    for value in values:
-        truth[value] = truth.get(value, 0) + 1
-    table, total = filled(declared("top", INT, 10), [])
-    for at in range(3):
-        _, state = filled(declared("top", INT, 10), [(v, 0) for v in values[at::3]])
-        total = table.merge(total, table.pack(state))
+def test_quantiles_are_within_a_quarter_percent_of_their_rank_in_all_trials() -> None:
+    """A29, SZ-08: with 101, index 50 is the median and index 99 is above 99 % of the values; also
+    when several maps saw a part each."""
+    declaration, count = declared("quantile", INT, 101), 12_000
+    for trial in range(TRIALS):
+        values = list(range(count))
+        random.Random(trial).shuffle(values)
+        table, total = filled(declaration, [], b"merge%d" % trial)
+        for at in range(3):
+            _, state = filled(declaration, [(v, 0) for v in values[at::3]], b"%d.%d" % (trial, at))
+            total = table.merge(total, table.pack(state))
 
-    rows = table.final(total)
+        rows = [row[0] for row in table.final(total)]
 
-    assert len(rows) == 10 and rows[0][2] > 0
-    for value, count, error in rows:
-        assert count - error <= truth[value] <= count
+        assert rows[0] == 0 and rows[100] == count - 1
+        off = [abs(row - index * (count - 1) / 100) / count for index, row in enumerate(rows)]
+        assert max(off) < 0.0025, f"trial {trial}"
+
+
+def test_the_error_of_top_bounds_every_count_in_all_trials() -> None:
+    """A29, SZ-09: counts are never too low, and too high by the told error at most, which is no
+    more than a 1,024th of all; who is not among the rows is not more frequent than the last."""
+    declaration, count = declared("top", INT, 10), 9_000
+    for trial in range(TRIALS):
+        chance = random.Random(trial)
+        values = [int(1000 * chance.paretovariate(0.7)) for _ in range(count)]
+        truth = Counter(values)
+        table, total = filled(declaration, [])
+        for at in range(3):
+            _, state = filled(declaration, [(v, 0) for v in values[at::3]])
+            total = table.merge(total, table.pack(state))
+
+        rows = table.final(total)
+
+        assert len(rows) == 10 and 0 < rows[0][2] <= count / COUNTERS_MIN, f"trial {trial}"
+        for value, told, error in rows:
+            assert told - error <= truth.pop(value) <= told
+        assert max(truth.values()) <= rows[-1][1]
 
 
 def test_a_sample_is_unbiased_and_the_same_for_the_same_seed() -> None:
@@ -298,11 +305,11 @@ def test_a_weighted_sample_takes_heavy_values_more_often() -> None:
 
 
 def test_unique_is_right_to_two_percent_in_95_of_100_trials() -> None:
-    """A29, SZ-10: unique(10000), 100 trials of 30,000 different values."""
+    """A29, SZ-10: unique(10000), 100 trials of 20,000 different values."""
     declaration = declared("unique", INT, 10_000)
     good = 0
-    for trial in range(100):
-        table, state = filled(declaration, [(trial * 1_000_000 + v, 0) for v in range(30_000)])
-        good += abs(table.final(state)[0][0] - 30_000) <= 600
+    for trial in range(TRIALS):
+        table, state = filled(declaration, [(trial * 1_000_000 + v, 0) for v in range(20_000)])
+        good += abs(table.final(state)[0][0] - 20_000) <= 400
 
     assert good >= 95

@@ -190,7 +190,6 @@ def test_a_static_value_is_made_once() -> None:
         ("x: int = 99999999999999999999;", "is larger than an int can be"),
         ('x: string = "abc;', "the string has no end on its line"),
         ("x: int = 1 @ 2;", "'@' begins nothing"),
-        ('proto "x.proto"', "proto files are not read"),
         ("1 + 2;", "this value is not used"),
         ("{ t: table sum of int; }", "a table is declared outside of functions and blocks"),
         ("when (i: some int; i > 5) ;", "does not say which values i may have"),
@@ -213,6 +212,13 @@ def test_several_faults_are_told_each_with_its_line_and_a_caret() -> None:
         "  z: int = ok + w;",
         "                ^",
     ]
+
+
+def test_the_caret_stands_below_its_place_behind_wide_letters() -> None:
+    said = refusal('x: string = "日本e\u0301" + 1;')
+
+    columns = len('x: string = "') + 4 + len("e") + len('" ')  # two letters of two, one of none
+    assert said.splitlines()[2] == "  " + " " * columns + "^"
 
 
 def test_no_more_than_ten_faults_are_told() -> None:
@@ -288,6 +294,20 @@ def test_json_is_read_by_a_type_and_missing_fields_are_undefined() -> None:
     ]
 
     assert csv_of(text, records) == "t,ann,3.5\nt,bad,3\nt,no time,1\n"
+
+
+def test_fields_of_records_may_be_called_as_words_of_the_language() -> None:
+    """Other people's records have a `type`, a `map` and a `table`."""
+    text = (
+        TABLE
+        + """
+    type Hit = { type: string, map: { of: int }, table: int, static: int };
+    hit: Hit = jsonof(Hit, input);
+    if (hit.type == "x") emit t <- hit.map.of + hit.table;
+    """
+    )
+
+    assert csv_of(text, ['{"type": "x", "map": {"of": 1}, "table": 2}']) == "t,3\n"
 
 
 def test_csv_is_read_by_a_type() -> None:

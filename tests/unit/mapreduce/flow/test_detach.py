@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -9,7 +11,10 @@ import pytest
 from mrstream.mapreduce.client.client import JobClient
 from mrstream.mapreduce.flow import detach
 from mrstream.mapreduce.flow.book import BadFlowBook
+from mrstream.mapreduce.flow.brain.plan import JOB, Step
 from mrstream.mapreduce.flow.dfs_book import DfsFlowBook
+from mrstream.mapreduce.flow.digests import command_of_step
+from mrstream.mapreduce.job.job import spec_from
 from mrstream.mapreduce.protocol import ListJobs
 from mrstream.mapreduce.snapshot import Changes, ClusterSnapshot, HostRow, JobRow
 
@@ -32,6 +37,21 @@ def test_a_file_is_named_as_tasks_find_it() -> None:
     assert detach._renamed("/home/me/m.py --all /home/me/m.pyc", "/home/me/m.py", "m.py") == (
         "m.py --all /home/me/m.pyc"
     )
+
+
+def test_the_text_of_a_sawzall_program_travels_in_the_words(tmp_path: Path) -> None:
+    """The host that runs the flow does not have the file."""
+    program = tmp_path / "p.szl"
+    program.write_text("n: table sum of int; emit n <- 1;")
+    word = f"saw:{program}"
+    words = ("-input", "/in", "-mapper", word, "-reducer", word)
+
+    step = detach._portable(Step("s", JOB, words), cast(Any, None), print)
+
+    encoded = base64.b64encode(program.read_bytes()).decode()
+    assert step.words == (*words, "-D", f"mrstream.saw.program={encoded}")
+    program.unlink()
+    assert spec_from(command_of_step(step)).conf().saw_program == encoded
 
 
 def test_the_jobs_of_a_flow_are_known_by_their_outputs() -> None:
