@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from mrstream.cluster.wire.messages import Message, Request
 from mrstream.dfs.chunk import NO_FENCE, Fence, FileId
-from mrstream.dfs.protocol.shared import FileStatus, LocatedChunk, Page
+from mrstream.dfs.protocol.shared import ANY_FILE, FileStatus, LocatedChunk, Page
 
 
 class Stat(Request, frozen=True):
@@ -138,6 +138,11 @@ class Delete(Request, frozen=True):
     """Directories above it, below this one, that are empty then and were made implicitly, go too;
     empty: none do."""
     fence: Fence = NO_FENCE
+    file_id: FileId = ANY_FILE
+    """Only if this very file has the path."""
+    unseen: bool = False
+    """May a directory go in which there is nothing but what is still being written, hidden? Its
+    writers find their files gone."""
 
 
 class Undelete(Request, frozen=True):

@@ -176,6 +176,9 @@ class Server:
             except ConnectionError:
                 status = 499
                 raise
+            except Exception:
+                status = 500
+                raise
         finally:
             if reply is not None and isinstance(reply.body, Stream):
                 await _closed(reply.body)

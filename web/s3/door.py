@@ -28,6 +28,7 @@ SUB_RESOURCES: Final = frozenset(
         "accelerate",
         "acl",
         "analytics",
+        "append",
         "attributes",
         "cors",
         "delete",
@@ -147,7 +148,10 @@ class S3:
         principal, signing = await self._signed(request)
         if request.query.get("versionId") not in ("", "null"):
             raise S3Error("NoSuchVersion", "there are no versions here")
-        return await work(Call(request, principal, signing, self._place, bucket, key))
+        call = Call(request, principal, signing, self._place, bucket, key)
+        if bucket and name != "CreateBucket":
+            await call.check_owner()
+        return await work(call)
 
     def _named(self, request: Request) -> tuple[str, str]:
         """The bucket and key of a request, by its path or by the name it was sent to."""

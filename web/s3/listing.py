@@ -140,8 +140,6 @@ async def list_objects_v2(call: Call) -> Reply:
     query, shown = call.request.query, _Shown(call)
     prefix, delimiter = query.get("prefix"), query.get("delimiter")
     start, token = query.get("start-after"), query.get("continuation-token")
-    if "continuation-token" in query and not token:
-        raise S3Error("InvalidArgument", "The continuation token provided is incorrect")
     most = call.number("max-keys", KEYS_MAX, KEYS_MAX)
     after = read_token(call, token) if token else start
     found = await _page(call, prefix, delimiter, after, most)
@@ -155,7 +153,7 @@ async def list_objects_v2(call: Call) -> Reply:
         shown("Delimiter", delimiter) if delimiter else "",
         shown.told(),
         shown("StartAfter", start) if start else "",
-        element("ContinuationToken", token) if token else "",
+        element("ContinuationToken", token) if "continuation-token" in query else "",
         element("IsTruncated", found.is_truncated),
         element("NextContinuationToken", make_token(call, found.last))
         if found.is_truncated
@@ -202,6 +200,12 @@ async def list_versions(call: Call) -> Reply:
 
 async def _page(call: Call, prefix: str, delimiter: str, after: str, most: int) -> Found:
     root = call.enter(prefix)
+    if call.request.query.get("allow-unordered") == "true" and delimiter:
+        raise S3Error(
+            "InvalidArgument",
+            "allow-unordered and delimiter exclude each other",
+            ArgumentName="allow-unordered",
+        )
 
     def page(client: DfsClient) -> Found:
         check_bucket(client, root, call.bucket)

@@ -20,8 +20,11 @@ from mrstream.web.s3 import uploads
 from mrstream.web.s3.body import Body
 from mrstream.web.s3.call import Call, answer, check_bucket, iso_time, read_document
 from mrstream.web.s3.checksums import (
+    COMPOSITE,
     PREFIX,
+    SIZES,
     Sums,
+    decoded,
     etag_of_parts,
     named_algorithm,
     of_parts,
@@ -35,6 +38,7 @@ from mrstream.web.s3.putting import (
     Storing,
     check_headers,
     copy_range,
+    create_below,
     there,
 )
 from mrstream.web.s3.slow import slow_answer
@@ -157,8 +161,9 @@ async def upload_part_copy(call: Call) -> Reply:
         ending = Ending(path, overwrite=True)
         chunk_bytes = part_chunk_bytes(count, call.place.dfs.chunk_bytes)
         status = copy_range(
-            client, source.path, found.status, ending, sums, described, start, count, chunk_bytes
-        )
+            client, uploads.directory(call.bucket_path(), upload.id), source.path, found.status,
+            ending, sums, described, start, count, chunk_bytes,
+        )  # fmt: skip
         return status, facts_of(status, ending.attributes)
 
     async def work() -> str:
@@ -243,7 +248,7 @@ async def complete(call: Call) -> Reply:
     def join_by_bytes(client: DfsClient, chosen: _Chosen) -> None:
         ending = _ending(call, client, path, chosen)
         paths = [part_path(bucket_path, id, part.number) for part in chosen.parts]
-        _write_parts(client, ending, list(zip(paths, chosen.parts, strict=True)))
+        _write_parts(client, bucket_path, ending, list(zip(paths, chosen.parts, strict=True)))
 
     async def work() -> str:
         chosen = await call.ask(choose)
@@ -265,9 +270,11 @@ def _ending(call: Call, client: DfsClient, path: str, chosen: _Chosen) -> Ending
     return Ending(path, True, True, replaces, True, attributes)
 
 
-def _write_parts(client: DfsClient, ending: Ending, parts: Sequence[tuple[str, Part]]) -> None:
+def _write_parts(
+    client: DfsClient, bucket_path: str, ending: Ending, parts: Sequence[tuple[str, Part]]
+) -> None:
     """Write all of them into one hidden file, which then takes its place."""
-    writer = create_hidden(client, ending.path, overwrite=True, parents=True, queue_runs=1)
+    writer = create_below(client, bucket_path, ending.path)
     writer.ending = ending
     with writer:
         for path, part in parts:
@@ -307,7 +314,7 @@ def _chosen(call: Call, upload: Upload, listed: list[Element], found: list[Part]
                 PartNumber=number[:10],
                 ETag=etag[:40],
             )
-        _check_sum(each, part)
+        _check_sum(each, part, upload)
         if parts and part.number <= parts[-1].number:
             raise S3Error("InvalidPartOrder", "the parts are not in the order of their numbers")
         parts.append(part)
@@ -330,6 +337,10 @@ def _chosen(call: Call, upload: Upload, listed: list[Element], found: list[Part]
         values = [(each.value, size) for each, size in zip(sums, lengths, strict=True) if each]
         checksum = of_parts(upload.algorithm, upload.type, values)
         said = call.header(f"{PREFIX}{upload.algorithm}")
+        if said:
+            decoded(
+                said.partition("-")[0], SIZES[upload.algorithm], "the checksum", "InvalidRequest"
+            )
         if said and said != checksum.value:
             raise S3Error("BadDigest", f"the {upload.algorithm} of the parts is {checksum.value}")
     etag = etag_of_parts([bytes.fromhex(part.etag) for part in parts])
@@ -337,11 +348,20 @@ def _chosen(call: Call, upload: Upload, listed: list[Element], found: list[Part]
     return _Chosen(upload, tuple(parts), facts, length_bytes)
 
 
-def _check_sum(listed: Element, part: Part) -> None:
+def _check_sum(listed: Element, part: Part, upload: Upload) -> None:
     kept = part.checksum
-    for child in listed.children:
-        if not child.name.startswith("Checksum") or not child.text.strip():
-            continue
+    told = [
+        child
+        for child in listed.children
+        if child.name.startswith("Checksum") and child.text.strip()
+    ]
+    if upload.type == COMPOSITE and not told:
+        raise S3Error(
+            "InvalidRequest",
+            f"the upload was begun with {upload.algorithm}: the sum of each part is to be told; "
+            f"that of part {part.number} is missing",
+        )
+    for child in told:
         if kept is None or (child.name, child.text.strip()) != (kept.element, kept.value):
             raise S3Error("InvalidPart", f"{child.name} of part {part.number} is another")
 

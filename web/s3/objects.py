@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Final
 
 from mrstream.dfs.client.client import DfsClient
 from mrstream.dfs.errors import DirectoryNotEmpty, FileReplaced, NoSuchFile, NotADirectory
-from mrstream.dfs.protocol import AttributesReply
+from mrstream.dfs.protocol import ANY_FILE, AttributesReply
 from mrstream.web.http.ranges import NotSatisfiable, Span, parse_range
 from mrstream.web.http.reply import Reply, empty_reply, range_headers, stream_reply
 from mrstream.web.s3.call import Call, answer, check_bucket, http_time, read_document
-from mrstream.web.s3.conditions import is_unchanged, matches
+from mrstream.web.s3.conditions import Deleting, is_unchanged, matches
 from mrstream.web.s3.errors import S3Error, named
 from mrstream.web.s3.facts import DEFAULT_TYPE, Facts, facts_of
 from mrstream.web.s3.xml import element
 
 DELETED_MAX: Final = 1000
+PARTS_SHOWN_MAX: Final = 1000
+TRIES: Final = 5
+NO_CONDITION: Final = Deleting()
 OVERRIDES: Final = {
     "response-content-type": "content-type",
     "response-content-language": "content-language",
@@ -152,8 +156,7 @@ async def get_attributes(call: Call) -> Reply:
         value, type = element(kept.element, kept.value), element("ChecksumType", kept.type)
         told.append(element("Checksum", "", value, type))
     if "ObjectParts" in wanted and facts.parts:
-        count = sum(count for _, count in facts.parts)
-        told.append(element("ObjectParts", "", element("PartsCount", count)))
+        told.append(_parts_told(call, list(facts.part_sizes())))
     if "StorageClass" in wanted:
         told.append(element("StorageClass", "STANDARD"))
     if "ObjectSize" in wanted:
@@ -162,35 +165,71 @@ async def get_attributes(call: Call) -> Reply:
     return reply.with_headers(("Last-Modified", http_time(found.status.modified_at_s)))
 
 
+def _parts_told(call: Call, sizes: list[int]) -> str:
+    """The parts of an object, a page of them."""
+    after = call.header_number("x-amz-part-number-marker", 0)
+    most = call.header_number("x-amz-max-parts", PARTS_SHOWN_MAX)
+    shown = list(enumerate(sizes, 1))[after : after + min(most, PARTS_SHOWN_MAX)]
+    last = shown[-1][0] if shown else after
+    return element(
+        "ObjectParts",
+        "",
+        element("PartsCount", len(sizes)),
+        element("PartNumberMarker", after),
+        element("NextPartNumberMarker", last),
+        element("MaxParts", most),
+        element("IsTruncated", last < len(sizes)),
+        *(
+            element("Part", "", element("PartNumber", number), element("Size", size))
+            for number, size in shown
+        ),
+    )
+
+
 # --- deleting
 
 
-def delete_key(client: DfsClient, bucket_path: str, path: str, key: str) -> None:
-    """Delete an object, to the trash by policy; one that is not there is deleted already."""
-    try:
-        found = client.attributes(path)
-    except (NoSuchFile, NotADirectory):
-        return
-    if found.status.is_directory != key.endswith("/"):
-        return
-    if not found.status.is_directory:
+def delete_key(
+    client: DfsClient, bucket_path: str, path: str, key: str, only: Deleting = NO_CONDITION
+) -> None:
+    """Delete an object, to the trash by policy; one that is not there is deleted already, unless a
+    condition was said of it."""
+    for _ in range(TRIES):
         try:
-            client.delete(path, prune_to=bucket_path)
-        except (NoSuchFile, NotADirectory):
+            found, facts = look(client, path, key)
+        except NoSuchFile:
+            if only:
+                raise
             return
-    elif found.values:
-        # No longer a key; the directory goes if nothing lies in it.
+        status = found.status
+        only.check(facts.etag, status.length_bytes, status.modified_at_s)
+        # What is not to be looked at may be another one by now; what was looked at is this one.
+        file_id = status.file_id if only else ANY_FILE
         try:
-            client.set_attributes(path, {}, replace_all=True, file_id=found.status.file_id)
-            client.delete(path, skip_trash=True, prune_to=bucket_path)
-        except (DirectoryNotEmpty, NoSuchFile, FileReplaced):
+            if status.is_directory:
+                _unmark(client, bucket_path, path, found)
+            else:
+                client.delete(path, prune_to=bucket_path, file_id=file_id)
             return
+        except (NoSuchFile, NotADirectory, FileReplaced):
+            continue
+    raise S3Error("ConditionalRequestConflict", "the object is being replaced all the time")
+
+
+def _unmark(client: DfsClient, bucket_path: str, path: str, found: AttributesReply) -> None:
+    """A directory is no longer a key; it goes if nothing lies in it."""
+    client.set_attributes(path, {}, replace_all=True, file_id=found.status.file_id)
+    with contextlib.suppress(DirectoryNotEmpty, NoSuchFile):
+        client.delete(path, skip_trash=True, prune_to=bucket_path)
 
 
 async def delete_object(call: Call) -> Reply:
     """DeleteObject."""
-    if call.header("if-match") not in ("", "*"):
-        raise S3Error("NotImplemented", "DELETE under a condition is not done here")
+    only = Deleting(
+        call.header("if-match"),
+        call.header("x-amz-if-match-size"),
+        call.header("x-amz-if-match-last-modified-time"),
+    )
     bucket_path = call.bucket_path()
     try:
         path = call.path(writes=True)
@@ -202,7 +241,9 @@ async def delete_object(call: Call) -> Reply:
     def delete(client: DfsClient) -> None:
         check_bucket(client, bucket_path, call.bucket)
         if path:
-            delete_key(client, bucket_path, path, call.key)
+            delete_key(client, bucket_path, path, call.key, only)
+        elif only:
+            raise _no_such_key(call.key)
 
     await call.ask(delete)
     return empty_reply(204)
@@ -216,7 +257,7 @@ async def delete_objects(call: Call) -> Reply:
         raise S3Error("MalformedXML", f"1 to {DELETED_MAX} objects are deleted at a time")
     quiet = asked.value("Quiet").lower() == "true"
     bucket_path = call.bucket_path()
-    keys: list[tuple[str, str]] = []
+    keys: list[tuple[str, str, Deleting]] = []
     told: dict[str, str] = {}
     for each in objects:
         named_key = each.find("Key")
@@ -226,9 +267,8 @@ async def delete_objects(call: Call) -> Reply:
                 raise S3Error("MalformedXML", "an object without its key")
             if each.value("VersionId") not in ("", "null"):
                 raise S3Error("NoSuchVersion", "there are no versions here")
-            if each.find("ETag") is not None:
-                raise S3Error("NotImplemented", "DELETE under a condition is not done here")
-            keys.append((key, call.reach(call.bucket, key, writes=True)))
+            only = Deleting(each.value("ETag"), each.value("Size"), each.value("LastModifiedTime"))
+            keys.append((key, call.reach(call.bucket, key, writes=True), only))
         except S3Error as error:
             if error.code != "InvalidArgument":
                 told[key] = _not_deleted(key, error)
@@ -238,9 +278,9 @@ async def delete_objects(call: Call) -> Reply:
     def delete(client: DfsClient) -> None:
         check_bucket(client, bucket_path, call.bucket)
         # What lies in a directory before the directory itself: it can go then.
-        for key, path in sorted(keys, key=lambda pair: pair[0].count("/"), reverse=True):
+        for key, path, only in sorted(keys, key=lambda each: each[0].count("/"), reverse=True):
             try:
-                delete_key(client, bucket_path, path, key)
+                delete_key(client, bucket_path, path, key, only)
             except Exception as error:
                 told[key] = _not_deleted(key, error)
 
