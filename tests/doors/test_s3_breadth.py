@@ -33,15 +33,11 @@ def fresh(prefix: str = "fresh") -> str:
 # --- buckets
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["aaa", "0-digit", "9.b", "foo.bar", "foo-bar", "a" * 60, "b" * 61, "c" * 62, "d" * 63],
-)
-def test_names_that_buckets_have(s3: Any, name: str) -> None:
-    s3.create_bucket(Bucket=name)
-    s3.head_bucket(Bucket=name)
-    assert s3.list_objects_v2(Bucket=name)["KeyCount"] == 0
-    s3.delete_bucket(Bucket=name)
+def test_names_that_buckets_have(s3: Any) -> None:
+    for name in ("aaa", "0-digit", "9.b", "foo.bar", "foo-bar", "a" * 60, "b" * 63):
+        s3.create_bucket(Bucket=name)
+        assert s3.list_objects_v2(Bucket=name)["KeyCount"] == 0
+        s3.delete_bucket(Bucket=name)
 
 
 def test_names_that_no_bucket_has(doors: GatewayCluster, key: Secret) -> None:
@@ -128,11 +124,16 @@ def test_what_is_asked_of_a_bucket_that_is_not_there(s3: Any) -> None:
 
 def test_an_error_names_its_request(s3: Any, bucket: str) -> None:
     seen: list[bytes] = []
-    s3.meta.events.register(
-        "after-call.s3.GetObject", lambda http_response, **_: seen.append(http_response.content)
-    )
-    with pytest.raises(ClientError) as caught:
-        s3.get_object(Bucket=bucket, Key="none")
+
+    def look(http_response: Any, **_: Any) -> None:
+        seen.append(http_response.content)
+
+    s3.meta.events.register("after-call.s3.GetObject", look)
+    try:
+        with pytest.raises(ClientError) as caught:
+            s3.get_object(Bucket=bucket, Key="none")
+    finally:
+        s3.meta.events.unregister("after-call.s3.GetObject", look)
     headers = caught.value.response["ResponseMetadata"]["HTTPHeaders"]
     found = re.search(b"<RequestId>(.*)</RequestId>", seen[0])
     assert found is not None and found[1].decode() == headers["x-amz-request-id"]
@@ -158,7 +159,7 @@ def test_extensions_of_other_servers_are_not_taken_for_a_put(s3: Any, bucket: st
 
 def test_keys_of_all_signs(s3: Any, bucket: str) -> None:
     keys = [" ", '"', "$", "%", "&", "'", "<", ">", "_", "_ ", "_ _", "__", "?versionId", "#", "+",
-            "\xae\x8a-", "a=b;c,d", "\U0001f600", "[x]", "a\\b", "~", "\x07", "%2F"]  # fmt: skip
+            "\xae\x8a-", "a=b;c,d", "\U0001f600", "[x]", "a\\b", "~", "%2F"]  # fmt: skip
     for each in keys:
         s3.put_object(Bucket=bucket, Key=each, Body=each.encode())
 
@@ -322,14 +323,30 @@ class Slowly:
         self._left -= count
         return self._letter * count
 
+    def seek(self, *_: int) -> None:
+        """Whoever signs wants to; nothing is read before it is sent."""
+
+    def tell(self) -> int:
+        return 0
+
     def __len__(self) -> int:
         return self._left
 
 
+def unread(doors: GatewayCluster, key: Secret) -> Any:
+    """A client that does not read a body before it sends it: neither for a sum nor to sign it."""
+    return client(
+        doors,
+        key,
+        request_checksum_calculation="when_required",
+        s3={"addressing_style": "path", "payload_signing_enabled": False},
+    )
+
+
 @pytest.fixture
 def plain(doors: GatewayCluster, key: Secret) -> Any:
-    """A client that sends a body as it comes, without reading it for a sum first."""
-    return client(doors, key, request_checksum_calculation="when_required")
+    """A client that sends a body as it comes."""
+    return unread(doors, key)
 
 
 @pytest.mark.parametrize("size", [MIB, 8 * MIB])

@@ -164,7 +164,9 @@ def test_what_was_asked_is_told_again(s3: Any, bucket: str) -> None:
     assert v1(Bucket=bucket)["Marker"] == "" and v1(Bucket=bucket)["MaxKeys"] == 1000
     for odd in ("\n", "\x07", "%", " "):
         got = v1(Bucket=bucket, Prefix=odd, Delimiter=odd, Marker=odd)
-        assert (got["Prefix"], got["Delimiter"], got["Marker"]) == (odd, odd, odd)
+        # What XML cannot say is told encoded; boto3 leaves a prefix so.
+        assert got["Prefix"] == {"\x07": "%07"}.get(odd, odd)
+        assert (got["Delimiter"], got["Marker"]) == (odd, odd)
         got = v2(Bucket=bucket, Delimiter=odd, StartAfter=odd)
         assert (got["StartAfter"], got["KeyCount"]) == (odd, 4)
     assert "Delimiter" not in v1(Bucket=bucket, Delimiter="")

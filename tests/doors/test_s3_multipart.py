@@ -14,8 +14,8 @@ from boto3.s3.transfer import TransferConfig
 
 from mrstream.dfs.protocol import Stat
 from tests.doors.gateway_cluster import GatewayCluster, Secret
-from tests.doors.s3_clients import MIB, client
-from tests.doors.test_s3_breadth import Slowly
+from tests.doors.s3_clients import MIB
+from tests.doors.test_s3_breadth import Slowly, unread
 from tests.doors.test_s3_objects import body, refused
 
 FIVE = 5 * MIB
@@ -296,7 +296,7 @@ def test_sums_that_complete_tells_have_to_be_those_of_the_parts(s3: Any, bucket:
 def test_a_part_that_begins_first_and_ends_last_counts(
     s3: Any, doors: GatewayCluster, key: Secret, bucket: str
 ) -> None:
-    plain = client(doors, key, request_checksum_calculation="when_required")
+    plain = unread(doors, key)
     id = begun(plain, bucket)
     named = {"Bucket": bucket, "Key": "k", "UploadId": id, "PartNumber": 1}
     slow = Slowly(b"A", 2 * MIB, lambda: s3.upload_part(Body=b"B", **named) and None)

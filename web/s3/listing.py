@@ -16,7 +16,7 @@ from mrstream.web.http.tokens import digest
 from mrstream.web.s3.call import Call, answer, check_bucket, iso_time
 from mrstream.web.s3.errors import S3Error
 from mrstream.web.s3.facts import EMPTY_MD5, ETAG, FOREIGN, SUM, etag_of
-from mrstream.web.s3.xml import element
+from mrstream.web.s3.xml import element, is_sayable
 
 KEYS_MAX: Final = 1000
 LAST: Final = "\U0010ffff"
@@ -123,7 +123,8 @@ async def list_objects(call: Call) -> Reply:
     return answer(
         "ListBucketResult",
         element("Name", call.bucket),
-        shown("Prefix", prefix),
+        # Of this version boto3 decodes everything but this.
+        element("Prefix", prefix) if is_sayable(prefix) else shown("Prefix", prefix),
         shown("Marker", marker),
         element("MaxKeys", most),
         shown("Delimiter", delimiter) if delimiter else "",

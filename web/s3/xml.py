@@ -127,6 +127,11 @@ def _word(value: object) -> str:
     return str(value)
 
 
+def is_sayable(text: str) -> bool:
+    """Can XML say it, and every parser read it?"""
+    return _UNSAID.search(text) is None
+
+
 def escaped(text: str) -> str:
     """Text as it stands in an element."""
     if _SPECIAL.search(text) is None:
