@@ -34,6 +34,7 @@ PAGES = [
     "/files/in/web.log?view=chunks",
     "/trash",
     "/events?find=map+1",
+    "/keys",
     "/about",
     f"/act/kill-job?job={JOB}",
     "/act/upload?into=/in",
