@@ -91,6 +91,7 @@ soak: setup
 	$(BIN)/python -m tests.simulation.consensus.exhaustive --whole --minutes $(MINUTES)
 	MRSTREAM_SEEDS=0:$(SEEDS) $(BIN)/pytest -q --timeout 0 tests/simulation/test_dfs.py tests/simulation/test_lock.py tests/simulation/test_lock_group.py
 	$(BIN)/python tests/cluster/dfs_soak.py
+	$(BIN)/pytest -q --timeout 0 tests/doors/full_disk.py
 	$(BIN)/python tests/cluster/job_soak.py --minutes $(MINUTES)
 	tests/cluster/install.sh
 	$(BIN)/python tests/cluster/lock_rounds.py --rounds 10

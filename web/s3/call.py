@@ -8,7 +8,8 @@ import hashlib
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import TypeVar
+from functools import lru_cache
+from typing import Final, TypeVar
 
 from mrstream.cluster.config.config import DfsConfig
 from mrstream.dfs.client.client import DfsClient
@@ -33,6 +34,9 @@ from mrstream.web.s3.sigv4 import (
 from mrstream.web.s3.xml import Element, NotXml, document, parse
 
 T = TypeVar("T")
+
+TIMES_KEPT: Final = 4096
+"""Keys that were stored together have few of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +226,12 @@ def answer(root: str, *children: str, status: int = 200) -> Reply:
 
 def iso_time(at_s: float) -> str:
     """A time as XML has it: whole seconds, as headers tell them."""
-    return time.strftime("%Y-%m-%dT%H:%M:%S.000Z", time.gmtime(int(at_s)))
+    return _iso_time(int(at_s))
+
+
+@lru_cache(maxsize=TIMES_KEPT)
+def _iso_time(at_s: int) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%S.000Z", time.gmtime(at_s))
 
 
 def http_time(at_s: float) -> str:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import base64
 import binascii
 import hmac
+import re
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Final
 from urllib.parse import quote
 
@@ -16,9 +18,11 @@ from mrstream.web.http.tokens import digest
 from mrstream.web.s3.call import Call, answer, check_bucket, iso_time
 from mrstream.web.s3.errors import S3Error
 from mrstream.web.s3.facts import EMPTY_MD5, ETAG, FOREIGN, SUM, etag_of
-from mrstream.web.s3.xml import element, is_sayable
+from mrstream.web.s3.xml import element, escaped, is_sayable
 
 KEYS_MAX: Final = 1000
+_PLAIN: Final = re.compile(r"[0-9A-Za-z_.~/-]*")
+"""Needs neither escaping nor encoding."""
 LAST: Final = "\U0010ffff"
 
 
@@ -108,7 +112,13 @@ class _Shown:
             )
 
     def __call__(self, name: str, text: str) -> str:
-        return element(name, quote(text, safe="/~") if self.encoding else text)
+        return f"<{name}>{self.text(text)}</{name}>"
+
+    def text(self, text: str) -> str:
+        """As it stands in an element; most keys need nothing done to them."""
+        if _PLAIN.fullmatch(text):
+            return text
+        return quote(text, safe="/~") if self.encoding else escaped(text)
 
     def told(self) -> str:
         return element("EncodingType", "url") if self.encoding else ""
@@ -209,15 +219,16 @@ async def _page(call: Call, prefix: str, delimiter: str, after: str, most: int) 
         )
 
     def page(client: DfsClient) -> Found:
-        check_bucket(client, root, call.bucket)
+        if not most:
+            check_bucket(client, root, call.bucket)  # nothing else is asked
         return find(client, root, prefix, delimiter, after, most)
 
     return await call.ask(page)
 
 
 def _contents(entry: KeyEntry, shown: _Shown, *, owner: bool) -> str:
-    told = [_owner("Owner", entry.owner)] if owner else []
-    return element("Contents", "", shown("Key", entry.key), _facts(entry), *told)
+    told = _owner("Owner", entry.owner) if owner else ""
+    return f"<Contents><Key>{shown.text(entry.key)}</Key>{_facts(entry)}{told}</Contents>"
 
 
 def _facts(entry: KeyEntry) -> str:
@@ -231,16 +242,22 @@ def _facts(entry: KeyEntry) -> str:
         "<StorageClass>STANDARD</StorageClass>"
     )
     if SUM in entry.attributes and not etag.endswith(FOREIGN):
-        algorithm, type, _ = entry.attributes[SUM].decode().split(" ")
-        told += f"<ChecksumAlgorithm>{algorithm.upper()}</ChecksumAlgorithm>"
-        told += f"<ChecksumType>{type}</ChecksumType>"
+        algorithm, type, _ = entry.attributes[SUM].split(b" ")
+        told += _sum_told(algorithm, type)
     return told
+
+
+@lru_cache(maxsize=64)
+def _sum_told(algorithm: bytes, type: bytes) -> str:
+    name = element("ChecksumAlgorithm", algorithm.decode().upper())
+    return name + element("ChecksumType", type.decode())
 
 
 def _prefixes(found: Found, shown: _Shown) -> list[str]:
     return [element("CommonPrefixes", "", shown("Prefix", each)) for each in found.prefixes]
 
 
+@lru_cache(maxsize=1024)
 def _owner(name: str, user: str) -> str:
     return element(name, "", element("ID", user), element("DisplayName", user))
 

@@ -10,6 +10,7 @@ from mrstream.dfs.errors import DirectoryNotEmpty, FileReplaced, NoSuchFile, Not
 from mrstream.dfs.protocol import ANY_FILE, AttributesReply
 from mrstream.web.http.ranges import NotSatisfiable, Span, parse_range
 from mrstream.web.http.reply import Reply, empty_reply, range_headers, stream_reply
+from mrstream.web.http.streams import SMALL_BYTES
 from mrstream.web.s3.call import Call, answer, check_bucket, http_time, read_document
 from mrstream.web.s3.conditions import Deleting, is_unchanged, matches
 from mrstream.web.s3.errors import S3Error, named
@@ -78,12 +79,16 @@ async def _get(call: Call, *, with_body: bool) -> Reply:
     if not with_body or status.is_directory or not count:
         return Reply(code, b"", (("Content-Type", kind), *told), length=count)
     # By its id: these headers are of that very file.
+    files, user = call.place.files, call.principal.user
+    start = span.start if span is not None else 0
     try:
-        reading = await call.place.files.open(call.principal.user, path, status.file_id)
+        if count <= SMALL_BYTES:
+            data = await files.fetch(user, path, status.file_id, start, count)
+            return Reply(code, data, (("Content-Type", kind), *told))
+        reading = await files.open(user, path, status.file_id)
     except (FileReplaced, NoSuchFile):
         # Replaced a moment ago, and not kept in the trash: there is another one, or none.
         return await _get(call, with_body=with_body)
-    start = span.start if span is not None else 0
     return stream_reply(reading.take(start, count), count, type=kind, status=code, headers=told)
 
 
