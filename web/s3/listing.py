@@ -17,12 +17,13 @@ from mrstream.web.http.reply import Reply
 from mrstream.web.http.tokens import digest
 from mrstream.web.s3.call import Call, answer, check_bucket, iso_time
 from mrstream.web.s3.errors import S3Error
-from mrstream.web.s3.facts import EMPTY_MD5, ETAG, FOREIGN, SUM, etag_of
+from mrstream.web.s3.facts import BODY, ETAG, FOREIGN, SUM, etag_of, marker_etag
 from mrstream.web.s3.xml import element, escaped, is_sayable
 
 KEYS_MAX: Final = 1000
 _PLAIN: Final = re.compile(r"[0-9A-Za-z_.~/-]*")
 """Needs neither escaping nor encoding."""
+SHOWN: Final = (ETAG, SUM, BODY)
 LAST: Final = "\U0010ffff"
 
 
@@ -59,7 +60,7 @@ def find(client: DfsClient, root: str, prefix: str, delimiter: str, after: str, 
     while True:
         limit = min(most - found.count + 1, KEYS_MAX)
         page = client.find_keys(
-            root, prefix, position, by_directory=by_directory, limit=limit, attributes=(ETAG, SUM)
+            root, prefix, position, by_directory=by_directory, limit=limit, attributes=SHOWN
         )
         position = page.next
         for entry in page.entries:
@@ -233,12 +234,14 @@ def _contents(entry: KeyEntry, shown: _Shown, *, owner: bool) -> str:
 
 def _facts(entry: KeyEntry) -> str:
     """What is told of a key; nothing in it needs escaping, and there are a thousand a page."""
-    etag = etag_of(entry.file_id, entry.length_bytes, entry.modified_at_s, entry.attributes)
+    size = entry.length_bytes
     if entry.key.endswith("/"):
-        etag = EMPTY_MD5
+        etag, size = marker_etag(entry.attributes), len(entry.attributes.get(BODY, b""))
+    else:
+        etag = etag_of(entry.file_id, size, entry.modified_at_s, entry.attributes)
     told = (
         f"<LastModified>{iso_time(entry.modified_at_s)}</LastModified>"
-        f"<ETag>&quot;{etag}&quot;</ETag><Size>{entry.length_bytes}</Size>"
+        f"<ETag>&quot;{etag}&quot;</ETag><Size>{size}</Size>"
         "<StorageClass>STANDARD</StorageClass>"
     )
     if SUM in entry.attributes and not etag.endswith(FOREIGN):

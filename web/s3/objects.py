@@ -14,7 +14,7 @@ from mrstream.web.http.streams import SMALL_BYTES
 from mrstream.web.s3.call import Call, answer, check_bucket, http_time, read_document
 from mrstream.web.s3.conditions import Deleting, is_unchanged, matches
 from mrstream.web.s3.errors import S3Error, named
-from mrstream.web.s3.facts import DEFAULT_TYPE, Facts, facts_of
+from mrstream.web.s3.facts import BODY, DEFAULT_TYPE, Facts, facts_of, size_of
 from mrstream.web.s3.xml import element
 
 DELETED_MAX: Final = 1000
@@ -67,7 +67,8 @@ async def _get(call: Call, *, with_body: bool) -> Reply:
     ]
     if is_unchanged(call.header, "", facts.etag, status.modified_at_s):
         return empty_reply(304, told)
-    span, more = _span(call, facts, status.length_bytes)
+    size = size_of(status, found.values)
+    span, more = _span(call, facts, size)
     wants_sum = call.header("x-amz-checksum-mode").upper() == "ENABLED"
     if wants_sum and facts.checksum is not None and (span is None or span.is_all):
         told += [facts.checksum.header, ("x-amz-checksum-type", facts.checksum.type)]
@@ -75,12 +76,13 @@ async def _get(call: Call, *, with_body: bool) -> Reply:
     kind = head.pop("content-type", DEFAULT_TYPE)
     code, ranged = range_headers(span)
     told += [*more, *ranged, *head.items()]
-    count = status.length_bytes if span is None else span.length
+    count = size if span is None else span.length
+    start = span.start if span is not None else 0
     if not with_body or status.is_directory or not count:
-        return Reply(code, b"", (("Content-Type", kind), *told), length=count)
+        data = found.values.get(BODY, b"")[start : start + count] if with_body else b""
+        return Reply(code, data, (("Content-Type", kind), *told), length=count)
     # By its id: these headers are of that very file.
     files, user = call.place.files, call.principal.user
-    start = span.start if span is not None else 0
     try:
         if count <= SMALL_BYTES:
             data = await files.fetch(user, path, status.file_id, start, count)
@@ -165,7 +167,7 @@ async def get_attributes(call: Call) -> Reply:
     if "StorageClass" in wanted:
         told.append(element("StorageClass", "STANDARD"))
     if "ObjectSize" in wanted:
-        told.append(element("ObjectSize", found.status.length_bytes))
+        told.append(element("ObjectSize", size_of(found.status, found.values)))
     reply = answer("GetObjectAttributesResponse", *told)
     return reply.with_headers(("Last-Modified", http_time(found.status.modified_at_s)))
 
@@ -207,7 +209,7 @@ def delete_key(
                 raise
             return
         status = found.status
-        only.check(facts.etag, status.length_bytes, status.modified_at_s)
+        only.check(facts.etag, size_of(status, found.values), status.modified_at_s)
         # What is not to be looked at may be another one by now; what was looked at is this one.
         file_id = status.file_id if only else ANY_FILE
         try:

@@ -26,7 +26,17 @@ from mrstream.web.s3.call import Call, check_bucket, iso_time, make_below
 from mrstream.web.s3.checksums import Checksum, Sums, named_algorithm
 from mrstream.web.s3.conditions import is_unchanged, replacing
 from mrstream.web.s3.errors import S3Error
-from mrstream.web.s3.facts import EMPTY_MD5, HEAD, PLAIN_ETAG, Facts, facts_of, head_of
+from mrstream.web.s3.facts import (
+    BODY,
+    EMPTY_MD5,
+    HEAD,
+    MARKER_BYTES_MAX,
+    PLAIN_ETAG,
+    Facts,
+    facts_of,
+    head_of,
+    marker_etag,
+)
 from mrstream.web.s3.slow import slow_answer
 from mrstream.web.s3.xml import bare, element
 
@@ -138,13 +148,16 @@ def there(client: DfsClient, path: str) -> tuple[FileId, str] | None:
 
 
 async def _put_marker(call: Call, path: str, head: dict[str, str], body: Body) -> Reply:
-    """A key that ends with a slash is a directory with a mark on it."""
-    if body.length_bytes:
-        raise S3Error("InvalidArgument", "a key that ends with / is a directory, and has no bytes")
-    async for _ in body.pieces():
-        pass
+    """A key that ends with a slash is a directory with a mark on it; its bytes are on the mark."""
+    if body.length_bytes > MARKER_BYTES_MAX:
+        raise S3Error(
+            "InvalidArgument",
+            f"a key that ends with / is a directory, and has {MARKER_BYTES_MAX} bytes at most",
+        )
+    data = b"".join([piece async for piece in body.pieces()])
+    body.update(data)
     checksum = body.check()
-    attributes = {HEAD: Facts(EMPTY_MD5, head).packed(0)[HEAD]}
+    attributes = {HEAD: Facts(EMPTY_MD5, head).packed(0)[HEAD], BODY: data}
     bucket_path = call.bucket_path()
 
     def make(client: DfsClient) -> None:
@@ -153,7 +166,7 @@ async def _put_marker(call: Call, path: str, head: dict[str, str], body: Body) -
         make_marker(client, bucket_path, path, attributes)
 
     await call.ask(make)
-    told = [("ETag", f'"{EMPTY_MD5}"')]
+    told = [("ETag", f'"{marker_etag(attributes)}"')]
     return empty_reply(200, told + ([checksum.header] if checksum is not None else []))
 
 
@@ -163,7 +176,7 @@ def _marked(client: DfsClient, path: str) -> tuple[FileId, str] | None:
     except (NoSuchFile, NotADirectory):
         return None
     marked = found.status.is_directory and found.values
-    return (found.status.file_id, EMPTY_MD5) if marked else None
+    return (found.status.file_id, marker_etag(found.values)) if marked else None
 
 
 def make_marker(
