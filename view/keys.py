@@ -19,7 +19,7 @@ COLUMNS = (
     Column("Made"),
     Column("Ends"),
 )
-NO_KEYS = "There are no keys: `mrstream key add NAME` makes one."
+NO_KEYS = "There are no keys; mrstream key add NAME makes one."
 _RIGHTS = {"r": "look", "rw": "look and change"}
 
 

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+from markupsafe import Markup
+
 from mrstream.view import keys
 from mrstream.view.cells import Row
 from mrstream.web.pages.markup import element, joined
 from mrstream.web.pages.parts import finder, nothing, page_slice, pager, table
 from mrstream.web.pages.visit import Page, Visit
 
-_WORDS = (
-    "With these, programs come in through a gateway. A secret is shown nowhere; `mrstream key add` "
-    "makes a key, `mrstream key revoke` makes it void within two seconds."
-)
+
+def _words() -> Markup:
+    return element(
+        "p",
+        "With these, programs come in through a gateway. A secret is shown nowhere; ",
+        element("code", "mrstream key add"),
+        " makes a key, ",
+        element("code", "mrstream key revoke"),
+        " makes it void within two seconds.",
+    )
 
 
 def page(visit: Visit) -> Page:
@@ -22,5 +30,5 @@ def page(visit: Visit) -> Page:
     ]
     shown = table("Keys", keys.COLUMNS, rows) if rows else nothing(keys.NO_KEYS, visit.wanted)
     ways = pager("/keys", visit.page, len(found), find=visit.wanted)
-    body = (element("p", _WORDS), finder("/keys", visit.wanted), joined(shown, ways))
+    body = (_words(), finder("/keys", visit.wanted), joined(shown, ways))
     return Page("Keys", body, here="Keys")
