@@ -210,10 +210,16 @@ class DfsClient:
         return sums
 
     def locate(
-        self, path: str, first_index: int = 0, count: int = 8, file_id: FileId = NO_FILE
+        self,
+        path: str,
+        first_index: int = 0,
+        count: int = 8,
+        file_id: FileId = NO_FILE,
+        *,
+        attributes: bool = False,
     ) -> Located:
         """Where chunks of a file are: of this very file, if an id is given."""
-        located: Located = self.call(Locate(path, first_index, count, file_id))
+        located: Located = self.call(Locate(path, first_index, count, file_id, attributes))
         return located
 
     def make_directory(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+import msgspec
+
 from mrstream.cluster.wire.messages import Message, Request
 from mrstream.dfs.chunk import NO_FENCE, Fence, FileId
 from mrstream.dfs.protocol.shared import ANY_FILE, FileStatus, LocatedChunk, Page
@@ -78,6 +80,8 @@ class Locate(Request, frozen=True):
     first_index: int = 0
     count: int = 8
     file_id: FileId = FileId(0)
+    attributes: bool = False
+    """Are the attributes of the file told, too?"""
 
 
 class Located(Message, frozen=True):
@@ -85,6 +89,8 @@ class Located(Message, frozen=True):
 
     status: FileStatus
     chunks: tuple[LocatedChunk, ...]
+    values: dict[str, bytes] = msgspec.field(default_factory=dict)
+    """The attributes, if they were asked for."""
 
 
 Locate.reply = Located

@@ -26,7 +26,7 @@ from mrstream.dfs.chunk import FileId
 from mrstream.dfs.client.client import DfsClient
 from mrstream.dfs.client.reader import DfsReader
 from mrstream.dfs.client.writer import DfsWriter
-from mrstream.dfs.protocol import NO_FILE, FileStatus
+from mrstream.dfs.protocol import NO_FILE, FileStatus, Located
 from mrstream.web.http.budget import Budget
 from mrstream.web.http.figures import Figures
 from mrstream.web.http.head import Refused
@@ -146,15 +146,17 @@ class Files:
         finally:
             self._budget.give(WRITER_BYTES)
 
-    async def open(self, user: str, path: str, file_id: FileId = NO_FILE) -> Reading:
-        """Open a file for reading (that very file, if an id is given); close it by `aclose`, or by
-        sending what `take` gives."""
+    async def open(
+        self, user: str, path: str, file_id: FileId = NO_FILE, located: Located | None = None
+    ) -> Reading:
+        """Open a file for reading (that very file, if an id is given; `located` if the master was
+        asked for it already); close it by `aclose`, or by sending what `take` gives."""
         await self._budget.take(READER_BYTES)
         client = None
         try:
             client = self._clients.take(user)
             reader, size = await asyncio.wrap_future(
-                self._streams.submit(_opened, client, path, file_id)
+                self._streams.submit(_opened, client, path, file_id, located)
             )
         except BaseException:
             if client is not None:
@@ -164,15 +166,15 @@ class Files:
         self._figures.reading += 1
         return Reading(reader, size, self._streams, lambda: self._read(user))
 
-    async def fetch(self, user: str, path: str, file_id: FileId, start: int, count: int) -> bytes:
-        """Return a few bytes of that very file, in one go: a stream costs a small file more than
-        its bytes do."""
+    async def fetch(self, user: str, path: str, located: Located, start: int, count: int) -> bytes:
+        """Return a few bytes of the file that was located, in one go: a stream costs a small file
+        more than its bytes do."""
         await self._budget.take(READER_BYTES)
         try:
             client = self._clients.take(user)
             try:
                 return await asyncio.wrap_future(
-                    self._calls.submit(_fetched, client, path, file_id, start, count)
+                    self._calls.submit(_fetched, client, path, located, start, count)
                 )
             finally:
                 self._clients.give(user)
@@ -246,8 +248,10 @@ class Files:
         self._streams.shutdown(wait=False, cancel_futures=True)
 
 
-def _opened(client: DfsClient, path: str, file_id: FileId) -> tuple[DfsReader, int]:
-    reader = DfsReader(client, path, file_id)
+def _opened(
+    client: DfsClient, path: str, file_id: FileId, located: Located | None
+) -> tuple[DfsReader, int]:
+    reader = DfsReader(client, path, file_id, located)
     try:
         return reader, reader.size
     except BaseException:
@@ -255,8 +259,8 @@ def _opened(client: DfsClient, path: str, file_id: FileId) -> tuple[DfsReader, i
         raise
 
 
-def _fetched(client: DfsClient, path: str, file_id: FileId, start: int, count: int) -> bytes:
-    with DfsReader(client, path, file_id) as reader:
+def _fetched(client: DfsClient, path: str, located: Located, start: int, count: int) -> bytes:
+    with DfsReader(client, path, located.status.file_id, located) as reader:
         data = b"".join(bytes(piece) for piece in reader.pieces(start, count))
     if len(data) != count:
         raise Corrupt(f"{path}: {len(data)} bytes of {count} were there")
