@@ -17,7 +17,7 @@ from mrstream.web.http.head import Refused, parse_host
 from mrstream.web.http.reply import Reply
 from mrstream.web.http.request import ClientGone, Request
 from mrstream.web.http.streams import Files
-from mrstream.web.s3 import buckets, listing, multipart, objects, putting, sigv4
+from mrstream.web.s3 import buckets, completing, listing, multipart, objects, putting, sigv4
 from mrstream.web.s3.call import Call, Place, answer
 from mrstream.web.s3.errors import S3Error, bug_reply, error_reply
 
@@ -100,7 +100,7 @@ ROWS: Final[tuple[tuple[str, str, str, str, Operation], ...]] = (
     ("GET", "object", "attributes", "GetObjectAttributes", objects.get_attributes),
     ("POST", "object", "uploads", "CreateMultipartUpload", multipart.create),
     ("PUT", "object", "uploadId", "UploadPart", multipart.upload_part),
-    ("POST", "object", "uploadId", "CompleteMultipartUpload", multipart.complete),
+    ("POST", "object", "uploadId", "CompleteMultipartUpload", completing.complete),
     ("DELETE", "object", "uploadId", "AbortMultipartUpload", multipart.abort),
     ("GET", "object", "uploadId", "ListParts", multipart.list_parts),
     *(
