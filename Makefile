@@ -16,7 +16,7 @@ help:
 	@echo "make test    the gate: everything, on real processes and real hosts (under 25 minutes)"
 	@echo "make check   format, lint, types, unit and house tests (quick; before every commit)"
 	@echo "make bench   the tables of docs/performance.md"
-	@echo "make interop Hadoop's contract tests and rclone against a gateway; golden cases on Ray, Spark, Hadoop, which read and write our records; JOBS=$(JOBS) random jobs (Java, Maven)"
+	@echo "make interop Hadoop's contract tests, rclone and Spark's s3a against a gateway; golden cases on Ray, Spark, Hadoop, which read and write our records; JOBS=$(JOBS) random jobs (Java, Maven)"
 	@echo "make soak    SEEDS=$(SEEDS) simulated histories, then MINUTES=$(MINUTES) of jobs while everything dies"
 
 setup: $(VENV)/.ready
@@ -84,6 +84,7 @@ interop: setup
 	$(BIN)/python -m tests.conformance.differential --other hadoop --jobs $(JOBS)
 	$(BIN)/pip install --quiet --editable '.[spark]'
 	$(BIN)/python -m tests.conformance.records_interop
+	$(BIN)/python tests/doors/s3a/run.py
 	for engine in ray spark hadoop hadoop-cluster; do $(BIN)/python tests/cluster/engine_interop.py $$engine || exit 1; done
 
 soak: setup
@@ -93,6 +94,7 @@ soak: setup
 	MRSTREAM_SEEDS=0:$(SEEDS) $(BIN)/pytest -q --timeout 0 tests/simulation/test_dfs.py tests/simulation/test_lock.py tests/simulation/test_lock_group.py
 	MRSTREAM_FLOW_SEEDS=$(SEEDS) MRSTREAM_FLOW_DEATHS=all $(BIN)/pytest -q --timeout 0 tests/simulation/test_flows.py tests/unit/mapreduce/flow/test_runner.py
 	$(BIN)/python tests/cluster/dfs_soak.py
+	$(BIN)/pytest -q --timeout 0 tests/doors/full_disk.py
 	$(BIN)/python tests/cluster/job_soak.py --minutes $(MINUTES)
 	tests/cluster/install.sh
 	$(BIN)/python tests/cluster/lock_rounds.py --rounds 10

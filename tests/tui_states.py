@@ -6,6 +6,7 @@ import threading
 from dataclasses import dataclass, field
 
 from mrstream.cluster.errors import Unavailable, UserError
+from mrstream.dfs.protocol import DoorKey
 from mrstream.mapreduce.protocol import AttemptRecord, JobReport
 from mrstream.mapreduce.snapshot import (
     BACKUP,
@@ -143,6 +144,13 @@ class Recorded:
 
     def trash(self) -> list[FileEntry]:
         return self.deleted
+
+    def keys(self) -> list[DoorKey]:
+        return [
+            DoorKey("MR" + "A" * 18, "etl", "ann", ("/in", "/logs"), "rw", NOW_S - 4000),
+            DoorKey("MR" + "B" * 18, "<b>old", "bob", ("/",), "r", NOW_S - 9000, NOW_S - 10),
+            DoorKey("MR" + "C" * 18, "grafana", "eve", ("/",), "r", NOW_S - 50, NOW_S + 86_400),
+        ]
 
     def kill_job(self, job_id: str) -> str:
         return self._did(f"killed {job_id}")

@@ -10,6 +10,7 @@ import threading
 import time
 
 from mrstream.cluster.errors import UserError
+from mrstream.dfs.protocol import DoorKey
 from mrstream.mapreduce.notices import Figures, Notices
 from mrstream.mapreduce.protocol import AttemptRecord, JobReport
 from mrstream.mapreduce.scheduler.events import (
@@ -226,6 +227,9 @@ class DemoSource:
 
     def trash(self) -> list[FileEntry]:
         return self._files.trash()
+
+    def keys(self) -> list[DoorKey]:
+        return []  # nothing but these pages leads into a simulation
 
     def download(self, path: str) -> Download:
         return self._files.download(path)

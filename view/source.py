@@ -27,7 +27,14 @@ from mrstream.dfs.client.reader import DfsReader
 from mrstream.dfs.client.retry import RetryPolicy
 from mrstream.dfs.client.writer import create_hidden
 from mrstream.dfs.errors import FileExists, NoSuchFile
-from mrstream.dfs.protocol import FileStatus, LocatedChunk, ServerStatus
+from mrstream.dfs.protocol import (
+    DoorKey,
+    FileStatus,
+    KeysSince,
+    KeyTable,
+    LocatedChunk,
+    ServerStatus,
+)
 from mrstream.mapreduce.protocol import (
     JobReport,
     KillJob,
@@ -138,6 +145,10 @@ class Source(Protocol):
 
     def trash(self) -> list[FileEntry]:
         """Deleted files that can still be brought back."""
+        ...
+
+    def keys(self) -> list[DoorKey]:
+        """With which programs come in through a gateway."""
         ...
 
     def kill_job(self, job_id: str) -> str: ...
@@ -353,6 +364,10 @@ class ClusterSource:
             FileEntry(entry.original_path, False, 0, 0, "", "", 0, entry.deleted_at_s)
             for entry in self._dfs.trash()
         ]
+
+    def keys(self) -> list[DoorKey]:
+        table: KeyTable = self._dfs.call(KeysSince())
+        return list(table.keys)
 
     def set_replication(self, path: str, replication: int) -> str:
         self._dfs.set_replication(path, replication)

@@ -32,6 +32,7 @@ from mrstream.cluster.errors import ClusterError, UserError
 from mrstream.cluster.wire.addresses import join_address
 from mrstream.cluster.wire.network import Handler, Peer
 from mrstream.dfs.client.client import DfsClient, client_of
+from mrstream.dfs.client.retry import RetryPolicy
 from mrstream.dfs.protocol import KeysSince, KeyTable
 from mrstream.web.certificates import Certificates
 from mrstream.web.http.access import Access, Key, Keys
@@ -57,6 +58,9 @@ LOOK_AGAIN_S: Final = 0.2
 STOP_S: Final = 8.0
 """For requests under way at a stop: less than a daemon is given for all of it."""
 SILENT_S_MAX: Final = 10.0
+RETRY_S: Final = 40.0
+"""For how long a request rides over a master or servers that do not answer: less than the minute
+after which most clients of HTTP give up, so that they hear 503 and `Retry-After`."""
 SERVICE_USER: Final = "mrstream"
 CERTIFICATE_DAYS_MIN: Final = 14
 
@@ -107,7 +111,7 @@ class Gateway:
         self._said = "the dfs master has not answered yet"
 
     def _connect(self, user: str) -> DfsClient:
-        return client_of(self._daemon.cluster, user=user)
+        return client_of(self._daemon.cluster, user=user, retry=RetryPolicy(total_s=RETRY_S))
 
     def _faces(self) -> dict[str, tuple[str, Face]]:
         """What is where; the longest prefix wins."""

@@ -33,6 +33,7 @@ from mrstream.dfs.client.retry import RetryPolicy
 from mrstream.dfs.client.stale import StaleReads
 from mrstream.dfs.client.topology import Place
 from mrstream.dfs.protocol import (
+    ANY_FILE,
     NO_FILE,
     QUOTA_STAYS,
     AttributesReply,
@@ -209,10 +210,16 @@ class DfsClient:
         return sums
 
     def locate(
-        self, path: str, first_index: int = 0, count: int = 8, file_id: FileId = NO_FILE
+        self,
+        path: str,
+        first_index: int = 0,
+        count: int = 8,
+        file_id: FileId = NO_FILE,
+        *,
+        attributes: bool = False,
     ) -> Located:
         """Where chunks of a file are: of this very file, if an id is given."""
-        located: Located = self.call(Locate(path, first_index, count, file_id))
+        located: Located = self.call(Locate(path, first_index, count, file_id, attributes))
         return located
 
     def make_directory(
@@ -227,11 +234,22 @@ class DfsClient:
         self.call(Rename(source, target, self.user, overwrite))
 
     def delete(
-        self, path: str, *, recursive: bool = False, skip_trash: bool = False, prune_to: str = ""
+        self,
+        path: str,
+        *,
+        recursive: bool = False,
+        skip_trash: bool = False,
+        prune_to: str = "",
+        file_id: FileId = ANY_FILE,
+        unseen: bool = False,
     ) -> str:
         """Move to the trash; return the path that it has there, empty if it is gone for good.
-        Empty directories below `prune_to` that nobody asked for go with it."""
-        hidden: str = self.call(Delete(path, self.user, recursive, skip_trash, prune_to))
+        Empty directories below `prune_to` that nobody asked for go with it. `file_id`: only that
+        very file; `unseen`: a directory goes with what is still being written in it."""
+        asked = Delete(
+            path, self.user, recursive, skip_trash, prune_to, file_id=file_id, unseen=unseen
+        )
+        hidden: str = self.call(asked)
         return hidden
 
     def undelete(self, path: str) -> str:

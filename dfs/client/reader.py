@@ -24,6 +24,7 @@ from mrstream.dfs.protocol import (
     NO_FILE,
     ChunkLength,
     FileStatus,
+    Located,
     LocatedChunk,
     ReportReplica,
     ServerAddress,
@@ -41,13 +42,18 @@ LOCATE_COUNT = 8
 class Locations:
     """What the master said about one file's chunks, for a bounded time (GFS-08)."""
 
-    def __init__(self, client: DfsClient, path: str, file_id: FileId) -> None:
+    def __init__(
+        self, client: DfsClient, path: str, file_id: FileId, located: Located | None = None
+    ) -> None:
         self._client = client
         self._path = path
         self._file_id = file_id
         self._chunks: dict[int, tuple[LocatedChunk, float]] = {}
         self.status: FileStatus
-        self._fetch(0)
+        if located is None:
+            self._fetch(0)
+        else:
+            self._take(located)
 
     def get(self, index: int) -> LocatedChunk | None:
         """The chunk at `index`, or None beyond the end of the file."""
@@ -66,7 +72,9 @@ class Locations:
         self._chunks.clear()
 
     def _fetch(self, index: int) -> None:
-        located = self._client.locate(self._path, index, LOCATE_COUNT, self._file_id)
+        self._take(self._client.locate(self._path, index, LOCATE_COUNT, self._file_id))
+
+    def _take(self, located: Located) -> None:
         if located.status.is_directory:
             raise IsADirectory(f"{self._path} is a directory")
         self.status = located.status
@@ -86,12 +94,19 @@ class DfsReader(io.RawIOBase):
     (renamed, or in the trash), and then raises FileReplaced.
     """
 
-    def __init__(self, client: DfsClient, path: str, file_id: FileId = NO_FILE) -> None:
-        """With `file_id` it is that file, whatever has the path by now."""
+    def __init__(
+        self,
+        client: DfsClient,
+        path: str,
+        file_id: FileId = NO_FILE,
+        located: Located | None = None,
+    ) -> None:
+        """With `file_id` it is that file, whatever has the path by now; `located` is what the
+        master said of it just now, if somebody asked already."""
         super().__init__()
         self._client = client
         self.path = path
-        self._locations = Locations(client, path, file_id)
+        self._locations = Locations(client, path, file_id, located)
         self._position = 0
         self._source: ChunkSource | None = None
         self._source_chunk: LocatedChunk

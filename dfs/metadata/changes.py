@@ -39,6 +39,7 @@ from mrstream.dfs.metadata.paths import (
 )
 from mrstream.dfs.metadata.settings import Settings
 from mrstream.dfs.protocol import (
+    ANY_FILE,
     NO_QUOTA,
     QUOTA_STAYS,
     ClearQuota,
@@ -283,10 +284,18 @@ class Changes:
             raise BadPath(f"{join_path(parts)}: cannot be deleted")
         row = self.existing(parts)
         path = join_path(parts)
+        found = self._nodes.id_of(row)
+        if ask.file_id not in (ANY_FILE, found):
+            raise FileReplaced(
+                f"{path}: is file {found:x} by now; file {ask.file_id:x} was to be deleted",
+                path=path,
+                file_id=found,
+            )
         if self._nodes.kind[row] == DIRECTORY and self._nodes.entries[row] and not ask.recursive:
             unseen = all(map(is_hidden, self._nodes.entries[row]))
-            why = "something in it is being written" if unseen else "directory is not empty"
-            raise DirectoryNotEmpty(f"{path}: {why}", path=path)
+            if not (unseen and ask.unseen):
+                why = "something in it is being written" if unseen else "directory is not empty"
+                raise DirectoryNotEmpty(f"{path}: {why}", path=path)
         # Deleting what is deleted already ends it early (GFS §4.4.2).
         final = ask.skip_trash or parts[0] == TRASH_NAME or self.trash_after_s(row) <= 0
         hidden = "" if final else self.hidden_path(row, parts[-1], at_s)

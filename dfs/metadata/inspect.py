@@ -58,7 +58,8 @@ class Inspect:
         why = self._membership.safe_mode() if any(not c.replicas for c in chunks) else ""
         if why:
             raise SafeMode(f"{path}: some chunks have not been found yet; {why}")
-        return Located(self._listing.status(row, path), chunks)
+        values = self._listing.values(row) if ask.attributes else {}
+        return Located(self._listing.status(row, path), chunks, values)
 
     def _meant(self, ask: Locate) -> tuple[int, str]:
         """The file with the id, whatever its path is by now; without one, what has the path."""

@@ -113,8 +113,11 @@ class Listing:
     def attributes(self, ask: GetAttributes) -> AttributesReply:
         parts = split_path(ask.path)
         row = self._changes.existing(parts)
-        values = unpack_attributes(self._space.attributes.get(row))
-        return AttributesReply(self.status(row, join_path(parts)), values)
+        return AttributesReply(self.status(row, join_path(parts)), self.values(row))
+
+    def values(self, row: int) -> dict[str, bytes]:
+        """The attributes of a file or directory."""
+        return unpack_attributes(self._space.attributes.get(row))
 
     def list_directory(self, ask: ListDirectory) -> Page:
         parts = split_path(ask.path)

@@ -115,6 +115,8 @@ from mrstream.dfs.protocol.servers import (
 )
 from mrstream.dfs.protocol.shadow import AskShadow, Question, ShadowAnswer
 from mrstream.dfs.protocol.shared import (
+    ANY_FILE,
+    NO_FILE,
     PROTOCOL_VERSION,
     ChunkGrant,
     DiskUse,
@@ -140,8 +142,6 @@ from mrstream.dfs.protocol.state import (
     StoryLine,
 )
 from mrstream.dfs.protocol.writing import (
-    ANY_FILE,
-    NO_FILE,
     AbandonFile,
     AllocateChunk,
     AppendTarget,

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+import msgspec
+
 from mrstream.cluster.wire.messages import Message, Request
 from mrstream.dfs.chunk import NO_FENCE, Fence, FileId
-from mrstream.dfs.protocol.shared import FileStatus, LocatedChunk, Page
+from mrstream.dfs.protocol.shared import ANY_FILE, FileStatus, LocatedChunk, Page
 
 
 class Stat(Request, frozen=True):
@@ -78,6 +80,8 @@ class Locate(Request, frozen=True):
     first_index: int = 0
     count: int = 8
     file_id: FileId = FileId(0)
+    attributes: bool = False
+    """Are the attributes of the file told, too?"""
 
 
 class Located(Message, frozen=True):
@@ -85,6 +89,8 @@ class Located(Message, frozen=True):
 
     status: FileStatus
     chunks: tuple[LocatedChunk, ...]
+    values: dict[str, bytes] = msgspec.field(default_factory=dict)
+    """The attributes, if they were asked for."""
 
 
 Locate.reply = Located
@@ -138,6 +144,11 @@ class Delete(Request, frozen=True):
     """Directories above it, below this one, that are empty then and were made implicitly, go too;
     empty: none do."""
     fence: Fence = NO_FENCE
+    file_id: FileId = ANY_FILE
+    """Only if this very file has the path."""
+    unseen: bool = False
+    """May a directory go in which there is nothing but what is still being written, hidden? Its
+    writers find their files gone."""
 
 
 class Undelete(Request, frozen=True):

@@ -5,6 +5,9 @@ from __future__ import annotations
 from mrstream.cluster.wire.messages import Message
 from mrstream.dfs.chunk import ChunkHandle, ChunkVersion, Epoch, FileId, ServerId
 
+ANY_FILE = FileId(-1)
+NO_FILE = FileId(0)
+
 PROTOCOL_VERSION = 1
 
 

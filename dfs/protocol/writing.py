@@ -18,10 +18,8 @@ from mrstream.dfs.chunk import (
     FileId,
     ServerId,
 )
-from mrstream.dfs.protocol.shared import ChunkGrant, FileStatus, OpenFile
+from mrstream.dfs.protocol.shared import ANY_FILE, ChunkGrant, FileStatus, OpenFile
 
-ANY_FILE = FileId(-1)
-NO_FILE = FileId(0)
 """Conditions on what has the path that a finished file gets: whatever it is; nothing."""
 
 

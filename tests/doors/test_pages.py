@@ -31,13 +31,17 @@ def token(tab: requests.Session, address: str) -> str:
     return found[1]
 
 
-def test_a_link_opens_the_pages_once_on_all_gateways_together(doors: GatewayCluster) -> None:
+def test_a_link_opens_the_pages_once_on_all_gateways_together(
+    doors: GatewayCluster, key: Secret
+) -> None:
     printed = doors.mrstream("web", "--on", "h1")
     assert printed.returncode == 0, printed.stderr
     link = printed.stdout.decode().strip()
     tab = browser(doors)
 
     first = tab.get(link, allow_redirects=False)
+    keys = tab.get(f"{doors.base()}/keys").text
+    assert ">all<" in keys and key.id not in keys and key.secret not in keys
     shown = tab.get(f"{doors.base()}/about")
     again = browser(doors).get(link)
     elsewhere = browser(doors).get(link.replace(doors.base("h1"), doors.base("h2")))

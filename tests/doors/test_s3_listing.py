@@ -128,3 +128,82 @@ def test_directories_that_only_the_file_system_has_are_prefixes_and_no_keys(
     assert (names(got), prefixes(got)) == ([], ["made/"])
     assert s3.list_objects_v2(Bucket=bucket)["KeyCount"] == 0
     s3.delete_bucket(Bucket=bucket)
+
+
+def test_page_by_page_through_prefixes(s3: Any, bucket: str) -> None:
+    """Every step of a walk: what is shown, whether there is more, where it goes on."""
+    for key in ("asdf", "boo/bar", "boo/baz/xyzzy", "cquux/thud", "cquux/bla"):
+        s3.put_object(Bucket=bucket, Key=key, Body=b"")
+    walks: dict[tuple[str, int], list[tuple[list[str], list[str]]]] = {
+        ("", 1): [(["asdf"], []), ([], ["boo/"]), ([], ["cquux/"])],
+        ("", 2): [(["asdf"], ["boo/"]), ([], ["cquux/"])],
+        ("boo/", 1): [(["boo/bar"], []), ([], ["boo/baz/"])],
+        ("boo/", 2): [(["boo/bar"], ["boo/baz/"])],
+    }
+    for (prefix, size), steps in walks.items():
+        marker, token = "", {}
+        for number, (keys, common) in enumerate(steps):
+            last = number == len(steps) - 1
+            asked = {"Bucket": bucket, "Prefix": prefix, "Delimiter": "/", "MaxKeys": size}
+            first = s3.list_objects(Marker=marker, **asked)
+            second = s3.list_objects_v2(**asked, **token)
+            for got in (first, second):
+                assert (names(got), prefixes(got)) == (keys, common), (prefix, size, number)
+                assert got["IsTruncated"] == (not last)
+            assert first.get("NextMarker") == (None if last else (common or keys)[-1])
+            assert second["KeyCount"] == len(keys) + len(common)
+            if not last:
+                marker = first["NextMarker"]
+                token = {"ContinuationToken": second["NextContinuationToken"]}
+
+
+def test_what_was_asked_is_told_again(s3: Any, bucket: str) -> None:
+    for key in ("bar", "baz", "foo", "quxx"):
+        s3.put_object(Bucket=bucket, Key=key, Body=b"")
+    v1, v2 = s3.list_objects, s3.list_objects_v2
+    assert v1(Bucket=bucket)["Marker"] == "" and v1(Bucket=bucket)["MaxKeys"] == 1000
+    for odd in ("\n", "\x07", "%", " "):
+        got = v1(Bucket=bucket, Prefix=odd, Delimiter=odd, Marker=odd)
+        # What XML cannot say is told encoded; boto3 leaves a prefix so.
+        assert got["Prefix"] == {"\x07": "%07"}.get(odd, odd)
+        assert (got["Delimiter"], got["Marker"]) == (odd, odd)
+        got = v2(Bucket=bucket, Delimiter=odd, StartAfter=odd)
+        assert (got["StartAfter"], got["KeyCount"]) == (odd, 4)
+    assert "Delimiter" not in v1(Bucket=bucket, Delimiter="")
+    got = v2(Bucket=bucket, ContinuationToken="")
+    assert got["ContinuationToken"] == "" and got["KeyCount"] == 4
+    token = v2(Bucket=bucket, StartAfter="bar", MaxKeys=1)["NextContinuationToken"]
+    got = v2(Bucket=bucket, StartAfter="bar", ContinuationToken=token)
+    assert (got["StartAfter"], got["ContinuationToken"]) == ("bar", token)
+    assert names(got) == ["foo", "quxx"] and not got["IsTruncated"]
+    assert "Owner" not in v2(Bucket=bucket)["Contents"][0]
+    refused(400, "InvalidArgument", v1, Bucket=bucket, EncodingType="base64")
+
+
+def test_keys_are_told_in_the_encoding_that_was_asked_for(s3: Any, bucket: str) -> None:
+    for key in ("foo+1/bar", "foo/bar/xyzzy", "quux ab/thud", "asdf+b"):
+        s3.put_object(Bucket=bucket, Key=key, Body=b"")
+    for call in (s3.list_objects, s3.list_objects_v2):
+        got = call(Bucket=bucket, Delimiter="/", EncodingType="url")
+        assert got["EncodingType"] == "url" and names(got) == ["asdf%2Bb"]
+        assert prefixes(got) == ["foo%2B1/", "foo/", "quux%20ab/"]
+
+
+def test_words_of_a_list_that_mean_nothing_are_refused(s3: Any, full: str) -> None:
+    def asked(words: str) -> tuple[int, str] | None:
+        def add(request: Any, **_: Any) -> None:
+            request.url += f"&{words}"
+
+        s3.meta.events.register("before-sign.s3.ListObjects", add)
+        try:
+            s3.list_objects(Bucket=full)
+            return None
+        except ClientError as error:
+            return refusal(error)
+        finally:
+            s3.meta.events.unregister("before-sign.s3.ListObjects", add)
+
+    assert asked("max-keys=blah") == (400, "InvalidArgument")
+    assert asked("max-keys=-1") == (400, "InvalidArgument")
+    assert asked("allow-unordered=true") is None, "in order is one of the orders"
+    assert asked("allow-unordered=true&delimiter=/") == (400, "InvalidArgument")

@@ -13,8 +13,9 @@ import pytest
 from boto3.s3.transfer import TransferConfig
 
 from mrstream.dfs.protocol import Stat
-from tests.doors.gateway_cluster import GatewayCluster
+from tests.doors.gateway_cluster import GatewayCluster, Secret
 from tests.doors.s3_clients import MIB
+from tests.doors.test_s3_breadth import Slowly, unread
 from tests.doors.test_s3_objects import body, refused
 
 FIVE = 5 * MIB
@@ -245,3 +246,78 @@ def test_the_sum_of_all_bytes_from_those_of_the_parts(s3: Any, bucket: str, algo
         right = zlib.crc32(b"".join(data)).to_bytes(4, "big")
         assert base64.b64decode(done["ChecksumCRC32"]) == right
     assert body(s3, bucket, "k") == b"".join(data), "boto3 compares it"
+
+
+def test_the_parts_of_an_object_are_told_in_pages(s3: Any, bucket: str) -> None:
+    id = begun(s3, bucket)
+    parts = [send(s3, bucket, id, n, b"%d" % n * FIVE) for n in (1, 2)]
+    parts.append(send(s3, bucket, id, 3, b"3"))
+    finish(s3, bucket, id, parts)
+    asked = {"Bucket": bucket, "Key": "k", "ObjectAttributes": ["ObjectParts", "ObjectSize"]}
+
+    whole = s3.get_object_attributes(**asked)
+    first = s3.get_object_attributes(MaxParts=1, **asked)["ObjectParts"]
+    rest = s3.get_object_attributes(PartNumberMarker=1, **asked)["ObjectParts"]
+
+    told = whole["ObjectParts"]
+    assert whole["ObjectSize"] == 2 * FIVE + 1 and told["TotalPartsCount"] == 3
+    assert [(each["PartNumber"], each["Size"]) for each in told["Parts"]] == [
+        (1, FIVE), (2, FIVE), (3, 1),
+    ]  # fmt: skip
+    assert not told["IsTruncated"] and first["IsTruncated"] and not rest["IsTruncated"]
+    assert first["NextPartNumberMarker"] == 1 and [p["PartNumber"] for p in first["Parts"]] == [1]
+    assert [p["PartNumber"] for p in rest["Parts"]] == [2, 3]
+    head = s3.head_object(Bucket=bucket, Key="k", PartNumber=3)
+    assert (head["ContentLength"], head["PartsCount"]) == (1, 3)
+    s3.put_object(Bucket=bucket, Key="plain", Body=b"x")
+    head = s3.head_object(Bucket=bucket, Key="plain", PartNumber=1)
+    assert head["ContentLength"] == 1 and "PartsCount" not in head
+    refused(400, "InvalidPart", s3.get_object, Bucket=bucket, Key="plain", PartNumber=2)
+    assert "ObjectParts" not in s3.get_object_attributes(**{**asked, "Key": "plain"})
+
+
+def test_sums_that_complete_tells_have_to_be_those_of_the_parts(s3: Any, bucket: str) -> None:
+    id = begun(s3, bucket, ChecksumAlgorithm="SHA256")
+    part = send(s3, bucket, id, 1, b"x", ChecksumAlgorithm="SHA256")
+    complete = s3.complete_multipart_upload
+    named = {"Bucket": bucket, "Key": "k", "UploadId": id}
+    bare = {"PartNumber": 1, "ETag": part["ETag"]}
+    other = base64.b64encode(bytes(32)).decode()
+    right = {"MultipartUpload": {"Parts": [part]}, **named}
+    refused(400, "InvalidRequest", complete, MultipartUpload={"Parts": [bare]}, **named)
+    wrong = {"MultipartUpload": {"Parts": [{**bare, "ChecksumSHA256": other}]}, **named}
+    refused(400, "InvalidPart", complete, **wrong)
+    refused(400, "InvalidRequest", complete, ChecksumSHA256="bad", **right)
+    refused(400, "BadDigest", complete, ChecksumSHA256=f"{other}-1", **right)
+    done = complete(**right)
+    assert done["ChecksumSHA256"].endswith("-1")
+
+
+def test_a_part_that_begins_first_and_ends_last_counts(
+    s3: Any, doors: GatewayCluster, key: Secret, bucket: str
+) -> None:
+    plain = unread(doors, key)
+    id = begun(plain, bucket)
+    named = {"Bucket": bucket, "Key": "k", "UploadId": id, "PartNumber": 1}
+    slow = Slowly(b"A", 2 * MIB, lambda: s3.upload_part(Body=b"B", **named) and None)
+    done = plain.upload_part(Body=slow, **named)
+    finish(plain, bucket, id, [{"PartNumber": 1, "ETag": done["ETag"]}])
+    assert body(s3, bucket, "k") == b"A" * 2 * MIB
+
+
+def test_ranges_of_parts_that_are_copied(s3: Any, bucket: str) -> None:
+    s3.put_object(Bucket=bucket, Key="?versionId", Body=b"12345")
+    id = begun(s3, bucket)
+    source = {"Bucket": bucket, "Key": "?versionId"}
+    to = {"Bucket": bucket, "Key": "k", "UploadId": id, "PartNumber": 1, "CopySource": source}
+    for wrong in ("0-2", "bytes=0", "bytes=hello-world", "bytes=0-bar", "bytes=hello-",
+                  "bytes=0-2,3-4", "bytes=3-1"):  # fmt: skip
+        refused(400, "InvalidArgument", s3.upload_part_copy, CopySourceRange=wrong, **to)
+    refused(416, "InvalidRange", s3.upload_part_copy, CopySourceRange="bytes=0-21", **to)
+    missing = {**to, "CopySource": {"Bucket": bucket, "Key": "none"}}
+    refused(404, "NoSuchKey", s3.upload_part_copy, **missing)
+    for condition in ({"CopySourceIfMatch": '"0"'}, {"CopySourceIfNoneMatch": "*"}):
+        refused(412, "PreconditionFailed", s3.upload_part_copy, **to, **condition)
+    done = s3.upload_part_copy(CopySourceRange="bytes=1-1", **to)["CopyPartResult"]
+    finish(s3, bucket, id, [{"PartNumber": 1, "ETag": done["ETag"]}])
+    assert body(s3, bucket, "k") == b"2"

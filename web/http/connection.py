@@ -6,6 +6,7 @@ Counts connections, gives a request's head its time, and answers what is not HTT
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import Counter
 from collections.abc import Callable
 from typing import Any, Final, cast
@@ -14,6 +15,8 @@ from aiohttp.http_exceptions import BadHttpMethod, LineTooLong
 from aiohttp.web import BaseRequest, RequestHandler, Response, Server, StreamResponse
 
 from mrstream.web.http.limits import KIB, Limits
+
+log = logging.getLogger(__name__)
 
 READ_BYTES: Final = 128 * KIB
 """A body that nobody reads yet fills twice this, then TCP pushes back."""
@@ -156,10 +159,16 @@ class Connection(RequestHandler):
         exc: BaseException | None = None,
         message: str | None = None,
     ) -> StreamResponse:
-        """Answer what could not be read as a request; the words are ours, never the library's."""
+        """Answer what could not be read as a request, or whose answer could not be sent; the words
+        are ours, never the library's."""
+        if status >= 500:
+            log.error("from=%s an answer failed: bug", self._address, exc_info=exc)
         if request.writer.output_size > 0:
             raise ConnectionError("an answer was begun and cannot be ended")
-        status, words = _read_error(exc, self._counted.limits)
+        if status >= 500:
+            words = "an error of ours; the gateway's log has more"
+        else:
+            status, words = _read_error(exc, self._counted.limits)
         reply = Response(status=status, text=f"{words}\n", headers={"Server": "mrstream"})
         reply.force_close()
         return reply

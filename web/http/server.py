@@ -176,6 +176,9 @@ class Server:
             except ConnectionError:
                 status = 499
                 raise
+            except Exception:
+                status = 500
+                raise
         finally:
             if reply is not None and isinstance(reply.body, Stream):
                 await _closed(reply.body)
@@ -246,7 +249,7 @@ class Server:
         headers["X-Request-Id"] = id
         body = reply.body
         for name, value in reply.headers:
-            headers[name] = value
+            headers[name] = _as_bytes_were(value)
         if isinstance(body, bytes) and reply.pack and len(body) >= PACK_BYTES_MIN:
             headers["Vary"] = "Accept-Encoding"
             if request is not None and "gzip" in request.headers.get("accept-encoding", ""):
@@ -311,6 +314,16 @@ class Server:
                 raise ClientGone("the answer was taken too slowly") from None
             if not pace.moved(len(part), time.monotonic() - began_s):
                 raise ClientGone("the answer was taken too slowly")
+
+
+def _as_bytes_were(value: str) -> str:
+    """A header is text of Latin-1 here, one sign a byte. It is sent as UTF-8: what a client sent as
+    UTF-8 and asks for again is to have the same bytes."""
+    if value.isascii():
+        return value
+    with contextlib.suppress(UnicodeDecodeError):
+        return value.encode("latin-1").decode()
+    return value
 
 
 async def _closed(stream: Stream) -> None:

@@ -21,12 +21,12 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Final, Protocol, TypeVar
 
-from mrstream.cluster.errors import ClusterError
+from mrstream.cluster.errors import ClusterError, Corrupt
 from mrstream.dfs.chunk import FileId
 from mrstream.dfs.client.client import DfsClient
 from mrstream.dfs.client.reader import DfsReader
 from mrstream.dfs.client.writer import DfsWriter
-from mrstream.dfs.protocol import NO_FILE, FileStatus
+from mrstream.dfs.protocol import NO_FILE, FileStatus, Located
 from mrstream.web.http.budget import Budget
 from mrstream.web.http.figures import Figures
 from mrstream.web.http.head import Refused
@@ -35,6 +35,8 @@ from mrstream.web.http.request import Request
 T = TypeVar("T")
 
 PIECE_BYTES: Final = 1 << 20
+SMALL_BYTES: Final = 256 << 10
+"""What is fetched in one go."""
 READER_BYTES: Final = 2 << 20
 WRITER_BYTES: Final = 12 << 20
 CALLS_MAX: Final = 64
@@ -144,17 +146,18 @@ class Files:
         finally:
             self._budget.give(WRITER_BYTES)
 
-    async def open(self, user: str, path: str, file_id: FileId = NO_FILE) -> Reading:
-        """Open a file for reading (that very file, if an id is given); close it by `aclose`, or by
-        sending what `take` gives."""
+    async def open(
+        self, user: str, path: str, file_id: FileId = NO_FILE, located: Located | None = None
+    ) -> Reading:
+        """Open a file for reading (that very file, if an id is given; `located` if the master was
+        asked for it already); close it by `aclose`, or by sending what `take` gives."""
         await self._budget.take(READER_BYTES)
         client = None
         try:
             client = self._clients.take(user)
-            reader = await asyncio.wrap_future(
-                self._streams.submit(DfsReader, client, path, file_id)
+            reader, size = await asyncio.wrap_future(
+                self._streams.submit(_opened, client, path, file_id, located)
             )
-            size = await asyncio.wrap_future(self._streams.submit(lambda: reader.size))
         except BaseException:
             if client is not None:
                 self._clients.give(user)
@@ -162,6 +165,21 @@ class Files:
             raise
         self._figures.reading += 1
         return Reading(reader, size, self._streams, lambda: self._read(user))
+
+    async def fetch(self, user: str, path: str, located: Located, start: int, count: int) -> bytes:
+        """Return a few bytes of the file that was located, in one go: a stream costs a small file
+        more than its bytes do."""
+        await self._budget.take(READER_BYTES)
+        try:
+            client = self._clients.take(user)
+            try:
+                return await asyncio.wrap_future(
+                    self._calls.submit(_fetched, client, path, located, start, count)
+                )
+            finally:
+                self._clients.give(user)
+        finally:
+            self._budget.give(READER_BYTES)
 
     def _read(self, user: str) -> None:
         self._figures.reading -= 1
@@ -228,6 +246,25 @@ class Files:
         self._clients.close()
         self._calls.shutdown(wait=False, cancel_futures=True)
         self._streams.shutdown(wait=False, cancel_futures=True)
+
+
+def _opened(
+    client: DfsClient, path: str, file_id: FileId, located: Located | None
+) -> tuple[DfsReader, int]:
+    reader = DfsReader(client, path, file_id, located)
+    try:
+        return reader, reader.size
+    except BaseException:
+        reader.close()
+        raise
+
+
+def _fetched(client: DfsClient, path: str, located: Located, start: int, count: int) -> bytes:
+    with DfsReader(client, path, located.status.file_id, located) as reader:
+        data = b"".join(bytes(piece) for piece in reader.pieces(start, count))
+    if len(data) != count:
+        raise Corrupt(f"{path}: {len(data)} bytes of {count} were there")
+    return data
 
 
 async def _all(underway: list[concurrent.futures.Future[object]]) -> None:

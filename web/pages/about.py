@@ -9,8 +9,8 @@ from mrstream.web.pages.parts import facts
 from mrstream.web.pages.visit import Page, Visit
 
 _WORDS = (
-    "These pages show what `mrstream top` shows, in the same words. They are made where they "
-    "come from, need no script to be read, and load nothing from anywhere else."
+    " shows, in the same words. They are made where they come from, need no script to be read, and "
+    "load nothing from anywhere else."
 )
 
 
@@ -22,7 +22,7 @@ def page(visit: Visit) -> Page:
     ]
     visitor = visit.visitor
     body = joined(
-        element("p", _WORDS),
+        element("p", "These pages show what ", element("code", "mrstream top"), _WORDS),
         facts(
             [
                 ("cluster", visit.source.cluster),

@@ -21,6 +21,7 @@ PAGES = (
     ("Files", "/files/"),
     ("Trash", "/trash"),
     ("Events", "/events"),
+    ("Keys", "/keys"),
     ("About", "/about"),
 )
 THEMES = ("light", "dark", "")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mrstream.web.pages import about, attempt, events, files, forms, hosts, job, jobs, trash
+from mrstream.web.pages import about, attempt, events, files, forms, hosts, job, jobs, keys, trash
 from mrstream.web.pages.visit import NoSuchPage, OutOfBounds, Page, Visit
 
 _OF_A_JOB = {
@@ -39,6 +39,10 @@ def page(visit: Visit, path: str) -> Page:
             return trash.page(visit)
         case ["events"]:
             return events.page(visit)
+        case ["keys"]:
+            if not visit.visitor.sees_all:
+                raise OutOfBounds("keys tell of any path; yours reaches only some of them")
+            return keys.page(visit)
         case ["about"]:
             return about.page(visit)
         case ["act", "upload"]:

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-import contextlib
 from typing import Final
 
 from mrstream.dfs.client.client import DfsClient
-from mrstream.dfs.errors import DirectoryNotEmpty, FileExists, NoSuchFile
+from mrstream.dfs.errors import DirectoryNotEmpty, FileExists
 from mrstream.dfs.metadata.paths import split_path
 from mrstream.dfs.protocol import FileStatus
 from mrstream.web.http.reply import Reply, empty_reply
 from mrstream.web.s3.call import Call, answer, check_bucket, iso_time, read_document
 from mrstream.web.s3.errors import S3Error
 from mrstream.web.s3.listing import make_token, read_token
-from mrstream.web.s3.names import UPLOADS, is_bucket_name
+from mrstream.web.s3.names import is_bucket_name
 from mrstream.web.s3.putting import check_headers
-from mrstream.web.s3.xml import element
+from mrstream.web.s3.xml import element, escaped
 
 BUCKETS_MAX: Final = 10_000
+LOCATION: Final = "LocationConstraint"
+PLACE: Final = "s3.place"
+PLACE_MAX: Final = 64
 EMPTY: Final = {
     "versioning": "VersioningConfiguration",
     "notification": "NotificationConfiguration",
@@ -89,8 +91,9 @@ async def create_bucket(call: Call) -> Reply:
     call.request.note.paths.append(path)
     call.principal.check(split_path(path), writes=True)
     body = await call.body()
-    if body:
-        read_document(body, "CreateBucketConfiguration")
+    place = read_document(body, "CreateBucketConfiguration").value(LOCATION) if body else ""
+    if len(place) > PLACE_MAX:
+        raise S3Error("InvalidLocationConstraint", f"a place has {PLACE_MAX} signs at most")
     root = call.place.root
 
     def make(client: DfsClient) -> None:
@@ -101,16 +104,21 @@ async def create_bucket(call: Call) -> Reply:
         except FileExists:
             found = client.stat(path)
             mine = found.is_directory and found.owner == client.user
+            if mine and not place:
+                return  # as in us-east-1: what is there is as it was asked for
             code = "BucketAlreadyOwnedByYou" if mine else "BucketAlreadyExists"
             raise S3Error(code, f"there is {call.bucket} already", BucketName=call.bucket) from None
+        if place:
+            client.set_attributes(path, {PLACE: place.encode()})
 
     await call.ask(make)
     return empty_reply(200, [("Location", f"/{call.bucket}")])
 
 
 async def delete_bucket(call: Call) -> Reply:
-    """DeleteBucket: only one without keys; uploads that nobody completed go with it."""
+    """DeleteBucket: only one without keys; uploads and PUTs that are not complete go with it."""
     path = call.enter(writes=True)
+    full = DirectoryNotEmpty(f"there are objects in {call.bucket}")
 
     def delete(client: DfsClient) -> None:
         check_bucket(client, path, call.bucket)
@@ -118,16 +126,16 @@ async def delete_bucket(call: Call) -> Reply:
         while True:
             page = client.find_keys(path, "", position, limit=1)
             if page.entries:
-                raise DirectoryNotEmpty(f"there are objects in {call.bucket}")
+                raise full
             if not page.next:
                 break
             position = page.next
-        with contextlib.suppress(NoSuchFile):
-            client.delete(f"{path}/{UPLOADS}", recursive=True, skip_trash=True)
-        # Directories without anything in them are no keys. Each goes only if it is empty then: what
-        # is stored meanwhile is not lost.
-        for each in sorted((found.path for found in client.find(path)), key=len, reverse=True):
-            client.delete(each, skip_trash=True)
+        # Directories without anything in them are no keys. Each goes only if it is empty then, but
+        # for what is still being written: what is stored meanwhile is not lost.
+        for each in sorted(client.find(path), key=lambda found: len(found.path), reverse=True):
+            if not each.is_directory:
+                raise full
+            client.delete(each.path, skip_trash=True, unseen=True, file_id=each.file_id)
 
     await call.ask(delete)
     return empty_reply(204)
@@ -149,9 +157,11 @@ async def _check_seen(call: Call) -> FileStatus:
 
 
 async def location(call: Call) -> Reply:
-    """GetBucketLocation: there is one place, which S3 tells by nothing."""
+    """GetBucketLocation: what it was made for. There is one place, which S3 tells by nothing."""
     await _check_seen(call)
-    return answer("LocationConstraint")
+    path = call.bucket_path()
+    found = await call.ask(lambda client: client.attributes(path))
+    return answer(LOCATION, escaped(found.values.get(PLACE, b"").decode()))
 
 
 async def request_payment(call: Call) -> Reply:

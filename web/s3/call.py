@@ -8,11 +8,12 @@ import hashlib
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import TypeVar
+from functools import lru_cache
+from typing import Final, TypeVar
 
 from mrstream.cluster.config.config import DfsConfig
 from mrstream.dfs.client.client import DfsClient
-from mrstream.dfs.errors import NoSuchFile, NotADirectory
+from mrstream.dfs.errors import FileExists, NoSuchFile, NotADirectory
 from mrstream.dfs.metadata.paths import join_path, split_path
 from mrstream.dfs.protocol import FileStatus
 from mrstream.web.http.access import Principal
@@ -33,6 +34,9 @@ from mrstream.web.s3.sigv4 import (
 from mrstream.web.s3.xml import Element, NotXml, document, parse
 
 T = TypeVar("T")
+
+TIMES_KEPT: Final = 4096
+"""Keys that were stored together have few of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +122,13 @@ class Call:
 
         return told
 
+    async def check_owner(self) -> None:
+        """Refuse a bucket of somebody else's than the request says (a name typed wrongly)."""
+        said = self.header("x-amz-expected-bucket-owner")
+        if said:
+            path = self.bucket_path()
+            await self.ask(lambda client: check_bucket(client, path, self.bucket, said))
+
     # --- the request
 
     async def body(self, bytes_max: int = 0) -> bytes:
@@ -148,28 +159,56 @@ class Call:
 
     def number(self, name: str, default: int, most: int) -> int:
         """A whole number of the query, at most so large."""
-        value = self.request.query.get(name)
-        if not value:
-            return default
-        if not (value.isascii() and value.isdigit()) or len(value) > 10:
-            raise S3Error(
-                "InvalidArgument",
-                f"{name} is {value[:40]!r}, not a whole number",
-                ArgumentName=name,
-                ArgumentValue=value[:40],
-            )
-        return min(int(value), most)
+        return min(_whole(name, self.request.query.get(name), default), most)
+
+    def header_number(self, name: str, default: int) -> int:
+        """A whole number of the headers."""
+        return _whole(name, self.header(name), default)
 
 
-def check_bucket(client: DfsClient, path: str, name: str) -> FileStatus:
-    """Return the directory of a bucket, or say that it is missing."""
+def _whole(name: str, value: str, default: int) -> int:
+    if not value:
+        return default
+    if not (value.isascii() and value.isdigit()) or len(value) > 10:
+        raise S3Error(
+            "InvalidArgument",
+            f"{name} is {value[:40]!r}, not a whole number",
+            ArgumentName=name,
+            ArgumentValue=value[:40],
+        )
+    return int(value)
+
+
+def check_bucket(client: DfsClient, path: str, name: str, owner: str = "") -> FileStatus:
+    """Return the directory of a bucket (that belongs to `owner`), or say that it is missing."""
     try:
         status = client.stat(path)
-        if status.is_directory:
-            return status
     except (NoSuchFile, NotADirectory):
-        pass
-    raise S3Error("NoSuchBucket", f"there is no bucket {name}", BucketName=name)
+        status = None
+    if status is None or not status.is_directory:
+        raise S3Error("NoSuchBucket", f"there is no bucket {name}", BucketName=name)
+    if owner and status.owner != owner:
+        raise S3Error("AccessDenied", f"bucket {name} does not belong to {owner[:80]!r}")
+    return status
+
+
+def make_below(client: DfsClient, bucket_path: str, path: str) -> None:
+    """Make a directory, and those above it up to the bucket. That has to be there: `parents` would
+    bring back one that was deleted a moment ago."""
+    names = path[len(bucket_path) + 1 :].split("/")
+    try:
+        _make_one(client, path)
+    except NoSuchFile:
+        for depth in range(1, len(names) + 1):
+            _make_one(client, "/".join((bucket_path, *names[:depth])))
+
+
+def _make_one(client: DfsClient, path: str) -> None:
+    try:
+        client.make_directory(path, implicit=True)
+    except FileExists:
+        if not client.stat(path).is_directory:
+            raise NotADirectory(f"{path}: is a file, not a directory", path=path) from None
 
 
 def read_document(data: bytes, root: str) -> Element:
@@ -187,7 +226,12 @@ def answer(root: str, *children: str, status: int = 200) -> Reply:
 
 def iso_time(at_s: float) -> str:
     """A time as XML has it: whole seconds, as headers tell them."""
-    return time.strftime("%Y-%m-%dT%H:%M:%S.000Z", time.gmtime(int(at_s)))
+    return _iso_time(int(at_s))
+
+
+@lru_cache(maxsize=TIMES_KEPT)
+def _iso_time(at_s: int) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%S.000Z", time.gmtime(at_s))
 
 
 def http_time(at_s: float) -> str:

@@ -77,14 +77,14 @@ class Checksum:
         return f"Checksum{self.algorithm.upper()}"
 
 
-def decoded(value: str, size_bytes: int, what: str) -> bytes:
+def decoded(value: str, size_bytes: int, what: str, code: str = "InvalidDigest") -> bytes:
     """Return the bytes of a sum in base64."""
     try:
         data = base64.b64decode(value.encode("ascii"), validate=True)
     except (binascii.Error, ValueError):
         data = b""
     if len(data) != size_bytes:
-        raise S3Error("InvalidDigest", f"{what} is not {size_bytes} bytes in base64")
+        raise S3Error(code, f"{what} is not {size_bytes} bytes in base64")
     return data
 
 
@@ -105,7 +105,7 @@ def given_sums(headers: Iterable[tuple[str, str]]) -> dict[str, bytes]:
             continue
         if algorithm not in MAKERS:
             raise S3Error("InvalidRequest", f"header {name} names no algorithm that is known")
-        found[algorithm] = decoded(value, SIZES[algorithm], name)
+        found[algorithm] = decoded(value, SIZES[algorithm], name, "InvalidRequest")
     if len(found) > 1:
         raise S3Error("InvalidRequest", "a request has one checksum at most")
     return found

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import datetime
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from mrstream.dfs.chunk import FileId
 from mrstream.dfs.protocol import ANY_FILE, NO_FILE
@@ -64,6 +67,36 @@ def replacing(header: Header, found: Callable[[], tuple[FileId, str] | None]) ->
     if not matches(match, there[1]):
         raise failed("If-Match")
     return there[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Deleting:
+    """Under what conditions an object is deleted; as they were said, empty where nothing was."""
+
+    etag: str = ""
+    size: str = ""
+    modified: str = ""
+    """A time as headers have it, or as XML has."""
+
+    def __bool__(self) -> bool:
+        return bool(self.etag or self.size or self.modified)
+
+    def check(self, etag: str, size_bytes: int, modified_at_s: float) -> None:
+        """Refuse to delete another object than the one that was meant."""
+        if self.etag and not matches(self.etag, etag):
+            raise failed("If-Match")
+        if self.size and self.size != str(size_bytes):
+            raise failed("x-amz-if-match-size")
+        if self.modified and _time(self.modified) != int(modified_at_s):
+            raise failed("x-amz-if-match-last-modified-time")
+
+
+def _time(value: str) -> int | None:
+    found = parse_http_time(value)
+    if found is None:
+        with contextlib.suppress(ValueError):
+            return int(datetime.datetime.fromisoformat(value).timestamp())
+    return found
 
 
 def failed(condition: str) -> S3Error:

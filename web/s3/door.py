@@ -17,7 +17,7 @@ from mrstream.web.http.head import Refused, parse_host
 from mrstream.web.http.reply import Reply
 from mrstream.web.http.request import ClientGone, Request
 from mrstream.web.http.streams import Files
-from mrstream.web.s3 import buckets, listing, multipart, objects, putting, sigv4
+from mrstream.web.s3 import buckets, completing, listing, multipart, objects, putting, sigv4
 from mrstream.web.s3.call import Call, Place, answer
 from mrstream.web.s3.errors import S3Error, bug_reply, error_reply
 
@@ -28,6 +28,7 @@ SUB_RESOURCES: Final = frozenset(
         "accelerate",
         "acl",
         "analytics",
+        "append",
         "attributes",
         "cors",
         "delete",
@@ -99,7 +100,7 @@ ROWS: Final[tuple[tuple[str, str, str, str, Operation], ...]] = (
     ("GET", "object", "attributes", "GetObjectAttributes", objects.get_attributes),
     ("POST", "object", "uploads", "CreateMultipartUpload", multipart.create),
     ("PUT", "object", "uploadId", "UploadPart", multipart.upload_part),
-    ("POST", "object", "uploadId", "CompleteMultipartUpload", multipart.complete),
+    ("POST", "object", "uploadId", "CompleteMultipartUpload", completing.complete),
     ("DELETE", "object", "uploadId", "AbortMultipartUpload", multipart.abort),
     ("GET", "object", "uploadId", "ListParts", multipart.list_parts),
     *(
@@ -147,7 +148,10 @@ class S3:
         principal, signing = await self._signed(request)
         if request.query.get("versionId") not in ("", "null"):
             raise S3Error("NoSuchVersion", "there are no versions here")
-        return await work(Call(request, principal, signing, self._place, bucket, key))
+        call = Call(request, principal, signing, self._place, bucket, key)
+        if bucket and name != "CreateBucket":
+            await call.check_owner()
+        return await work(call)
 
     def _named(self, request: Request) -> tuple[str, str]:
         """The bucket and key of a request, by its path or by the name it was sent to."""

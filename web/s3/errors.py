@@ -32,6 +32,7 @@ STATUS: Final = {
     "InvalidArgument": 400,
     "InvalidBucketName": 400,
     "InvalidDigest": 400,
+    "InvalidLocationConstraint": 400,
     "InvalidPart": 400,
     "InvalidPartOrder": 400,
     "InvalidRange": 416,

@@ -7,6 +7,7 @@ an MD5.
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -26,6 +27,10 @@ UPLOAD: Final = "s3.upload"
 PARTS: Final = "s3.parts"
 KEY: Final = "s3.key"
 BEGUN: Final = "s3.begun"
+BODY: Final = "s3.body"
+"""The few bytes of a key that ends with a slash: a directory has no others."""
+
+MARKER_BYTES_MAX: Final = 1024
 
 META: Final = "x-amz-meta-"
 META_BYTES_MAX: Final = 2048
@@ -91,7 +96,7 @@ class Facts:
 def facts_of(status: FileStatus, values: Mapping[str, bytes]) -> Facts:
     """Return what is told of a file or, a marker, of a directory."""
     if status.is_directory:
-        return Facts(EMPTY_MD5, _head(values))
+        return Facts(marker_etag(values), _head(values))
     etag = etag_of(status.file_id, status.length_bytes, status.modified_at_s, values)
     if etag.endswith(FOREIGN):
         # Sums of bytes that were there before say nothing of those that are there now.
@@ -102,6 +107,17 @@ def facts_of(status: FileStatus, values: Mapping[str, bytes]) -> Facts:
         checksum = Checksum(algorithm, value, type)
     parts = tuple(_decode_parts(values[PARTS])) if PARTS in values else ()
     return Facts(etag, _head(values), checksum, values.get(UPLOAD, b"").decode(), parts)
+
+
+def marker_etag(values: Mapping[str, bytes]) -> str:
+    """The ETag of a key that ends with a slash."""
+    body = values.get(BODY)
+    return hashlib.md5(body, usedforsecurity=False).hexdigest() if body else EMPTY_MD5
+
+
+def size_of(status: FileStatus, values: Mapping[str, bytes]) -> int:
+    """How many bytes an object has."""
+    return len(values.get(BODY, b"")) if status.is_directory else status.length_bytes
 
 
 def _head(values: Mapping[str, bytes]) -> dict[str, str]:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import base64
 import binascii
 import hmac
+import re
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Final
 from urllib.parse import quote
 
@@ -15,10 +17,13 @@ from mrstream.web.http.reply import Reply
 from mrstream.web.http.tokens import digest
 from mrstream.web.s3.call import Call, answer, check_bucket, iso_time
 from mrstream.web.s3.errors import S3Error
-from mrstream.web.s3.facts import EMPTY_MD5, ETAG, FOREIGN, SUM, etag_of
-from mrstream.web.s3.xml import element
+from mrstream.web.s3.facts import BODY, ETAG, FOREIGN, SUM, etag_of, marker_etag
+from mrstream.web.s3.xml import element, escaped, is_sayable
 
 KEYS_MAX: Final = 1000
+_PLAIN: Final = re.compile(r"[0-9A-Za-z_.~/-]*")
+"""Needs neither escaping nor encoding."""
+SHOWN: Final = (ETAG, SUM, BODY)
 LAST: Final = "\U0010ffff"
 
 
@@ -55,7 +60,7 @@ def find(client: DfsClient, root: str, prefix: str, delimiter: str, after: str, 
     while True:
         limit = min(most - found.count + 1, KEYS_MAX)
         page = client.find_keys(
-            root, prefix, position, by_directory=by_directory, limit=limit, attributes=(ETAG, SUM)
+            root, prefix, position, by_directory=by_directory, limit=limit, attributes=SHOWN
         )
         position = page.next
         for entry in page.entries:
@@ -108,7 +113,13 @@ class _Shown:
             )
 
     def __call__(self, name: str, text: str) -> str:
-        return element(name, quote(text, safe="/~") if self.encoding else text)
+        return f"<{name}>{self.text(text)}</{name}>"
+
+    def text(self, text: str) -> str:
+        """As it stands in an element; most keys need nothing done to them."""
+        if _PLAIN.fullmatch(text):
+            return text
+        return quote(text, safe="/~") if self.encoding else escaped(text)
 
     def told(self) -> str:
         return element("EncodingType", "url") if self.encoding else ""
@@ -123,7 +134,8 @@ async def list_objects(call: Call) -> Reply:
     return answer(
         "ListBucketResult",
         element("Name", call.bucket),
-        shown("Prefix", prefix),
+        # Of this version boto3 decodes everything but this.
+        element("Prefix", prefix) if is_sayable(prefix) else shown("Prefix", prefix),
         shown("Marker", marker),
         element("MaxKeys", most),
         shown("Delimiter", delimiter) if delimiter else "",
@@ -140,8 +152,6 @@ async def list_objects_v2(call: Call) -> Reply:
     query, shown = call.request.query, _Shown(call)
     prefix, delimiter = query.get("prefix"), query.get("delimiter")
     start, token = query.get("start-after"), query.get("continuation-token")
-    if "continuation-token" in query and not token:
-        raise S3Error("InvalidArgument", "The continuation token provided is incorrect")
     most = call.number("max-keys", KEYS_MAX, KEYS_MAX)
     after = read_token(call, token) if token else start
     found = await _page(call, prefix, delimiter, after, most)
@@ -155,7 +165,7 @@ async def list_objects_v2(call: Call) -> Reply:
         shown("Delimiter", delimiter) if delimiter else "",
         shown.told(),
         shown("StartAfter", start) if start else "",
-        element("ContinuationToken", token) if token else "",
+        element("ContinuationToken", token) if "continuation-token" in query else "",
         element("IsTruncated", found.is_truncated),
         element("NextContinuationToken", make_token(call, found.last))
         if found.is_truncated
@@ -202,40 +212,55 @@ async def list_versions(call: Call) -> Reply:
 
 async def _page(call: Call, prefix: str, delimiter: str, after: str, most: int) -> Found:
     root = call.enter(prefix)
+    if call.request.query.get("allow-unordered") == "true" and delimiter:
+        raise S3Error(
+            "InvalidArgument",
+            "allow-unordered and delimiter exclude each other",
+            ArgumentName="allow-unordered",
+        )
 
     def page(client: DfsClient) -> Found:
-        check_bucket(client, root, call.bucket)
+        if not most:
+            check_bucket(client, root, call.bucket)  # nothing else is asked
         return find(client, root, prefix, delimiter, after, most)
 
     return await call.ask(page)
 
 
 def _contents(entry: KeyEntry, shown: _Shown, *, owner: bool) -> str:
-    told = [_owner("Owner", entry.owner)] if owner else []
-    return element("Contents", "", shown("Key", entry.key), _facts(entry), *told)
+    told = _owner("Owner", entry.owner) if owner else ""
+    return f"<Contents><Key>{shown.text(entry.key)}</Key>{_facts(entry)}{told}</Contents>"
 
 
 def _facts(entry: KeyEntry) -> str:
     """What is told of a key; nothing in it needs escaping, and there are a thousand a page."""
-    etag = etag_of(entry.file_id, entry.length_bytes, entry.modified_at_s, entry.attributes)
+    size = entry.length_bytes
     if entry.key.endswith("/"):
-        etag = EMPTY_MD5
+        etag, size = marker_etag(entry.attributes), len(entry.attributes.get(BODY, b""))
+    else:
+        etag = etag_of(entry.file_id, size, entry.modified_at_s, entry.attributes)
     told = (
         f"<LastModified>{iso_time(entry.modified_at_s)}</LastModified>"
-        f"<ETag>&quot;{etag}&quot;</ETag><Size>{entry.length_bytes}</Size>"
+        f"<ETag>&quot;{etag}&quot;</ETag><Size>{size}</Size>"
         "<StorageClass>STANDARD</StorageClass>"
     )
     if SUM in entry.attributes and not etag.endswith(FOREIGN):
-        algorithm, type, _ = entry.attributes[SUM].decode().split(" ")
-        told += f"<ChecksumAlgorithm>{algorithm.upper()}</ChecksumAlgorithm>"
-        told += f"<ChecksumType>{type}</ChecksumType>"
+        algorithm, type, _ = entry.attributes[SUM].split(b" ")
+        told += _sum_told(algorithm, type)
     return told
+
+
+@lru_cache(maxsize=64)
+def _sum_told(algorithm: bytes, type: bytes) -> str:
+    name = element("ChecksumAlgorithm", algorithm.decode().upper())
+    return name + element("ChecksumType", type.decode())
 
 
 def _prefixes(found: Found, shown: _Shown) -> list[str]:
     return [element("CommonPrefixes", "", shown("Prefix", each)) for each in found.prefixes]
 
 
+@lru_cache(maxsize=1024)
 def _owner(name: str, user: str) -> str:
     return element(name, "", element("ID", user), element("DisplayName", user))
 

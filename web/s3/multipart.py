@@ -1,33 +1,25 @@
-"""Objects that come in parts: begun, filled, and joined without moving a byte."""
+"""Objects that come in parts: begun, filled, listed, given up; `completing` joins them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from itertools import groupby
-from typing import Final
 from urllib.parse import quote
 
 from mrstream.dfs.client.client import DfsClient
 from mrstream.dfs.client.ending import Ending
-from mrstream.dfs.client.reader import DfsReader
 from mrstream.dfs.client.writer import DfsWriter, create_hidden
-from mrstream.dfs.errors import FileReplaced, NoSuchFile, NotADirectory, NotAligned
+from mrstream.dfs.errors import NoSuchFile
 from mrstream.dfs.protocol import FileStatus
 from mrstream.web.http.ranges import parse_range
 from mrstream.web.http.reply import Reply, empty_reply
 from mrstream.web.s3 import uploads
 from mrstream.web.s3.body import Body
-from mrstream.web.s3.call import Call, answer, check_bucket, iso_time, read_document
+from mrstream.web.s3.call import Call, answer, check_bucket, iso_time
 from mrstream.web.s3.checksums import (
-    PREFIX,
     Sums,
-    etag_of_parts,
     named_algorithm,
-    of_parts,
     type_for,
 )
-from mrstream.web.s3.conditions import replacing
+from mrstream.web.s3.completing import is_number, named
 from mrstream.web.s3.errors import S3Error
 from mrstream.web.s3.facts import Facts, facts_of, head_of
 from mrstream.web.s3.putting import (
@@ -35,16 +27,10 @@ from mrstream.web.s3.putting import (
     Storing,
     check_headers,
     copy_range,
-    there,
 )
 from mrstream.web.s3.slow import slow_answer
 from mrstream.web.s3.uploads import PART_MAX, Part, Upload, part_chunk_bytes, part_path
-from mrstream.web.s3.xml import Element, bare, element
-
-PART_BYTES_MIN: Final = 5 << 20
-"""Of every part but the last."""
-OBJECT_BYTES_MAX: Final = 5 << 40
-LIST_BYTES_MAX: Final = 4 << 20
+from mrstream.web.s3.xml import bare, element
 
 
 async def create(call: Call) -> Reply:
@@ -73,16 +59,12 @@ async def create(call: Call) -> Reply:
         uploads.begin(client, bucket_path, upload)
 
     await call.ask(begin)
-    reply = answer("InitiateMultipartUploadResult", *_named(call), element("UploadId", upload.id))
+    reply = answer("InitiateMultipartUploadResult", *named(call), element("UploadId", upload.id))
     if algorithm:
         reply = reply.with_headers(
             ("x-amz-checksum-algorithm", algorithm.upper()), ("x-amz-checksum-type", upload.type)
         )
     return reply
-
-
-def _named(call: Call) -> list[str]:
-    return [element("Bucket", call.bucket), element("Key", call.key)]
 
 
 def _number(call: Call) -> int:
@@ -157,8 +139,9 @@ async def upload_part_copy(call: Call) -> Reply:
         ending = Ending(path, overwrite=True)
         chunk_bytes = part_chunk_bytes(count, call.place.dfs.chunk_bytes)
         status = copy_range(
-            client, source.path, found.status, ending, sums, described, start, count, chunk_bytes
-        )
+            client, uploads.directory(call.bucket_path(), upload.id), source.path, found.status,
+            ending, sums, described, start, count, chunk_bytes,
+        )  # fmt: skip
         return status, facts_of(status, ending.attributes)
 
     async def work() -> str:
@@ -177,7 +160,7 @@ def _copied_range(wanted: str, size: int) -> tuple[int, int]:
     if not wanted:
         return 0, size
     first, dash, last = wanted.removeprefix("bytes=").partition("-")
-    exact = wanted.startswith("bytes=") and dash and _is_number(first) and _is_number(last)
+    exact = wanted.startswith("bytes=") and dash and is_number(first) and is_number(last)
     if not exact or int(last) < int(first):
         raise S3Error("InvalidArgument", "x-amz-copy-source-range is bytes=FIRST-LAST")
     if int(last) >= size:
@@ -187,180 +170,12 @@ def _copied_range(wanted: str, size: int) -> tuple[int, int]:
     return span.start, span.length
 
 
-def _is_number(text: str) -> bool:
-    return text.isascii() and text.isdigit() and len(text) < 19
-
-
 async def abort(call: Call) -> Reply:
     """AbortMultipartUpload."""
     upload = await _upload(call)
     bucket_path = call.bucket_path()
     await call.ask(lambda client: uploads.drop(client, bucket_path, upload.id))
     return empty_reply(204)
-
-
-# --- complete
-
-
-@dataclass(frozen=True, slots=True)
-class _Chosen:
-    """The parts that the object is made of, and what is told of it."""
-
-    upload: Upload
-    parts: tuple[Part, ...]
-    facts: Facts
-    length_bytes: int
-
-
-async def complete(call: Call) -> Reply:
-    """CompleteMultipartUpload: one decision of the master, if the parts fill their chunks."""
-    path = call.path(writes=True)
-    bucket_path, id = call.bucket_path(), call.request.query.get("uploadId")
-    uploads.directory(bucket_path, id)
-    listed = _listed(await call.body(LIST_BYTES_MAX))
-    user = call.principal.user
-
-    def choose(client: DfsClient) -> _Chosen | Facts:
-        check_bucket(client, bucket_path, call.bucket)
-        done = _done(client, path, id)
-        if done is not None:
-            # Asked again: the first answer was lost, or the cleaning up was.
-            uploads.drop(client, bucket_path, id)
-            return done
-        upload = uploads.find(client, bucket_path, id, call.key)
-        return _chosen(call, upload, listed, uploads.parts(client, bucket_path, id))
-
-    def join(client: DfsClient, chosen: _Chosen) -> None:
-        ending = _ending(call, client, path, chosen)
-        try:
-            client.join(path, [part.entry.file_id for part in chosen.parts], ending)
-        except FileReplaced as error:
-            # A part, or what was to be replaced?
-            if error.details.get("path") == path:
-                raise
-            raise uploads.no_such_upload(id) from None
-
-    def join_by_bytes(client: DfsClient, chosen: _Chosen) -> None:
-        ending = _ending(call, client, path, chosen)
-        paths = [part_path(bucket_path, id, part.number) for part in chosen.parts]
-        _write_parts(client, ending, list(zip(paths, chosen.parts, strict=True)))
-
-    async def work() -> str:
-        chosen = await call.ask(choose)
-        if isinstance(chosen, Facts):
-            return _completed(call, chosen)
-        try:
-            await call.ask(lambda client: join(client, chosen))
-        except NotAligned:
-            await call.place.files.work(user, lambda client: join_by_bytes(client, chosen))
-        await call.ask(lambda client: uploads.drop(client, bucket_path, id))
-        return _completed(call, chosen.facts)
-
-    return await slow_answer(call, work)
-
-
-def _ending(call: Call, client: DfsClient, path: str, chosen: _Chosen) -> Ending:
-    replaces = replacing(call.header, lambda: there(client, path))
-    attributes = chosen.facts.packed(chosen.length_bytes)
-    return Ending(path, True, True, replaces, True, attributes)
-
-
-def _write_parts(client: DfsClient, ending: Ending, parts: Sequence[tuple[str, Part]]) -> None:
-    """Write all of them into one hidden file, which then takes its place."""
-    writer = create_hidden(client, ending.path, overwrite=True, parents=True, queue_runs=1)
-    writer.ending = ending
-    with writer:
-        for path, part in parts:
-            with DfsReader(client, path, part.entry.file_id) as reader:
-                for piece in reader.pieces():
-                    writer.write(piece)
-
-
-def _done(client: DfsClient, path: str, id: str) -> Facts | None:
-    """What the upload became, if it is the object that is there now."""
-    try:
-        found = client.attributes(path)
-    except (NoSuchFile, NotADirectory):
-        return None
-    facts = facts_of(found.status, found.values)
-    return facts if facts.upload == id else None
-
-
-def _listed(data: bytes) -> list[Element]:
-    listed = read_document(data, "CompleteMultipartUpload").all("Part")
-    if not 0 < len(listed) <= PART_MAX:
-        raise S3Error("MalformedXML", f"an object has 1 to {PART_MAX} parts")
-    return listed
-
-
-def _chosen(call: Call, upload: Upload, listed: list[Element], found: list[Part]) -> _Chosen:
-    by_number = {part.number: part for part in found}
-    parts: list[Part] = []
-    for each in listed:
-        number = each.value("PartNumber")
-        part = by_number.get(int(number)) if _is_number(number) else None
-        etag = each.value("ETag").strip('"')
-        if part is None or etag != part.etag:
-            raise S3Error(
-                "InvalidPart",
-                f"part {number[:10]} is not there, or its ETag is not {etag[:40]}",
-                PartNumber=number[:10],
-                ETag=etag[:40],
-            )
-        _check_sum(each, part)
-        if parts and part.number <= parts[-1].number:
-            raise S3Error("InvalidPartOrder", "the parts are not in the order of their numbers")
-        parts.append(part)
-    for part in parts[:-1]:
-        if part.entry.length_bytes < PART_BYTES_MIN:
-            raise S3Error(
-                "EntityTooSmall",
-                f"part {part.number} has {part.entry.length_bytes} bytes; every part but the last "
-                f"has {PART_BYTES_MIN} at least",
-                PartNumber=str(part.number),
-                MinSizeAllowed=str(PART_BYTES_MIN),
-            )
-    lengths = [part.entry.length_bytes for part in parts]
-    length_bytes = sum(lengths)
-    _check_size(call, length_bytes)
-    runs = tuple((size, len(list(group))) for size, group in groupby(lengths))
-    checksum = None
-    if upload.algorithm:
-        sums = [part.checksum for part in parts]
-        values = [(each.value, size) for each, size in zip(sums, lengths, strict=True) if each]
-        checksum = of_parts(upload.algorithm, upload.type, values)
-        said = call.header(f"{PREFIX}{upload.algorithm}")
-        if said and said != checksum.value:
-            raise S3Error("BadDigest", f"the {upload.algorithm} of the parts is {checksum.value}")
-    etag = etag_of_parts([bytes.fromhex(part.etag) for part in parts])
-    facts = Facts(etag, upload.head, checksum, upload.id, runs)
-    return _Chosen(upload, tuple(parts), facts, length_bytes)
-
-
-def _check_sum(listed: Element, part: Part) -> None:
-    kept = part.checksum
-    for child in listed.children:
-        if not child.name.startswith("Checksum") or not child.text.strip():
-            continue
-        if kept is None or (child.name, child.text.strip()) != (kept.element, kept.value):
-            raise S3Error("InvalidPart", f"{child.name} of part {part.number} is another")
-
-
-def _check_size(call: Call, length_bytes: int) -> None:
-    if length_bytes > OBJECT_BYTES_MAX:
-        raise S3Error("EntityTooLarge", f"an object has {OBJECT_BYTES_MAX} bytes at most")
-    said = call.header("x-amz-mp-object-size")
-    if said and (not _is_number(said) or int(said) != length_bytes):
-        raise S3Error("InvalidRequest", f"the parts have {length_bytes} bytes, not {said[:20]}")
-
-
-def _completed(call: Call, facts: Facts) -> str:
-    place = f"{call.request.scheme}://{call.request.host}{quote(call.request.path)}"
-    told = [element("Location", place), *_named(call), element("ETag", f'"{facts.etag}"')]
-    if facts.checksum is not None:
-        told.append(element(facts.checksum.element, facts.checksum.value))
-        told.append(element("ChecksumType", facts.checksum.type))
-    return bare("CompleteMultipartUploadResult", *told)
 
 
 # --- looking
@@ -377,7 +192,7 @@ async def list_parts(call: Call) -> Reply:
     last = shown[-1].number if shown else after
     return answer(
         "ListPartsResult",
-        *_named(call),
+        *named(call),
         element("UploadId", upload.id),
         _person("Initiator", upload.owner),
         _person("Owner", upload.owner),
@@ -439,26 +254,26 @@ async def list_uploads(call: Call) -> Reply:
         else:
             shown.append(each)
 
-    def named(name: str, text: str) -> str:
+    def shown_as(name: str, text: str) -> str:
         return element(name, quote(text, safe="/~") if encode else text)
 
     return answer(
         "ListMultipartUploadsResult",
         element("Bucket", call.bucket),
-        named("KeyMarker", key_marker),
+        shown_as("KeyMarker", key_marker),
         element("UploadIdMarker", id_marker),
-        named("Prefix", prefix),
-        named("Delimiter", delimiter) if delimiter else "",
+        shown_as("Prefix", prefix),
+        shown_as("Delimiter", delimiter) if delimiter else "",
         element("EncodingType", "url") if encode else "",
         element("MaxUploads", most),
         element("IsTruncated", is_truncated),
-        named("NextKeyMarker", shown[-1].key) if is_truncated and shown else "",
+        shown_as("NextKeyMarker", shown[-1].key) if is_truncated and shown else "",
         element("NextUploadIdMarker", shown[-1].id) if is_truncated and shown else "",
         *(
             element(
                 "Upload",
                 "",
-                named("Key", each.key),
+                shown_as("Key", each.key),
                 element("UploadId", each.id),
                 _person("Initiator", each.owner),
                 _person("Owner", each.owner),
@@ -467,7 +282,7 @@ async def list_uploads(call: Call) -> Reply:
             )
             for each in shown
         ),
-        *(element("CommonPrefixes", "", named("Prefix", each)) for each in prefixes),
+        *(element("CommonPrefixes", "", shown_as("Prefix", each)) for each in prefixes),
     )
 
 

@@ -20,7 +20,11 @@ _ADDRESS: Final = re.compile(r"[0-9]+\.[0-9]+\.[0-9]+\.[0-9]+")
 
 def is_bucket_name(name: str) -> bool:
     """Can a bucket be called so?"""
-    return bool(_BUCKET.fullmatch(name)) and ".." not in name and not _ADDRESS.fullmatch(name)
+    return (
+        bool(_BUCKET.fullmatch(name))
+        and not any(pair in name for pair in ("..", ".-", "-."))
+        and not _ADDRESS.fullmatch(name)
+    )
 
 
 def check_bucket_name(name: str) -> None:
@@ -28,8 +32,8 @@ def check_bucket_name(name: str) -> None:
     if not is_bucket_name(name):
         raise S3Error(
             "InvalidBucketName",
-            "a bucket's name has 3 to 63 lower-case letters, digits, dots and dashes, begins and "
-            "ends with a letter or digit, and is no address",
+            "a bucket's name has 3 to 63 lower-case letters, digits, dots and dashes; it and each "
+            "name between dots begins and ends with a letter or digit; it is no address",
             BucketName=name[:100],
         )
 

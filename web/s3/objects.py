@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Final
 
 from mrstream.dfs.client.client import DfsClient
-from mrstream.dfs.errors import DirectoryNotEmpty, FileReplaced, NoSuchFile, NotADirectory
-from mrstream.dfs.protocol import AttributesReply
+from mrstream.dfs.errors import (
+    DirectoryNotEmpty,
+    FileReplaced,
+    IsADirectory,
+    NoSuchFile,
+    NotADirectory,
+)
+from mrstream.dfs.protocol import ANY_FILE, AttributesReply, Located
 from mrstream.web.http.ranges import NotSatisfiable, Span, parse_range
 from mrstream.web.http.reply import Reply, empty_reply, range_headers, stream_reply
+from mrstream.web.http.streams import SMALL_BYTES
 from mrstream.web.s3.call import Call, answer, check_bucket, http_time, read_document
-from mrstream.web.s3.conditions import is_unchanged, matches
+from mrstream.web.s3.conditions import Deleting, is_unchanged, matches
 from mrstream.web.s3.errors import S3Error, named
-from mrstream.web.s3.facts import DEFAULT_TYPE, Facts, facts_of
+from mrstream.web.s3.facts import BODY, DEFAULT_TYPE, Facts, facts_of, size_of
 from mrstream.web.s3.xml import element
 
 DELETED_MAX: Final = 1000
+PARTS_SHOWN_MAX: Final = 1000
+TRIES: Final = 5
+NO_CONDITION: Final = Deleting()
 OVERRIDES: Final = {
     "response-content-type": "content-type",
     "response-content-language": "content-language",
@@ -38,6 +49,20 @@ def look(client: DfsClient, path: str, key: str) -> tuple[AttributesReply, Facts
     return found, facts_of(status, found.values)
 
 
+def locate(
+    client: DfsClient, path: str, key: str, *, with_body: bool = True
+) -> tuple[Located, Facts]:
+    """The same with where its bytes are, in one question to the master."""
+    if key.endswith("/") or not with_body:
+        seen, facts = look(client, path, key)
+        return Located(seen.status, (), seen.values), facts
+    try:
+        found = client.locate(path, attributes=True)
+    except (NoSuchFile, NotADirectory, IsADirectory):
+        raise _no_such_key(key) from None
+    return found, facts_of(found.status, found.values)
+
+
 def _no_such_key(key: str) -> NoSuchFile:
     return NoSuchFile(f"there is no object {key[:200]}")
 
@@ -54,7 +79,9 @@ async def get_object(call: Call) -> Reply:
 
 async def _get(call: Call, *, with_body: bool) -> Reply:
     path = call.path()
-    found, facts = await call.ask(lambda client: look(client, path, call.key))
+    found, facts = await call.ask(
+        lambda client: locate(client, path, call.key, with_body=with_body)
+    )
     status = found.status
     told = [
         ("ETag", f'"{facts.etag}"'),
@@ -62,7 +89,8 @@ async def _get(call: Call, *, with_body: bool) -> Reply:
     ]
     if is_unchanged(call.header, "", facts.etag, status.modified_at_s):
         return empty_reply(304, told)
-    span, more = _span(call, facts, status.length_bytes)
+    size = size_of(status, found.values)
+    span, more = _span(call, facts, size)
     wants_sum = call.header("x-amz-checksum-mode").upper() == "ENABLED"
     if wants_sum and facts.checksum is not None and (span is None or span.is_all):
         told += [facts.checksum.header, ("x-amz-checksum-type", facts.checksum.type)]
@@ -70,16 +98,21 @@ async def _get(call: Call, *, with_body: bool) -> Reply:
     kind = head.pop("content-type", DEFAULT_TYPE)
     code, ranged = range_headers(span)
     told += [*more, *ranged, *head.items()]
-    count = status.length_bytes if span is None else span.length
+    count = size if span is None else span.length
+    start = span.start if span is not None else 0
     if not with_body or status.is_directory or not count:
-        return Reply(code, b"", (("Content-Type", kind), *told), length=count)
+        data = found.values.get(BODY, b"")[start : start + count] if with_body else b""
+        return Reply(code, data, (("Content-Type", kind), *told), length=count)
     # By its id: these headers are of that very file.
+    files, user = call.place.files, call.principal.user
     try:
-        reading = await call.place.files.open(call.principal.user, path, status.file_id)
+        if count <= SMALL_BYTES:
+            data = await files.fetch(user, path, found, start, count)
+            return Reply(code, data, (("Content-Type", kind), *told))
+        reading = await files.open(user, path, status.file_id, found)
     except (FileReplaced, NoSuchFile):
         # Replaced a moment ago, and not kept in the trash: there is another one, or none.
         return await _get(call, with_body=with_body)
-    start = span.start if span is not None else 0
     return stream_reply(reading.take(start, count), count, type=kind, status=code, headers=told)
 
 
@@ -152,45 +185,80 @@ async def get_attributes(call: Call) -> Reply:
         value, type = element(kept.element, kept.value), element("ChecksumType", kept.type)
         told.append(element("Checksum", "", value, type))
     if "ObjectParts" in wanted and facts.parts:
-        count = sum(count for _, count in facts.parts)
-        told.append(element("ObjectParts", "", element("PartsCount", count)))
+        told.append(_parts_told(call, list(facts.part_sizes())))
     if "StorageClass" in wanted:
         told.append(element("StorageClass", "STANDARD"))
     if "ObjectSize" in wanted:
-        told.append(element("ObjectSize", found.status.length_bytes))
+        told.append(element("ObjectSize", size_of(found.status, found.values)))
     reply = answer("GetObjectAttributesResponse", *told)
     return reply.with_headers(("Last-Modified", http_time(found.status.modified_at_s)))
+
+
+def _parts_told(call: Call, sizes: list[int]) -> str:
+    """The parts of an object, a page of them."""
+    after = call.header_number("x-amz-part-number-marker", 0)
+    most = call.header_number("x-amz-max-parts", PARTS_SHOWN_MAX)
+    shown = list(enumerate(sizes, 1))[after : after + min(most, PARTS_SHOWN_MAX)]
+    last = shown[-1][0] if shown else after
+    return element(
+        "ObjectParts",
+        "",
+        element("PartsCount", len(sizes)),
+        element("PartNumberMarker", after),
+        element("NextPartNumberMarker", last),
+        element("MaxParts", most),
+        element("IsTruncated", last < len(sizes)),
+        *(
+            element("Part", "", element("PartNumber", number), element("Size", size))
+            for number, size in shown
+        ),
+    )
 
 
 # --- deleting
 
 
-def delete_key(client: DfsClient, bucket_path: str, path: str, key: str) -> None:
-    """Delete an object, to the trash by policy; one that is not there is deleted already."""
-    try:
-        found = client.attributes(path)
-    except (NoSuchFile, NotADirectory):
-        return
-    if found.status.is_directory != key.endswith("/"):
-        return
-    if not found.status.is_directory:
+def delete_key(
+    client: DfsClient, bucket_path: str, path: str, key: str, only: Deleting = NO_CONDITION
+) -> None:
+    """Delete an object, to the trash by policy; one that is not there is deleted already, unless a
+    condition was said of it."""
+    for _ in range(TRIES):
         try:
-            client.delete(path, prune_to=bucket_path)
-        except (NoSuchFile, NotADirectory):
+            found, facts = look(client, path, key)
+        except NoSuchFile:
+            if only:
+                raise
             return
-    elif found.values:
-        # No longer a key; the directory goes if nothing lies in it.
+        status = found.status
+        only.check(facts.etag, size_of(status, found.values), status.modified_at_s)
+        # What is not to be looked at may be another one by now; what was looked at is this one.
+        file_id = status.file_id if only else ANY_FILE
         try:
-            client.set_attributes(path, {}, replace_all=True, file_id=found.status.file_id)
-            client.delete(path, skip_trash=True, prune_to=bucket_path)
-        except (DirectoryNotEmpty, NoSuchFile, FileReplaced):
+            if status.is_directory:
+                _unmark(client, bucket_path, path, found)
+            else:
+                client.delete(path, prune_to=bucket_path, file_id=file_id)
             return
+        except (NoSuchFile, NotADirectory, FileReplaced):
+            continue
+    raise S3Error("ConditionalRequestConflict", "the object is being replaced all the time")
+
+
+def _unmark(client: DfsClient, bucket_path: str, path: str, found: AttributesReply) -> None:
+    """A directory is no longer a key; it goes if nothing lies in it."""
+    client.set_attributes(path, {}, replace_all=True, file_id=found.status.file_id)
+    with contextlib.suppress(DirectoryNotEmpty, NoSuchFile):
+        client.delete(path, skip_trash=True, prune_to=bucket_path)
 
 
 async def delete_object(call: Call) -> Reply:
     """DeleteObject."""
-    if call.header("if-match") not in ("", "*"):
-        raise S3Error("NotImplemented", "DELETE under a condition is not done here")
+    only = Deleting(
+        call.header("if-match"),
+        call.header("x-amz-if-match-size"),
+        call.header("x-amz-if-match-last-modified-time"),
+    )
     bucket_path = call.bucket_path()
     try:
         path = call.path(writes=True)
@@ -202,7 +270,9 @@ async def delete_object(call: Call) -> Reply:
     def delete(client: DfsClient) -> None:
         check_bucket(client, bucket_path, call.bucket)
         if path:
-            delete_key(client, bucket_path, path, call.key)
+            delete_key(client, bucket_path, path, call.key, only)
+        elif only:
+            raise _no_such_key(call.key)
 
     await call.ask(delete)
     return empty_reply(204)
@@ -216,7 +286,7 @@ async def delete_objects(call: Call) -> Reply:
         raise S3Error("MalformedXML", f"1 to {DELETED_MAX} objects are deleted at a time")
     quiet = asked.value("Quiet").lower() == "true"
     bucket_path = call.bucket_path()
-    keys: list[tuple[str, str]] = []
+    keys: list[tuple[str, str, Deleting]] = []
     told: dict[str, str] = {}
     for each in objects:
         named_key = each.find("Key")
@@ -226,9 +296,8 @@ async def delete_objects(call: Call) -> Reply:
                 raise S3Error("MalformedXML", "an object without its key")
             if each.value("VersionId") not in ("", "null"):
                 raise S3Error("NoSuchVersion", "there are no versions here")
-            if each.find("ETag") is not None:
-                raise S3Error("NotImplemented", "DELETE under a condition is not done here")
-            keys.append((key, call.reach(call.bucket, key, writes=True)))
+            only = Deleting(each.value("ETag"), each.value("Size"), each.value("LastModifiedTime"))
+            keys.append((key, call.reach(call.bucket, key, writes=True), only))
         except S3Error as error:
             if error.code != "InvalidArgument":
                 told[key] = _not_deleted(key, error)
@@ -238,9 +307,9 @@ async def delete_objects(call: Call) -> Reply:
     def delete(client: DfsClient) -> None:
         check_bucket(client, bucket_path, call.bucket)
         # What lies in a directory before the directory itself: it can go then.
-        for key, path in sorted(keys, key=lambda pair: pair[0].count("/"), reverse=True):
+        for key, path, only in sorted(keys, key=lambda each: each[0].count("/"), reverse=True):
             try:
-                delete_key(client, bucket_path, path, key)
+                delete_key(client, bucket_path, path, key, only)
             except Exception as error:
                 told[key] = _not_deleted(key, error)
 

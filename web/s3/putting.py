@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import secrets
 from collections.abc import AsyncIterator, Callable
-from typing import Final
+from typing import Any, Final
 from urllib.parse import unquote
 
 from mrstream.cluster.errors import ClusterError
@@ -18,15 +18,25 @@ from mrstream.dfs.client.client import DfsClient
 from mrstream.dfs.client.ending import Ending
 from mrstream.dfs.client.reader import DfsReader
 from mrstream.dfs.client.writer import DfsWriter, create_hidden
-from mrstream.dfs.errors import BadRequest, NoSuchFile, NotADirectory
+from mrstream.dfs.errors import BadRequest, NoSuchFile, NotADirectory, WriterFenced
 from mrstream.dfs.protocol import AttributesReply, FileStatus
 from mrstream.web.http.reply import Reply, empty_reply
 from mrstream.web.s3.body import Body
-from mrstream.web.s3.call import Call, check_bucket, iso_time
+from mrstream.web.s3.call import Call, check_bucket, iso_time, make_below
 from mrstream.web.s3.checksums import Checksum, Sums, named_algorithm
 from mrstream.web.s3.conditions import is_unchanged, replacing
 from mrstream.web.s3.errors import S3Error
-from mrstream.web.s3.facts import EMPTY_MD5, HEAD, PLAIN_ETAG, Facts, facts_of, head_of
+from mrstream.web.s3.facts import (
+    BODY,
+    EMPTY_MD5,
+    HEAD,
+    MARKER_BYTES_MAX,
+    PLAIN_ETAG,
+    Facts,
+    facts_of,
+    head_of,
+    marker_etag,
+)
 from mrstream.web.s3.slow import slow_answer
 from mrstream.web.s3.xml import bare, element
 
@@ -98,24 +108,32 @@ async def put_object(call: Call) -> Reply:
     def begin(client: DfsClient) -> DfsWriter:
         check_bucket(client, bucket_path, call.bucket)
         replaces = replacing(call.header, lambda: there(client, path))
-        writer = create_hidden(
-            client,
-            path,
-            overwrite=True,
-            parents=True,
-            first_chunk=body.length_bytes > 0,
-            queue_runs=1,
-        )
+        writer = create_below(client, bucket_path, path, first_chunk=body.length_bytes > 0)
         writer.ending.replaces = replaces
         writer.ending.keep_replaced = True
         return writer
 
     storing = Storing(body, lambda done, sum: Facts(done.sums.md5().hex(), head, sum))
-    await call.place.files.store(call.principal.user, call.request, begin, storing)
+    try:
+        await call.place.files.store(call.principal.user, call.request, begin, storing)
+    except (NoSuchFile, WriterFenced):
+        # With its bucket, perhaps; that is to be told then.
+        await call.ask(lambda client: check_bucket(client, bucket_path, call.bucket))
+        raise
     told = [("ETag", f'"{body.sums.md5().hex()}"')]
     if storing.checksum is not None:
         told += [storing.checksum.header, ("x-amz-checksum-type", storing.checksum.type)]
     return empty_reply(200, told)
+
+
+def create_below(client: DfsClient, directory: str, path: str, **options: Any) -> DfsWriter:
+    """Begin a file that is hidden below a directory, which has to be there: as long as it is
+    written that stays, or goes with it, so that the end brings back nothing that was deleted."""
+    writer = create_hidden(client, path, overwrite=True, parents=True, queue_runs=1, **options)
+    if not writer.status.path.startswith(f"{directory}/"):
+        writer.abandon()
+        raise NoSuchFile(f"{directory}: is not there any more", path=directory)
+    return writer
 
 
 def there(client: DfsClient, path: str) -> tuple[FileId, str] | None:
@@ -130,22 +148,25 @@ def there(client: DfsClient, path: str) -> tuple[FileId, str] | None:
 
 
 async def _put_marker(call: Call, path: str, head: dict[str, str], body: Body) -> Reply:
-    """A key that ends with a slash is a directory with a mark on it."""
-    if body.length_bytes:
-        raise S3Error("InvalidArgument", "a key that ends with / is a directory, and has no bytes")
-    async for _ in body.pieces():
-        pass
+    """A key that ends with a slash is a directory with a mark on it; its bytes are on the mark."""
+    if body.length_bytes > MARKER_BYTES_MAX:
+        raise S3Error(
+            "InvalidArgument",
+            f"a key that ends with / is a directory, and has {MARKER_BYTES_MAX} bytes at most",
+        )
+    data = b"".join([piece async for piece in body.pieces()])
+    body.update(data)
     checksum = body.check()
-    attributes = {HEAD: Facts(EMPTY_MD5, head).packed(0)[HEAD]}
+    attributes = {HEAD: Facts(EMPTY_MD5, head).packed(0)[HEAD], BODY: data}
     bucket_path = call.bucket_path()
 
     def make(client: DfsClient) -> None:
         check_bucket(client, bucket_path, call.bucket)
         replacing(call.header, lambda: _marked(client, path))
-        make_marker(client, path, attributes)
+        make_marker(client, bucket_path, path, attributes)
 
     await call.ask(make)
-    told = [("ETag", f'"{EMPTY_MD5}"')]
+    told = [("ETag", f'"{marker_etag(attributes)}"')]
     return empty_reply(200, told + ([checksum.header] if checksum is not None else []))
 
 
@@ -155,13 +176,15 @@ def _marked(client: DfsClient, path: str) -> tuple[FileId, str] | None:
     except (NoSuchFile, NotADirectory):
         return None
     marked = found.status.is_directory and found.values
-    return (found.status.file_id, EMPTY_MD5) if marked else None
+    return (found.status.file_id, marker_etag(found.values)) if marked else None
 
 
-def make_marker(client: DfsClient, path: str, attributes: dict[str, bytes]) -> None:
+def make_marker(
+    client: DfsClient, bucket_path: str, path: str, attributes: dict[str, bytes]
+) -> None:
     """Make a directory that is a key; it goes when it is one no more and nothing lies in it."""
     for attempt in range(TRIES):
-        client.make_directory(path, parents=True, implicit=True)
+        make_below(client, bucket_path, path)
         try:
             client.set_attributes(path, dict(attributes))
             return
@@ -205,6 +228,9 @@ class Source:
         except (NoSuchFile, NotADirectory):
             check_bucket(client, self._bucket_path, self.bucket)
             raise
+        owner = self._call.header("x-amz-source-expected-bucket-owner")
+        if owner:
+            check_bucket(client, self._bucket_path, self.bucket, owner)
         if found.status.is_directory != self.key.endswith("/") or (
             found.status.is_directory and not found.values
         ):
@@ -242,12 +268,12 @@ async def copy_object(call: Call) -> Reply:
             return _describe_anew(client, source, head or {})
         _, facts = source.look(client)
         if wanted and (facts.checksum is None or facts.checksum.algorithm != wanted):
-            return _copy_bytes(client, source, ending, head, wanted)
+            return _copy_bytes(client, call.bucket_path(), source, ending, head, wanted)
         try:
             return _copy_chunks(client, call.bucket_path(), source, ending, head, user)
         except BadRequest:
             # A chunk has its most references.
-            return _copy_bytes(client, source, ending, head, wanted)
+            return _copy_bytes(client, call.bucket_path(), source, ending, head, wanted)
 
     async def work() -> str:
         # Most copies are over at once; bytes are counted as if they were to move.
@@ -304,11 +330,16 @@ def _copy_chunks(
 
 
 def _copy_bytes(
-    client: DfsClient, source: Source, ending: Ending, head: dict[str, str] | None, wanted: str
+    client: DfsClient,
+    bucket_path: str,
+    source: Source,
+    ending: Ending,
+    head: dict[str, str] | None,
+    wanted: str,
 ) -> tuple[FileStatus, Facts]:
     found, facts = source.look(client)
     sums = Sums([wanted] if wanted else [])
-    status = copy_range(client, source.path, found.status, ending, sums, described=lambda: Facts(
+    status = copy_range(client, bucket_path, source.path, found.status, ending, sums, lambda: Facts(
         sums.md5().hex(), facts.head if head is None else head,
         sums.checksum(wanted) if wanted else facts.checksum,
     ))  # fmt: skip
@@ -317,6 +348,7 @@ def _copy_bytes(
 
 def copy_range(
     client: DfsClient,
+    directory: str,
     path: str,
     found: FileStatus,
     ending: Ending,
@@ -326,11 +358,10 @@ def copy_range(
     length: int = -1,
     chunk_bytes: int = 0,
 ) -> FileStatus:
-    """Write bytes of a file into a new one, which ends so; sums are of what was copied."""
+    """Write bytes of a file into a new one below a directory, which ends so; sums are of what was
+    copied."""
     count = found.length_bytes if length < 0 else length
-    writer = create_hidden(
-        client, ending.path, overwrite=True, parents=True, chunk_bytes=chunk_bytes, queue_runs=1
-    )
+    writer = create_below(client, directory, ending.path, chunk_bytes=chunk_bytes)
     writer.ending = ending
     with writer, DfsReader(client, path, found.file_id) as reader:
         for piece in reader.pieces(start, count):

@@ -31,6 +31,7 @@ EMPTY_SHA256: Final = hashlib.sha256(b"").hexdigest()
 SKEW_S_MAX: Final = 15 * 60
 EXPIRES_S_MAX: Final = 7 * 86_400
 _TIME: Final = re.compile(r"[0-9]{8}T[0-9]{6}Z")
+_SECONDS: Final = re.compile(r"-?[0-9]{1,10}")
 _HEX: Final = re.compile(r"[0-9a-f]{64}")
 _FIELD: Final = re.compile(r"(Credential|SignedHeaders|Signature)=([^,\s]+)")
 _SCOPE: Final = re.compile(r"([^/\s]{1,128})/([0-9]{8})/([^/\s]{0,64})/s3/aws4_request")
@@ -91,7 +92,7 @@ def claim_of(target: Target, headers: Headers) -> Claim | None:
 def _from_header(value: str, headers: Headers) -> Claim:
     kind, _, rest = value.partition(" ")
     if kind != ALGORITHM:
-        raise S3Error("InvalidRequest", f"this authorization is not taken; use {ALGORITHM}")
+        raise S3Error("InvalidArgument", f"this authorization is not taken; use {ALGORITHM}")
     fields = dict(_FIELD.findall(rest))
     if len(fields) != 3:
         raise S3Error(
@@ -121,9 +122,10 @@ def _from_query(target: Target, headers: Headers) -> Claim:
     when, expires = query.get("X-Amz-Date"), query.get("X-Amz-Expires")
     if not _TIME.fullmatch(when):
         raise S3Error(code, "X-Amz-Date must be a time such as 20261117T193000Z")
-    is_number = expires.isascii() and expires.isdigit() and len(expires) < 8
-    if not is_number or not 0 < int(expires) <= EXPIRES_S_MAX:
-        raise S3Error(code, f"X-Amz-Expires must be 1 to {EXPIRES_S_MAX} seconds")
+    if not _SECONDS.fullmatch(expires):
+        raise S3Error(code, "X-Amz-Expires must be a number of seconds")
+    if not 0 < int(expires) <= EXPIRES_S_MAX:
+        raise S3Error("AccessDenied", f"X-Amz-Expires must be 1 to {EXPIRES_S_MAX} seconds")
     id, region = _credential(query.get("X-Amz-Credential"), when, code)
     names = _signed_headers(query.get("X-Amz-SignedHeaders"), code)
     payload = headers.get("x-amz-content-sha256") or query.get("X-Amz-Content-Sha256", UNSIGNED)
@@ -199,17 +201,19 @@ def verify(
     # Clients sign the path as it should be encoded; a few, as they sent it.
     for path in dict.fromkeys([quote(target.path, safe="/~"), raw_path]):
         canonical = canonical_request(claim, method, path, target.query.pairs, headers)
-        hashed = hashlib.sha256(canonical).hexdigest()
-        if hmac.compare_digest(
-            signing.text(ALGORITHM, hashed).encode(), claim.signature.encode("utf-8", "replace")
-        ):
-            return signing
+        # Headers beyond ASCII are signed as the bytes that are sent, by boto3 as UTF-8.
+        for said in dict.fromkeys([canonical.encode("latin-1", "replace"), canonical.encode()]):
+            hashed = hashlib.sha256(said).hexdigest()
+            if hmac.compare_digest(
+                signing.text(ALGORITHM, hashed).encode(), claim.signature.encode("utf-8", "replace")
+            ):
+                return signing
     return None
 
 
 def canonical_request(
     claim: Claim, method: str, path: str, pairs: Iterable[tuple[str, str]], headers: Headers
-) -> bytes:
+) -> str:
     """The request as it is hashed."""
     encoded = sorted(
         (quote(name, safe="~"), quote(value, safe="~"))
@@ -221,4 +225,4 @@ def canonical_request(
         values = [" ".join(value.split()) for value in headers.all(name)]
         lines.append(f"{name}:{','.join(values)}")
     lines += ["", ";".join(claim.signed_headers), claim.payload]
-    return "\n".join(lines).encode("latin-1", "replace")
+    return "\n".join(lines)

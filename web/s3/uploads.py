@@ -20,6 +20,7 @@ import msgspec
 from mrstream.dfs.client.client import DfsClient
 from mrstream.dfs.errors import NoSuchFile, NotADirectory
 from mrstream.dfs.protocol import KeyEntry
+from mrstream.web.s3.call import make_below
 from mrstream.web.s3.checksums import Checksum
 from mrstream.web.s3.errors import S3Error
 from mrstream.web.s3.facts import BEGUN, ETAG, HEAD, KEY, SUM, etag_of
@@ -106,7 +107,7 @@ def no_such_upload(id: str) -> S3Error:
 def begin(client: DfsClient, bucket_path: str, upload: Upload) -> None:
     """Make the directory of an upload."""
     path = directory(bucket_path, upload.id)
-    client.make_directory(path, parents=True, implicit=True)
+    make_below(client, bucket_path, path)
     client.set_attributes(path, dict(upload.packed()))
 
 

@@ -107,7 +107,7 @@ def element(name: str, value: object = "", *children: str) -> str:
     if children:
         return f"<{name}>{''.join(children)}</{name}>"
     text = value if isinstance(value, str) else _word(value)
-    return f"<{name}>{_escaped(text)}</{name}>"
+    return f"<{name}>{escaped(text)}</{name}>"
 
 
 def document(root: str, *children: str, namespace: bool = True) -> str:
@@ -127,7 +127,13 @@ def _word(value: object) -> str:
     return str(value)
 
 
-def _escaped(text: str) -> str:
+def is_sayable(text: str) -> bool:
+    """Can XML say it, and every parser read it?"""
+    return _UNSAID.search(text) is None
+
+
+def escaped(text: str) -> str:
+    """Text as it stands in an element."""
     if _SPECIAL.search(text) is None:
         return text
     plain = escape(text, {'"': "&quot;"})

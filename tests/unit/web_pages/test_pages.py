@@ -36,6 +36,7 @@ PATHS = [
     "/files/in/web.log",
     "/trash",
     "/events",
+    "/keys",
     "/about",
 ]
 HOSTILE = "<script>alert('x')</script>\"><img src=x onerror=alert(1)>"
@@ -304,6 +305,8 @@ def test_nothing_outside_a_visitors_trees_is_named() -> None:
         read(state, "/act/delete", ann, path="/readme.txt")
     with pytest.raises(OutOfBounds):
         read(state, "/act/rename", ann, path="/in/web.log", value="/out/x")
+    with pytest.raises(OutOfBounds):
+        read(state, "/keys", ann)
     state.deleted.append(replace(state.deleted[0], path="/secret/plan"))
     assert "secret" not in read(state, "/trash", ann).text
     assert "web.log" in read(state, "/files/in", ann).text
@@ -363,3 +366,17 @@ def test_a_part_that_did_not_change_is_not_drawn() -> None:
     assert nothing == ""
     assert other.startswith('<section id="p-grids"')
     assert set(seen) == {"summary", "head", "curves", "grids", "failed", "happened"}
+
+
+def test_keys_tell_rights_and_ends_and_nothing_to_come_in_with() -> None:
+    shown = read(tui_states.busy(), "/keys")
+
+    assert [row[:4] for row in shown.rows[1:]] == [
+        ["<b>old", "bob", "look", "/"],
+        ["etl", "ann", "look and change", "/in, /logs"],
+        ["grafana", "eve", "look", "/"],
+    ]
+    assert [row[5].split(" ")[0] for row in shown.rows[1:]][:2] == ["✗", "never"]
+    assert "MRAAAA" not in html_of(tui_states.busy(), "/keys")
+    found = read(tui_states.busy(), "/keys", find="/LOGS")
+    assert [row[0] for row in found.rows[1:]] == ["etl"]

@@ -172,8 +172,8 @@ def test_a_date_header_is_a_time_too() -> None:
 @pytest.mark.parametrize(
     ("change", "code"),
     [
-        ({"Authorization": "AWS id:signature"}, "InvalidRequest"),
-        ({"Authorization": "Basic abc"}, "InvalidRequest"),
+        ({"Authorization": "AWS id:signature"}, "InvalidArgument"),
+        ({"Authorization": "Basic abc"}, "InvalidArgument"),
         ({"Authorization": "AWS4-HMAC-SHA256 "}, "AuthorizationHeaderMalformed"),
         ({"x-amz-date": "yesterday"}, "AccessDenied"),
         ({"x-amz-date": "20130525T000000Z"}, "AuthorizationHeaderMalformed"),

@@ -148,3 +148,13 @@ def test_an_implicit_directory_that_is_asked_for_by_name_stays() -> None:
     model.call(p.Delete("/b/x/f", "me", prune_to="/b"))
 
     assert "/b/x" in model.paths()
+
+
+def test_where_a_file_is_may_be_told_with_its_attributes() -> None:
+    model = Model()
+    model.put("/f", 3)
+    model.call(p.SetAttributes("/f", {"a": b"1"}, "me"))
+
+    assert model.call(p.Locate("/f")).values == {}
+    both = model.call(p.Locate("/f", attributes=True))
+    assert both.values == {"a": b"1"} and len(both.chunks) == 1

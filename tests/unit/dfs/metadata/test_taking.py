@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from mrstream.cluster.errors import ClusterError
 from mrstream.dfs import protocol as p
 from mrstream.dfs.errors import (
     BadPath,
@@ -286,3 +287,41 @@ class TestReadingOn:
         model.call(p.Delete("/f", "me"))
         with pytest.raises(NoSuchFile):
             model.call(p.Locate("/f", file_id=old))
+
+
+class TestDeletingUnderConditions:
+    def test_only_the_very_file_that_was_meant_goes(self) -> None:
+        model = Model()
+        model.put("/a/f", 1)
+        old = model.call(p.Stat("/a/f")).file_id
+        finish(model, begin(model, "/a/f", overwrite=True), "/a/f", overwrite=True)
+
+        with pytest.raises(FileReplaced, match="was to be deleted"):
+            model.call(p.Delete("/a/f", "me", file_id=old))
+
+        assert "/a/f" in model.paths()
+        found = model.call(p.Stat("/a/f")).file_id
+        model.call(p.Delete("/a/f", "me", file_id=found))
+        assert "/a/f" not in model.paths()
+
+    def test_what_is_being_written_goes_with_its_directory_if_that_is_asked(self) -> None:
+        model = Model()
+        model.call(p.MakeDirectory("/b", "me"))
+        opened = begin(model, "/b/f")
+        with pytest.raises(DirectoryNotEmpty, match="being written"):
+            model.call(p.Delete("/b", "me", skip_trash=True))
+
+        model.call(p.Delete("/b", "me", skip_trash=True, unseen=True))
+
+        assert model.paths() == ["/"]
+        with pytest.raises(ClusterError):
+            finish(model, opened, "/b/f", parents=True)
+        assert model.paths() == ["/"], "the writer brings nothing back"
+
+    def test_what_can_be_seen_keeps_its_directory(self) -> None:
+        model = Model()
+        model.put("/b/f", 1)
+        begin(model, "/b/g")
+
+        with pytest.raises(DirectoryNotEmpty, match="not empty"):
+            model.call(p.Delete("/b", "me", skip_trash=True, unseen=True))
