@@ -87,7 +87,13 @@ def _say(host: str, text: str) -> None:
 def _up(options: Namespace) -> int:
     from mrstream.cluster.hosts.up import Up
 
-    up = Up(_config_to_start(options), _say, new_secret=options.new_secret, without=options.without)
+    up = Up(
+        _config_to_start(options),
+        _say,
+        new_secret=options.new_secret,
+        without=options.without,
+        at_boot=options.at_boot,
+    )
     failed = up.run()
     status = _finish_up(up.config, failed)
     if options.new_secret:

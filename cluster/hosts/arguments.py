@@ -105,6 +105,18 @@ examples:
         action="store_true",
         help="give the cluster, which must be down, another secret: the old one opens nothing more",
     )
+    boot = made.add_mutually_exclusive_group()
+    boot.add_argument(
+        "--at-boot",
+        action="store_const",
+        const=True,
+        dest="at_boot",
+        help="hosts that are rebooted start everything themselves, by a line in the crontab there; "
+        "`down` takes it out",
+    )
+    boot.add_argument(
+        "--no-at-boot", action="store_const", const=False, dest="at_boot", help="take it out now"
+    )
     made.add_argument(
         "--without",
         action="append",

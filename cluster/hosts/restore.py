@@ -20,7 +20,7 @@ from typing import Final
 from mrstream.cluster.config.config import DFS_MASTER, MAPREDUCE_MASTER, Cluster, ClusterConfig
 from mrstream.cluster.config.state import LOSS_ACCEPTED_MARK
 from mrstream.cluster.errors import ClusterError, JournalCorrupt, UserError
-from mrstream.cluster.hosts.down import PHASES, stop_roles
+from mrstream.cluster.hosts.down import stop_all
 from mrstream.cluster.hosts.launcher import HostLink, Hosts, Say
 from mrstream.cluster.hosts.up import Up
 from mrstream.cluster.journal.journal import Journal
@@ -89,7 +89,7 @@ def restore_master(
         if is_there and DFS_MASTER in hosts.link(new_master).facts["running"]:
             raise UserError(f"{new_master} is the master already, and runs: nothing to restore")
         if not is_there:
-            _stop(hosts, say)  # while the old master runs, its logs grow
+            stop_all(hosts, say)  # while the old master runs, its logs grow
         found = hosts.each(lambda link: _logs_of(link, cluster, folder, say))
         for link_name, error in hosts.failed.items():
             if link_name not in unreachable and source is None:
@@ -112,7 +112,7 @@ def restore_master(
                 f"{chosen.sequence:,}: nothing to restore; `mrstream cluster up` says what is "
                 "wrong, if anything is"
             )
-        _stop(hosts, say)
+        stop_all(hosts, say)
         for log in others:
             link = hosts.link(log.host)
             moved = link.call("set_aside", path=f"{link.directory}/{COPIES_FOLDER}")["moved"]
@@ -133,11 +133,6 @@ def restore_master(
     changed = replace(config, master=new_master)
     Up(changed, say).run()
     return changed
-
-
-def _stop(hosts: Hosts, say: Say) -> None:
-    for phase in PHASES:
-        hosts.each(lambda link, roles=phase: stop_roles(link, roles, say))  # type: ignore[misc]
 
 
 def _logs_of(link: HostLink, cluster: Cluster, folder: str, say: Say) -> list[FoundLog]:

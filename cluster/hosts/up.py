@@ -15,8 +15,9 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
+from mrstream.cluster.agent.guard import ROLE as GUARD
 from mrstream.cluster.agent.processes import module_of
 from mrstream.cluster.agent.software import INSTALL
 from mrstream.cluster.config import extras, state
@@ -24,6 +25,7 @@ from mrstream.cluster.config.config import (
     DFS_MASTER,
     GATEWAY,
     GROUP_ROLES,
+    MASTER_ROLES,
     Cluster,
     ClusterConfig,
     load,
@@ -71,10 +73,14 @@ class Up:
         *,
         new_secret: bool = False,
         without: Sequence[str] = (),
+        at_boot: bool | None = None,
     ) -> None:
         """With `new_secret` the cluster, which must be down, gets another one: who knew the old one
         is shut out. `without`: hosts that are lost, and have no group of masters, by a person's
-        word."""
+        word. `at_boot`: whether the hosts start everything when they do; None: as before."""
+        if at_boot and not config.guard:
+            raise UserError("--at-boot starts the guards, which `guard: false` does without")
+        self._at_boot = at_boot
         self._new_secret = new_secret
         self._without = [config.host(name).name for name in without]
         self.config = with_resolved_addresses(config)
@@ -107,7 +113,7 @@ class Up:
             self._master_lives(hosts)
             self._start_gateways(hosts)
             self._master_lives(hosts)
-            hosts.each(lambda link: link.call("keep"))
+            hosts.each(self._keep)
             self._master_lives(hosts)
             failed = dict(hosts.failed)
         self._remember()
@@ -270,9 +276,10 @@ class Up:
         python = self._pythons[link.name]
         wanted = self.config.extras_of(link.name)
         roles = self.config.roles_of(link.name)
-        names = [*map(module_of, roles), *extras.modules_of(wanted)]
+        programs = [*roles, GUARD] if self.config.guard else roles
+        names = [*map(module_of, programs), *extras.modules_of(wanted)]
         found = link.call("modules", python=python, names=names)
-        lacking = [role for role in roles if module_of(role) not in found["found"]]
+        lacking = [role for role in programs if module_of(role) not in found["found"]]
         if lacking:
             raise HostRefused(f"the mrstream of {python} ({found['version']}) has no {lacking[0]}")
         gaps = extras.lacking(wanted, found["found"])
@@ -394,6 +401,29 @@ class Up:
     def _inner_roles(self, name: str) -> list[str]:
         return [role for role in self.config.roles_of(name) if role != GATEWAY]
 
+    def _keep(self, link: HostLink) -> None:
+        """Leave what runs there to itself, and to its guard."""
+        plan = None
+        if self.config.guard:
+            plan = {
+                "roles": list(self.config.roles_of(link.name)),
+                "python": self._pythons[link.name],
+                "environment": self._environment(link),
+                "backup": backup_plan(self.config, link),
+            }
+        said = link.call("keep", guard=plan, at_boot=self._at_boot)["said"]
+        if said:
+            self._say(link.name, f"WARNING: at boot: {said}")
+
+    def _environment(self, link: HostLink) -> dict[str, str]:
+        """What daemons there have in their environment besides that of the login."""
+        wheel = self._wheel(link)
+        environment = {"MRSTREAM_BUILD": wheel.digest if wheel is not None else ""}
+        path = os.environ.get("PYTHONPATH")
+        if link.is_local and path:
+            environment["PYTHONPATH"] = path
+        return environment
+
     def _start_gateways(self, hosts: Hosts) -> None:
         """Start gateways last, one after the other: one that has to be replaced is back before the
         next one goes, so that a balancer always has one to ask."""
@@ -412,13 +442,9 @@ class Up:
     def _start_roles(self, link: HostLink, roles: list[str]) -> None:
         """Start what does not run; restart what runs another build of the software, or with other
         extras: it has another environment, and reads only at its start which ones there are."""
-        wheel = self._wheel(link)
         wanted = list(self.config.extras_of(link.name))
-        build = wheel.digest if wheel is not None else ""
-        environment = {"MRSTREAM_BUILD": build}
-        path = os.environ.get("PYTHONPATH")
-        if link.is_local and path:
-            environment["PYTHONPATH"] = path
+        environment = self._environment(link)
+        build = environment["MRSTREAM_BUILD"]
         for role in roles:
             running = link.facts["running"].get(role)
             other = ""
@@ -490,6 +516,14 @@ class Up:
         state.write_private(state.cluster_file(self.config.name), write_config(self.config))
         state.make_current(self.config.name)
         self.config = replace(self.config, path=state.cluster_file(self.config.name))
+
+
+def backup_plan(config: ClusterConfig, link: HostLink) -> dict[str, Any] | None:
+    """What a host's guard has to know of the backup that cluster.yaml asks for."""
+    has_log = any(link.name in config.masters_of(role) for role in (*MASTER_ROLES, *GROUP_ROLES))
+    if config.backup is None or not has_log:
+        return None
+    return {"every_s": config.backup.every_s, "note": f"{link.directory}/run/backup.note"}
 
 
 def _all_running(link: HostLink, config: ClusterConfig) -> bool:
