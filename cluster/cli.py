@@ -1,4 +1,4 @@
-"""`mrstream cluster …`: up, down, status, logs, doctor, add, remove, join, restore, ca.
+"""`mrstream cluster …`: up, down, status, logs, doctor, add, remove, join, restore, backup, ca.
 
 A root: it may use what it needs of the other packages, and nothing imports it. Every command's
 work is in a module of its own; here are words, questions and exit statuses.
@@ -312,7 +312,9 @@ def _join(options: Namespace) -> int:
 
 
 def _restore(options: Namespace) -> int:
+    from mrstream.cluster.hosts.backup import read_backup
     from mrstream.cluster.hosts.restore import restore_master
+    from mrstream.cluster.hosts.restore_group import restore_groups
 
     cluster = _cluster_running(options)
 
@@ -320,10 +322,36 @@ def _restore(options: Namespace) -> int:
         print("\n".join(doubts))
         return options.yes or _typed(cluster.config)
 
-    config = restore_master(cluster, options.master, _say, options.source, agreed)
+    source, groups = options.source, bool(cluster.config.masters)
+    if source is not None and _is_backup(cluster.config, source):
+        config = restore_groups(cluster, options.master, _say, read_backup(source), agreed)
+    elif groups:
+        if source is not None:
+            raise UserError(
+                f"--from is {source!r}: where there are several masters it is a backup; of the "
+                "logs that hosts have, the one that goes furthest always counts"
+            )
+        config = restore_groups(cluster, options.master, _say, None, agreed)
+    else:
+        config = restore_master(cluster, options.master, _say, source, agreed)
     address = config.host(config.master).address
     moved = "" if config.master == cluster.config.master else "; say so in cluster.yaml"
     print(f"cluster {config.name} is up, master {config.master} ({address}){moved}")
+    return 0
+
+
+def _is_backup(config: ClusterConfig, source: str) -> bool:
+    """A host of the cluster, or a directory: a host's name has no slash in it."""
+    return "/" in source or all(host.name != source for host in config.hosts)
+
+
+def _backup(options: Namespace) -> int:
+    from mrstream.cluster.hosts.backup import back_up
+
+    made = back_up(_cluster_running(options), options.directory, options.keep, _say)
+    for role, end in made.ends.items():
+        print(f"{role}: up to record {end.sequence:,}")
+    print(f"backed up and proven: {made.path}")
     return 0
 
 
@@ -349,5 +377,6 @@ _COMMANDS: Final[dict[str, Callable[[Namespace], int]]] = {
     "remove": _remove,
     "join": _join,
     "restore": _restore,
+    "backup": _backup,
     "ca": _ca,
 }

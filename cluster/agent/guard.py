@@ -18,7 +18,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from mrstream.cluster.agent import boot
@@ -195,7 +195,9 @@ class Guard:
                 self._watches = {role: Watch() for role in plan["roles"]}
             for role, watch in self._watches.items():
                 self._look_at(role, watch, now_s)
-            self._backup.look(plan.get("backup"), now_s, self._start)
+            self._processes.status_of(BACKUP)  # it has written down what came of it
+            if not self._processes.has_child(BACKUP):
+                self._backup.look(plan.get("backup"), now_s, self._start)
         self._tell()
         return True
 
@@ -274,7 +276,9 @@ class _Backup:
         self.said: dict[str, Any] = {}
         self._due_s = 0.0
 
-    def look(self, wanted: dict[str, Any] | None, now_s: float, start: Any) -> None:
+    def look(
+        self, wanted: dict[str, Any] | None, now_s: float, start: Callable[[str], object]
+    ) -> None:
         """Begin one if it is due."""
         if wanted is None:
             self.said = {}

@@ -10,10 +10,9 @@ From then on no host listens to another master, should it come back.
 
 from __future__ import annotations
 
-import base64
 import os
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -21,11 +20,11 @@ from mrstream.cluster.config.config import DFS_MASTER, MAPREDUCE_MASTER, Cluster
 from mrstream.cluster.config.state import LOSS_ACCEPTED_MARK
 from mrstream.cluster.errors import ClusterError, JournalCorrupt, UserError
 from mrstream.cluster.hosts.down import stop_all
+from mrstream.cluster.hosts.kept_log import fetch_log
 from mrstream.cluster.hosts.launcher import HostLink, Hosts, Say
 from mrstream.cluster.hosts.up import Up
 from mrstream.cluster.journal.journal import Journal
 
-PIECE_BYTES: Final = 4 * 1024 * 1024
 JOURNAL_FOLDER: Final = f"{DFS_MASTER}/oplog"
 COPIES_FOLDER: Final = f"log-copies/{DFS_MASTER}"
 
@@ -143,7 +142,7 @@ def _logs_of(link: HostLink, cluster: Cluster, folder: str, say: Say) -> list[Fo
         places.append((f"{link.directory}/{JOURNAL_FOLDER}", True))
     for path, is_own in places:
         here = os.path.join(folder, f"{link.name}-{'own' if is_own else 'copy'}")
-        if path is None or not _fetch_log(link, path, here):
+        if path is None or not fetch_log(link, path, here):
             continue
         what = "its own log" if is_own else "its copy of the log"
         cluster_id = cluster.secret.cluster_id
@@ -224,28 +223,3 @@ def _put(link: HostLink, log: FoundLog, say: Say) -> None:
             content = file.read()
         link.call("put", path=f"{place}/{name}", mode=0o600, payload=content, timeout_s=600.0)
     say(link.name, f"has the log up to record {log.sequence:,} now, from {log}")
-
-
-def _fetch_log(link: HostLink, path: str, here: str) -> bool:
-    """Bring the files of a journal here; False: there are none."""
-    sizes: dict[str, int] = link.call("files", path=path)["files"]
-    names = [n for n in sizes if n.startswith(("log-", "checkpoint-")) and not n.endswith(".part")]
-    if not names:
-        return False
-    os.mkdir(here)
-    for name in names:
-        with open(os.path.join(here, name), "wb") as file:
-            for piece in _pieces(link, f"{path}/{name}", sizes[name]):
-                file.write(piece)
-    return True
-
-
-def _pieces(link: HostLink, path: str, size: int) -> Iterator[bytes]:
-    at = 0
-    while at < size:
-        answer = link.call("fetch", path=path, offset=at, count=min(PIECE_BYTES, size - at))
-        piece = base64.b64decode(answer["base64"])
-        if not piece:
-            raise UserError(f"{link.name}: {path} became shorter while it was being read")
-        yield piece
-        at += len(piece)
