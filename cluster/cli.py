@@ -11,19 +11,23 @@ import json
 import os
 import sys
 import threading
+import time
 from argparse import Namespace
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from mrstream.cluster.config import state
 from mrstream.cluster.config.config import GATEWAY, ROLES, Cluster, ClusterConfig, load
-from mrstream.cluster.errors import ClusterError, UserError
+from mrstream.cluster.errors import ClusterError, Unavailable, UserError
 from mrstream.cluster.hosts import arguments
 
 if TYPE_CHECKING:
-    from mrstream.cluster.wire.network import Connection
+    from mrstream.cluster.leader.connection import LeaderConnection
+    from mrstream.cluster.wire.messages import Request
 
 INTERRUPTED = 130
+LEADER_S_MAX: Final = 60.0
+LOOK_EVERY_S: Final = 0.2
 _printing = threading.Lock()
 
 
@@ -215,16 +219,25 @@ def _log_copies(cluster: Cluster) -> dict[str, int | None]:
     return {key: int(figures[name]) if name in figures else None for key, name in names.items()}
 
 
-def _dfs_master(cluster: Cluster) -> Connection:
+def _dfs_master(cluster: Cluster) -> LeaderConnection:
+    """The dfs master that leads."""
     from mrstream.cluster.config.config import DFS_MASTER
-    from mrstream.cluster.wire.network import Connection
+    from mrstream.cluster.leader.connection import connect_to_leader
 
-    return Connection(
-        cluster.config.master_address(DFS_MASTER),
-        cluster.identity(),
-        role=DFS_MASTER,
-        connect_s_max=3.0,
-    )
+    return connect_to_leader(cluster, DFS_MASTER, connect_s_max=3.0)
+
+
+def _patiently(master: LeaderConnection, request: Request) -> Any:
+    """Have the master that leads answer; one of a host that is lost has to be followed first."""
+    deadline_s = time.monotonic() + LEADER_S_MAX
+    number = master.next_number()
+    while True:
+        try:
+            return master.call(request, number=number)
+        except Unavailable:
+            if time.monotonic() > deadline_s:
+                raise
+            time.sleep(LOOK_EVERY_S)
 
 
 def _logs(options: Namespace) -> int:
@@ -270,7 +283,7 @@ def _remove(options: Namespace) -> int:
     with _dfs_master(cluster) as master:
 
         def known(host: str) -> ServerStatus | None:
-            servers: tuple[ServerStatus, ...] = master.call(Report()).servers
+            servers: tuple[ServerStatus, ...] = _patiently(master, Report()).servers
             return next((s for s in servers if s.address.server == host), None)
 
         def drain(host: str) -> int:
@@ -283,7 +296,7 @@ def _remove(options: Namespace) -> int:
                     f"good, `mrstream cluster remove {host} --lost`"
                 )
             if server.state != "draining":
-                master.call(DrainServer(ServerId(host)))
+                _patiently(master, DrainServer(ServerId(host)))
                 return max(1, int(server.chunk_count))
             return max(1, int(server.chunks_to_drain))
 
@@ -293,7 +306,7 @@ def _remove(options: Namespace) -> int:
 
         def forget(host: str) -> None:
             if known(host) is not None:
-                master.call(ForgetServer(ServerId(host)))
+                _patiently(master, ForgetServer(ServerId(host)))
 
         if options.lost:
             config = remove_lost_host(cluster, options.host, _say, silence_of, forget)

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Final
 
 from mrstream.cluster.config.config import (
+    CHUNKSERVER,
     GROUP_NAMES,
     GROUP_ROLES,
     HOST_ROLES,
@@ -132,9 +133,8 @@ class Rolling:
         roles = self._outdated_here(link)
         for role in roles:
             self._replace(link, role)
-        for role in roles:
-            if role in HOST_ROLES:
-                self._await(link, role, SERVER_S_MAX)
+        if CHUNKSERVER in roles:  # a worker may wait for a job master that starts only later
+            self._await(link, CHUNKSERVER, SERVER_S_MAX)
 
     def _await(self, link: HostLink, role: str, limit_s: float, must: bool = False) -> None:
         deadline_s = time.monotonic() + limit_s
