@@ -19,7 +19,7 @@ HOSTS = ("h1", "h2", "h3")
 
 @pytest.fixture
 def laptop(tmp_path: Path) -> Iterator[Laptop]:
-    made = Laptop(tmp_path / "laptop")
+    made = Laptop(tmp_path / "laptop", guard=True)
     yield made
     for _ in range(2):  # guards first: what they would have started is gone after that
         for pid in made.processes():

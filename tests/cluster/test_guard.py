@@ -44,7 +44,7 @@ class Guarded(Laptop):
 
 @pytest.fixture
 def laptop(tmp_path: Path) -> Iterator[Guarded]:
-    made = Guarded(tmp_path / "laptop")
+    made = Guarded(tmp_path / "laptop", guard=True)
     yield made
     for _ in range(2):  # guards first: what they would have started is gone after that
         for pid in made.processes():
