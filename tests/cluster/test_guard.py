@@ -12,10 +12,13 @@ from typing import Any
 
 import pytest
 
+from mrstream.cluster.journal.format import RECORD_HEADER
+from mrstream.cluster.journal.group_recovery import HEADER_BYTES
 from tests.cluster.local import wait_for
 from tests.cluster.test_local_hosts import Laptop
 
-LIMIT_S = 60.0
+LIMIT_S = 180.0
+"""Only a net: a crowded machine takes long, a broken one for ever."""
 
 
 class Guarded(Laptop):
@@ -78,10 +81,20 @@ def test_what_ends_comes_back_a_dead_guard_is_told_and_down_leaves_nothing(
     assert laptop.processes() == []
 
 
-def test_an_emptied_master_rejoins_by_itself_and_a_lost_one_is_replaced_by_a_command(
+def comes_back(laptop: Guarded, host: str, before: int) -> None:
+    """Wait until a master that was killed is a shadow that votes again."""
+
+    def is_back() -> bool:
+        pid = laptop.roles()[host, "dfs.master"]["pid"]
+        return pid not in (None, before) and laptop.states()[host] == "shadow"
+
+    wait_for(is_back, LIMIT_S, f"{host} to be a member again")
+
+
+def test_masters_without_a_log_rejoin_by_themselves_and_a_lost_host_is_replaced(
     laptop: Guarded,
 ) -> None:
-    """CH-05: nobody types anything for the first; one command does the second."""
+    """CH-05: nobody types anything for the first two; one command does the third."""
     laptop.write(
         4, masters=["h1", "h2", "h3"], failover_after="1s", dfs={"dead_after": "3s"},
     )  # fmt: skip
@@ -90,14 +103,18 @@ def test_an_emptied_master_rejoins_by_itself_and_a_lost_one_is_replaced_by_a_com
     laptop.good("dfs", "-put", "words", "/kept")
     assert laptop.states() == {"h1": "leader", "h2": "shadow", "h3": "shadow"}
 
-    before = laptop.roles()["h3", "dfs.master"]["pid"]
+    before = {host: laptop.roles()[host, "dfs.master"]["pid"] for host in ("h2", "h3")}
     shutil.rmtree(laptop.place("h3") / "dfs.master")
-    os.kill(before, signal.SIGKILL)
-    wait_for(
-        lambda: laptop.roles()["h3", "dfs.master"]["pid"] not in (None, before)
-        and laptop.states()["h3"] == "shadow",
-        LIMIT_S, "the emptied one to be a member again",
-    )  # fmt: skip
+    os.kill(before["h3"], signal.SIGKILL)
+    comes_back(laptop, "h3", before["h3"])
+    logs = laptop.place("h2") / "dfs.master" / "oplog"
+    log = next(logs.glob("log-*"))
+    os.kill(before["h2"], signal.SIGKILL)
+    whole = bytearray(log.read_bytes())
+    whole[HEADER_BYTES + RECORD_HEADER.size] ^= 1  # later records know that this one was durable
+    log.write_bytes(whole)
+    comes_back(laptop, "h2", before["h2"])
+    assert len(list(logs.parent.glob("oplog.damaged-*"))) == 1
     assert len(laptop.group()["voters"]) == 3
 
     for _ in range(2):
