@@ -8,11 +8,10 @@ import time
 from mrstream.cluster.config import state
 from mrstream.cluster.config.config import (
     CERTIFICATE_ENDS,
-    LOCK_MASTER,
-    MASTER_ROLES,
     Cluster,
     ClusterConfig,
 )
+from mrstream.cluster.hosts.guarding import has_log
 from mrstream.cluster.hosts.health import DEAD, DOWN, RoleState
 from mrstream.cluster.hosts.launcher import HostLink, Hosts
 from mrstream.cluster.hosts.status import left_down, log_copy_lines, roles_now
@@ -100,9 +99,7 @@ def _guard(link: HostLink) -> list[str]:
         for role, why in guard["left_down"].items()
     ]
     said = guard.get("backup") or {}
-    if backup is None or not any(
-        link.name in link.config.masters_of(role) for role in (*MASTER_ROLES, LOCK_MASTER)
-    ):
+    if backup is None or not has_log(link.config, link.name):
         return findings
     if said.get("error"):
         findings.append(f"{link.name}: the last backup to {backup.to} failed: {said['error']}")

@@ -12,7 +12,7 @@ import os
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 from mrstream.cluster.agent.guard import ROLE as GUARD
 from mrstream.cluster.agent.processes import module_of
@@ -21,13 +21,13 @@ from mrstream.cluster.config.config import (
     DFS_MASTER,
     GATEWAY,
     GROUP_ROLES,
-    MASTER_ROLES,
     Cluster,
     ClusterConfig,
     load,
 )
 from mrstream.cluster.config.writer import write_config
 from mrstream.cluster.errors import ClusterError, HostUnreachable, UserError
+from mrstream.cluster.hosts.guarding import guard_plan
 from mrstream.cluster.hosts.health import UP, ask
 from mrstream.cluster.hosts.launcher import HostLink, Hosts, Say, with_resolved_addresses
 from mrstream.cluster.hosts.rolling import NotReplaced, Rolling
@@ -304,14 +304,7 @@ class Up:
 
     def _keep(self, link: HostLink) -> None:
         """Leave what runs there to itself, and to its guard."""
-        plan = None
-        if self.config.guard:
-            plan = {
-                "roles": list(self.config.roles_of(link.name)),
-                "python": self._pythons[link.name],
-                "environment": self._environment(link),
-                "backup": backup_plan(self.config, link),
-            }
+        plan = guard_plan(self.config, link, self._pythons[link.name], self._environment(link))
         said = link.call("keep", guard=plan, at_boot=self._at_boot)["said"]
         if said:
             self._say(link.name, f"WARNING: at boot: {said}")
@@ -441,14 +434,6 @@ class Up:
         state.write_private(state.cluster_file(self.config.name), write_config(self.config))
         state.make_current(self.config.name)
         self.config = replace(self.config, path=state.cluster_file(self.config.name))
-
-
-def backup_plan(config: ClusterConfig, link: HostLink) -> dict[str, Any] | None:
-    """What a host's guard has to know of the backup that cluster.yaml asks for."""
-    has_log = any(link.name in config.masters_of(role) for role in (*MASTER_ROLES, *GROUP_ROLES))
-    if config.backup is None or not has_log:
-        return None
-    return {"every_s": config.backup.every_s, "note": f"{link.directory}/run/backup.note"}
 
 
 def _all_running(link: HostLink, config: ClusterConfig) -> bool:
