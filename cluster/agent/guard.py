@@ -38,6 +38,8 @@ LOOK_S = 0.5
 END_GRACE_S = 5.0
 LOCK_S_MAX = 3.0
 BACKUP_RETRY_S = 600.0
+BOOT_S_MAX = 600.0
+"""After a boot the disk with the plan may be mounted late."""
 
 
 def plan_path(directory: str) -> str:
@@ -145,6 +147,7 @@ class GuardKeeper:
             boot.not_at_boot(self._directory)
             return ""
         argv = [python, "-P", "-m", module_of(ROLE), "--host", self._host, "--dir", self._directory]
+        argv.append("--boot")
         try:
             path = {"PYTHONPATH": environment["PYTHONPATH"]} if "PYTHONPATH" in environment else {}
             return boot.at_boot(self._directory, argv, path)
@@ -313,7 +316,6 @@ def say(text: str) -> None:
 
 def _hold_place(directory: str) -> int | None:
     """Return a descriptor that is this place's guard; None: there is one."""
-    os.makedirs(os.path.join(directory, "run"), mode=0o700, exist_ok=True)
     path = os.path.join(directory, "run", f"{ROLE}.lock")
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     try:
@@ -329,9 +331,16 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog=f"python -m {module_of(ROLE)}")
     parser.add_argument("--host", required=True, help="the name of this host in cluster.yaml")
     parser.add_argument("--dir", required=True, help="the cluster's directory on this host")
+    parser.add_argument("--boot", action="store_true", help="wait for the disk to be there")
     options = parser.parse_args()
     os.umask(0o077)
     os.chdir("/")
+    deadline_s = time.monotonic() + (BOOT_S_MAX if options.boot else 0.0)
+    while not os.path.exists(plan_path(options.dir)):
+        if time.monotonic() >= deadline_s:
+            print(f"there is no {plan_path(options.dir)}: nothing to guard", file=sys.stderr)
+            return 1
+        time.sleep(LOOK_S)
     place = _hold_place(options.dir)
     if place is None:
         print("there is a guard here already", file=sys.stderr, flush=True)

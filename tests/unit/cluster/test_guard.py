@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,13 @@ import pytest
 
 from mrstream.cluster.agent import boot, guard
 from mrstream.cluster.agent.watch import BUGS_MAX, EXIT_BUG, Watch
+from mrstream.cluster.config.config import Cluster
+from mrstream.cluster.config.reader import read_config
+from mrstream.cluster.config.state import Secret
+from mrstream.cluster.hosts.health import RoleState
 from mrstream.cluster.hosts.session import AgentSession, LocalTransport
+from mrstream.cluster.hosts.status import guard_lines, status_document
+from mrstream.cluster.wire.messages import GuardReply, HealthReply
 from tests.cluster.machine import wait_for
 
 ROLE = "dfs.chunkserver"
@@ -228,6 +235,30 @@ def test_bug_upon_bug_is_left_down_until_up_and_is_told(
     watcher.look(now_s + 1e6)
     assert host.pids() and not watcher._watches[ROLE].left_down
     host.down()
+
+
+def test_status_says_what_guards_did_and_what_they_gave_up() -> None:
+    config = read_config("name: lab\nhosts: {h1: {}, h2: {}}\n")
+    said = GuardReply(7, {"dfs.master": 3}, {"dfs.chunkserver": "ended by a bug, 5 times"})
+
+    def health(guard: GuardReply | None) -> RoleState:
+        return RoleState("up", HealthReply(ROLE, "h", 1, 0.0, "0", True, "", guard))
+
+    down = RoleState("down", None, "refused")
+    roles = {"h1": {ROLE: down, "dfs.master": health(said)}, "h2": {ROLE: health(None)}}
+    cluster = Cluster(config, Secret("c1", b"s" * 32))
+
+    document = status_document(cluster, roles, {}, {})
+
+    assert document["hosts"]["h1"]["guard"]["left_down"] == said.left_down
+    assert guard_lines(document) == [
+        "h1: dfs.chunkserver ended by a bug, 5 times; its guard leaves it down: see `mrstream "
+        "cluster logs h1 dfs.chunkserver`, then `mrstream cluster up`",
+        "h1: its guard has started dfs.master again, 3 times",
+        "h2 has no guard: `mrstream cluster up` starts it",
+    ]
+    without = Cluster(replace(config, guard=False), cluster.secret)
+    assert guard_lines(status_document(without, roles, {}, {})) == []
 
 
 # --- at boot
