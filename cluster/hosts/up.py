@@ -23,6 +23,7 @@ from mrstream.cluster.config.config import (
     GROUP_ROLES,
     Cluster,
     ClusterConfig,
+    DfsConfig,
     load,
 )
 from mrstream.cluster.config.writer import write_config
@@ -87,6 +88,8 @@ class Up:
     def run(self) -> dict[str, ClusterError]:
         """Bring it up; return the hosts that it is up without, and why."""
         self._forget_no_host()
+        if self.config.masters and self.config.dfs.log_replicas != DfsConfig().log_replicas:
+            self._say(self.config.name, "dfs.log_replicas counts for nothing: `masters` rules now")
         kept = self._kept_secret()
         self.cluster = Cluster(self.config, self._secret(kept))
         with Hosts(self.config, self._only) as hosts:
