@@ -82,6 +82,9 @@ def restore_groups(
             logs = _of_hosts(cluster, hosts, again, say)
         for role in master_roles(config):
             _clear(hosts, role, say)
+        known = dict(backup.ends if backup else {}) | {log.role: log.end for log in logs}
+        for role in master_roles(config):  # also where it begins anew: others remember its epochs
+            _raise_epoch(hosts.link(new_master), role, known.get(role, LogEnd(0, 0)).epoch)
         for log in logs:
             _put(hosts.link(new_master), log, cluster, folder, say)
     alone = replace(config, master=new_master, masters=())
@@ -168,6 +171,15 @@ def _clear(hosts: Hosts, role: str, say: Say) -> None:
     hosts.each(aside)
 
 
+def _raise_epoch(link: HostLink, role: str, known: int) -> None:
+    """Let the master of a role begin above every epoch that anybody may have heard of."""
+    path = f"{link.directory}/{role}/epoch"
+    said = link.call("read", path=path)["text"]
+    before = int(said) if said is not None and said.strip().isdigit() else 0
+    epoch = max(before, known) + EPOCHS_SKIPPED
+    link.call("put", path=path, mode=0o600, payload=f"{epoch}\n".encode())
+
+
 def _put(link: HostLink, log: Chosen, cluster: Cluster, folder: str, say: Say) -> None:
     place = f"{link.directory}/{log.role}"
     lone = os.path.join(folder, f"{log.role}-lone")
@@ -177,10 +189,6 @@ def _put(link: HostLink, log: Chosen, cluster: Cluster, folder: str, say: Say) -
             content = file.read()
         path = f"{place}/{JOURNALS[log.role]}/{name}"
         link.call("put", path=path, mode=0o600, payload=content, timeout_s=600.0)
-    said = link.call("read", path=f"{place}/epoch")["text"]
-    before = int(said) if said is not None and said.strip().isdigit() else 0
-    epoch = max(before, log.end.epoch) + EPOCHS_SKIPPED
-    link.call("put", path=f"{place}/epoch", mode=0o600, payload=f"{epoch}\n".encode())
     if log.role == DFS_MASTER:
         mark = f"{place}/{LOSS_ACCEPTED_MARK}"
         link.call("put", path=mark, mode=0o600, payload=str(last).encode())
