@@ -1,4 +1,4 @@
-"""`mrstream cluster …`: up, down, status, logs, doctor, add, remove, join, restore, ca.
+"""`mrstream cluster …`: up, down, status, logs, doctor, add, remove, join, restore, backup, ca.
 
 A root: it may use what it needs of the other packages, and nothing imports it. Every command's
 work is in a module of its own; here are words, questions and exit statuses.
@@ -11,19 +11,23 @@ import json
 import os
 import sys
 import threading
+import time
 from argparse import Namespace
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from mrstream.cluster.config import state
 from mrstream.cluster.config.config import GATEWAY, ROLES, Cluster, ClusterConfig, load
-from mrstream.cluster.errors import ClusterError, UserError
+from mrstream.cluster.errors import ClusterError, Unavailable, UserError
 from mrstream.cluster.hosts import arguments
 
 if TYPE_CHECKING:
-    from mrstream.cluster.wire.network import Connection
+    from mrstream.cluster.leader.connection import LeaderConnection
+    from mrstream.cluster.wire.messages import Request
 
 INTERRUPTED = 130
+LEADER_S_MAX: Final = 60.0
+LOOK_EVERY_S: Final = 0.2
 _printing = threading.Lock()
 
 
@@ -87,7 +91,13 @@ def _say(host: str, text: str) -> None:
 def _up(options: Namespace) -> int:
     from mrstream.cluster.hosts.up import Up
 
-    up = Up(_config_to_start(options), _say, new_secret=options.new_secret, without=options.without)
+    up = Up(
+        _config_to_start(options),
+        _say,
+        new_secret=options.new_secret,
+        without=options.without,
+        at_boot=options.at_boot,
+    )
     failed = up.run()
     status = _finish_up(up.config, failed)
     if options.new_secret:
@@ -209,16 +219,25 @@ def _log_copies(cluster: Cluster) -> dict[str, int | None]:
     return {key: int(figures[name]) if name in figures else None for key, name in names.items()}
 
 
-def _dfs_master(cluster: Cluster) -> Connection:
+def _dfs_master(cluster: Cluster) -> LeaderConnection:
+    """The dfs master that leads."""
     from mrstream.cluster.config.config import DFS_MASTER
-    from mrstream.cluster.wire.network import Connection
+    from mrstream.cluster.leader.connection import connect_to_leader
 
-    return Connection(
-        cluster.config.master_address(DFS_MASTER),
-        cluster.identity(),
-        role=DFS_MASTER,
-        connect_s_max=3.0,
-    )
+    return connect_to_leader(cluster, DFS_MASTER, connect_s_max=3.0)
+
+
+def _patiently(master: LeaderConnection, request: Request) -> Any:
+    """Have the master that leads answer; one of a host that is lost has to be followed first."""
+    deadline_s = time.monotonic() + LEADER_S_MAX
+    number = master.next_number()
+    while True:
+        try:
+            return master.call(request, number=number)
+        except Unavailable:
+            if time.monotonic() > deadline_s:
+                raise
+            time.sleep(LOOK_EVERY_S)
 
 
 def _logs(options: Namespace) -> int:
@@ -264,7 +283,7 @@ def _remove(options: Namespace) -> int:
     with _dfs_master(cluster) as master:
 
         def known(host: str) -> ServerStatus | None:
-            servers: tuple[ServerStatus, ...] = master.call(Report()).servers
+            servers: tuple[ServerStatus, ...] = _patiently(master, Report()).servers
             return next((s for s in servers if s.address.server == host), None)
 
         def drain(host: str) -> int:
@@ -277,7 +296,7 @@ def _remove(options: Namespace) -> int:
                     f"good, `mrstream cluster remove {host} --lost`"
                 )
             if server.state != "draining":
-                master.call(DrainServer(ServerId(host)))
+                _patiently(master, DrainServer(ServerId(host)))
                 return max(1, int(server.chunk_count))
             return max(1, int(server.chunks_to_drain))
 
@@ -287,7 +306,7 @@ def _remove(options: Namespace) -> int:
 
         def forget(host: str) -> None:
             if known(host) is not None:
-                master.call(ForgetServer(ServerId(host)))
+                _patiently(master, ForgetServer(ServerId(host)))
 
         if options.lost:
             config = remove_lost_host(cluster, options.host, _say, silence_of, forget)
@@ -306,7 +325,9 @@ def _join(options: Namespace) -> int:
 
 
 def _restore(options: Namespace) -> int:
+    from mrstream.cluster.hosts.backup import read_backup
     from mrstream.cluster.hosts.restore import restore_master
+    from mrstream.cluster.hosts.restore_group import restore_groups
 
     cluster = _cluster_running(options)
 
@@ -314,10 +335,36 @@ def _restore(options: Namespace) -> int:
         print("\n".join(doubts))
         return options.yes or _typed(cluster.config)
 
-    config = restore_master(cluster, options.master, _say, options.source, agreed)
+    source, groups = options.source, bool(cluster.config.masters)
+    if source is not None and _is_backup(cluster.config, source):
+        config = restore_groups(cluster, options.master, _say, read_backup(source), agreed)
+    elif groups:
+        if source is not None:
+            raise UserError(
+                f"--from is {source!r}: where there are several masters it is a backup; of the "
+                "logs that hosts have, the one that goes furthest always counts"
+            )
+        config = restore_groups(cluster, options.master, _say, None, agreed)
+    else:
+        config = restore_master(cluster, options.master, _say, source, agreed)
     address = config.host(config.master).address
     moved = "" if config.master == cluster.config.master else "; say so in cluster.yaml"
     print(f"cluster {config.name} is up, master {config.master} ({address}){moved}")
+    return 0
+
+
+def _is_backup(config: ClusterConfig, source: str) -> bool:
+    """A host of the cluster, or a directory: a host's name has no slash in it."""
+    return "/" in source or all(host.name != source for host in config.hosts)
+
+
+def _backup(options: Namespace) -> int:
+    from mrstream.cluster.hosts.backup import back_up
+
+    made = back_up(_cluster_running(options), options.directory, options.keep, _say)
+    for role, end in made.ends.items():
+        print(f"{role}: up to record {end.sequence:,}")
+    print(f"backed up and proven: {made.path}")
     return 0
 
 
@@ -343,5 +390,6 @@ _COMMANDS: Final[dict[str, Callable[[Namespace], int]]] = {
     "remove": _remove,
     "join": _join,
     "restore": _restore,
+    "backup": _backup,
     "ca": _ca,
 }

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import fcntl
 import json
 import logging
@@ -24,7 +25,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, NoReturn, Protocol
 
+from mrstream.cluster.agent.guard import guard_state
 from mrstream.cluster.agent.processes import module_of
+from mrstream.cluster.agent.watch import EXIT_BUG
 from mrstream.cluster.clock import SystemClock
 from mrstream.cluster.config.config import (
     CHUNKSERVER,
@@ -40,14 +43,13 @@ from mrstream.cluster.journal.log_copy import LogCopies
 from mrstream.cluster.logs import DaemonLog, RpcLog
 from mrstream.cluster.version import version
 from mrstream.cluster.wire.identity import Identity
-from mrstream.cluster.wire.messages import Health, HealthReply, Metrics, Stop
+from mrstream.cluster.wire.messages import GuardReply, Health, HealthReply, Metrics, Stop
 from mrstream.cluster.wire.network import Handler, Peer, Server, new_event_loop
 
 log = logging.getLogger(__name__)
 
 EXIT_REFUSED: Final = 1
 EXIT_RUNNING: Final = 3
-EXIT_BUG: Final = 70
 STOP_GRACE_S: Final = 10.0
 
 
@@ -106,6 +108,8 @@ class Daemon:
         text = "".join(traceback.format_exception(error))
         log.critical("stopping: %s: %s\n%s", where or type(error).__name__, error, text)
         print(f"{self.role} stops: {where}: {text}", file=sys.stderr, flush=True)
+        with contextlib.suppress(OSError):  # the disk may be what has failed
+            _say_running(self, EXIT_BUG)
         if self._daemon_log is not None:
             self._daemon_log.close()
         os._exit(EXIT_BUG)
@@ -291,7 +295,14 @@ class _Gate:
         daemon = self._daemon
         ready, detail = self._service.ready() if self.started else (False, "starting")
         return HealthReply(
-            daemon.role, daemon.host.name, os.getpid(), daemon.since_s, version(), ready, detail
+            daemon.role,
+            daemon.host.name,
+            os.getpid(),
+            daemon.since_s,
+            version(),
+            ready,
+            detail,
+            _guard_of(daemon),
         )
 
     def _stop(self, request: Stop, peer: Peer) -> None:
@@ -299,9 +310,22 @@ class _Gate:
         self._daemon.loop.call_later(0.01, self._daemon.stopping.set)
 
 
-def _say_running(daemon: Daemon) -> None:
+def _guard_of(daemon: Daemon) -> GuardReply | None:
+    """What the host's guard says: it has no port of its own."""
+    said = guard_state(daemon.directory)
+    if said is None:
+        return None
+    return GuardReply(
+        said["pid"],
+        {str(role): int(count) for role, count in said.get("restarts", {}).items()},
+        {str(role): str(why) for role, why in said.get("left_down", {}).items()},
+    )
+
+
+def _say_running(daemon: Daemon, ended: int | None = None) -> None:
+    """Write down who we are; `ended` is for the guard, which may not be our parent."""
     path = pid_file(daemon.directory, daemon.role)
-    fields = {
+    fields: dict[str, Any] = {
         "role": daemon.role,
         "host": daemon.host.name,
         "pid": os.getpid(),
@@ -312,6 +336,8 @@ def _say_running(daemon: Daemon) -> None:
         "extras": list(daemon.config.extras_of(daemon.host.name)),
         "masters": list(daemon.config.masters_known_to(daemon.role)),
     }
+    if ended is not None:
+        fields["ended"] = ended
     temporary = f"{path}.{os.getpid()}"
     with open(temporary, "w", encoding="utf-8") as file:
         json.dump(fields, file)

@@ -12,5 +12,16 @@ from __future__ import annotations
 
 from typing import Final
 
-MODULES: Final = ("refusal", "files", "checks", "software", "processes", "daemons", "serving")
+MODULES: Final = (
+    "refusal",
+    "files",
+    "checks",
+    "software",
+    "processes",
+    "daemons",
+    "watch",
+    "boot",
+    "guard",
+    "serving",
+)
 """What is sent, in this order: each imports only from those before it, by its full name."""

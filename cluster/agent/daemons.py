@@ -18,15 +18,17 @@ LAST_WORDS_BYTES = 1500
 LINE_BYTES = 400
 """What a line of a log takes, at a generous guess."""
 FOLLOW_EVERY_S = 0.2
+OUT_BYTES_MAX = 4 * 1024 * 1024
+"""What a daemon says outside its log; beyond this a new file is begun at its next start."""
 
 
 class Daemons:
     """The daemons of one host in one cluster's directory."""
 
-    def __init__(self, directory: str, host: str) -> None:
+    def __init__(self, directory: str, host: str, processes: Processes | None = None) -> None:
         self._directory = directory
         self._host = host
-        self._processes = Processes(directory)
+        self._processes = processes or Processes(directory)
         self._started: list[str] = []
         self._said_before: dict[str, int] = {}
 
@@ -51,9 +53,16 @@ class Daemons:
         running = self._processes.of_role(role)
         if running:
             return {"pid": running[0], "already": True}
+        return self.spawn(role, python, {**clean_environment(), **environment})
+
+    def spawn(self, role: str, python: str, environment: dict[str, str]) -> dict[str, Any]:
+        """Start a daemon, detached, with this environment and our marks in it, and nothing else."""
         os.makedirs(os.path.join(self._directory, "logs"), mode=0o700, exist_ok=True)
         argv = [full_path(python), "-P", "-m", module_of(role)]
-        with open(self._log(f"{role}.out"), "ab") as out:
+        path = self._log(f"{role}.out")
+        if os.path.exists(path) and os.path.getsize(path) > OUT_BYTES_MAX:
+            os.replace(path, f"{path}.1")
+        with open(path, "ab") as out:
             self._said_before[role] = out.tell()
             process = subprocess.Popen(
                 [*argv, "--host", self._host, "--dir", self._directory],
@@ -61,7 +70,7 @@ class Daemons:
                 stdout=out,
                 stderr=out,
                 cwd=self._directory,
-                env={**clean_environment(), **environment, **self._processes.marks(role)},
+                env={**environment, **self._processes.marks(role)},
                 start_new_session=True,
             )
         self._processes.adopt(process, role)

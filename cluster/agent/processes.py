@@ -42,6 +42,27 @@ class Processes:
         self._children[child.pid] = child
         self._role_of[child.pid] = role
 
+    def has_child(self, role: str) -> bool:
+        """Say whether a child of ours is that role, and lives."""
+        return any(its == role and self.lives(pid) for pid, its in self._role_of.items())
+
+    def status_of(self, role: str) -> int | None:
+        """Return how our last child of that role ended, and forget it; None: we had none."""
+        status = None
+        for pid in [pid for pid, its in self._role_of.items() if its == role]:
+            if not self.lives(pid):
+                status = self._children[pid].returncode
+                self._forget(pid)
+        return status
+
+    def reap(self) -> None:
+        """Forget the children that have ended, however they did."""
+        for pid in [pid for pid in self._children if not self.lives(pid)]:
+            self._forget(pid)
+
+    def _forget(self, pid: int) -> None:
+        del self._children[pid], self._role_of[pid]
+
     def is_role(self, pid: int, role: str | None) -> bool:
         """Say whether a process is that role's daemon of this place (None: any role's)."""
         argv = command_line(pid).split("\0")

@@ -14,6 +14,7 @@ from typing import Any, BinaryIO
 
 from mrstream.cluster.agent import checks, files, software
 from mrstream.cluster.agent.daemons import Daemons
+from mrstream.cluster.agent.guard import GuardKeeper, guard_state
 from mrstream.cluster.agent.refusal import RefusedError, told
 
 ABANDON_GRACE_S = 5.0
@@ -30,13 +31,15 @@ class Agent:
         self._daemons = Daemons("", "")
         self._probe = checks.Probe()
         self._kept = True
-        self._lock: int | None = None
+        self._place = ("", "")
+        self._locks: list[int] = []
 
     def operation(self, name: str) -> Operation:
         """Return what a request's `do` stands for."""
         operations: dict[str, Operation] = {
             "hello": self._hello,
             "keep": self._keep,
+            "unguard": self._unguard,
             "check": checks.check,
             "listen": self._probe.listen,
             "unlisten": self._probe.unlisten,
@@ -76,27 +79,43 @@ class Agent:
         """Begin: the cluster's directory here, and who and what this host is."""
         directory = files.full_path(directory)
         self._daemons = Daemons(directory, host)
+        self._place = directory, host
         if lock:
             self._take_lock(directory)
+            self._locks.append(GuardKeeper(directory, host).hold_still())
             self._kept = False
         checks.lift_file_limit()
-        return {"directory": directory, **checks.facts(), "running": self._daemons.running()}
+        running = self._daemons.running()
+        guard = guard_state(directory)
+        running.pop(guard["role"] if guard else "", None)
+        return {"directory": directory, **checks.facts(), "running": running, "guard": guard}
 
     def _take_lock(self, directory: str) -> None:
         run = os.path.join(directory, "run")
         checks.free_bytes(run)
-        self._lock = os.open(os.path.join(run, "launcher.lock"), os.O_RDWR | os.O_CREAT, 0o600)
+        lock = os.open(os.path.join(run, "launcher.lock"), os.O_RDWR | os.O_CREAT, 0o600)
+        self._locks.append(lock)
         try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise RefusedError(
                 "another `mrstream cluster` command is at work on this host; wait for it to end"
             ) from None
 
-    def _keep(self) -> dict[str, Any]:
-        """What was started stays, even when the launcher is gone."""
+    def _keep(
+        self, guard: dict[str, Any] | None = None, at_boot: bool | None = None
+    ) -> dict[str, Any]:
+        """What was started stays, even when the launcher is gone; `guard` says what a guard starts
+        again when it ends. None: nobody does."""
+        keeper = GuardKeeper(*self._place)
         self._kept = True
-        return {}
+        if guard is None:
+            keeper.take_away()
+            return {"said": ""}
+        return {"said": keeper.set_up(**guard, at_boot=at_boot)}
+
+    def _unguard(self) -> dict[str, Any]:
+        return GuardKeeper(*self._place).take_away()
 
     def _hung_up(self) -> bool:
         poller = select.poll()

@@ -154,6 +154,16 @@ class LockConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class BackupConfig:
+    """The `backup:` part: what the hosts of masters do by themselves."""
+
+    to: str
+    """A directory there; best one of another machine."""
+    every_s: float = 86400.0
+    keep: int = 7
+
+
+@dataclass(frozen=True, slots=True)
 class ClusterConfig:
     """A whole cluster file."""
 
@@ -179,6 +189,9 @@ class ClusterConfig:
     """The lease of a leader: so long after its last word another may be chosen."""
     engine: str = ""
     """Where jobs run unless they say otherwise; empty: on the cluster's own workers."""
+    guard: bool = True
+    """A process on each host starts again what has ended there."""
+    backup: BackupConfig | None = None
 
     def host(self, name: str) -> HostConfig:
         """Return the host of that name, or raise `UserError` naming those there are."""

@@ -16,6 +16,7 @@ from mrstream.cluster.config.config import (
     VIA_LOCAL,
     VIA_SSH,
     WIDE_PORTS_COUNT,
+    BackupConfig,
     ClusterConfig,
     DfsConfig,
     HostConfig,
@@ -24,6 +25,7 @@ from mrstream.cluster.config.config import (
 from mrstream.cluster.config.gateway_reader import read_gateway
 from mrstream.cluster.config.masters_reader import read_masters
 from mrstream.cluster.config.values import (
+    BACKUP_KEYS,
     DFS_KEYS,
     LOCK_KEYS,
     NAME,
@@ -59,6 +61,8 @@ _CLUSTER_KEYS: Final[tuple[str, ...]] = (
     "gateway",
     "lock",
     "engine",
+    "guard",
+    "backup",
 )
 INSTALLS: Final = ("wheel", "wheelhouse", "none")
 DEPTH_MAX: Final = 32
@@ -140,6 +144,8 @@ class _Reader:
         self.check_addresses(hosts, keys.get("hosts"))
         engine = self.scalar(keys, "engine", "", str, "")
         gateway = read_gateway(self, keys.get("gateway"), names, base_port)
+        guard = self.scalar(keys, "guard", "", parse_bool, True)
+        backup = self.backup(keys.get("backup"), guard)
         if self.mistakes:
             return None
         return ClusterConfig(
@@ -159,6 +165,8 @@ class _Reader:
             masters,
             failover_after_s,
             engine,
+            guard,
+            backup,
         )
 
     def extras(self, node: yaml.Node | None) -> tuple[str, ...]:
@@ -284,6 +292,22 @@ class _Reader:
             if (value := self.scalar(keys, key, "lock", parse, None)) is not None
         }
         return LockConfig(**fields)
+
+    def backup(self, node: yaml.Node | None, has_guard: bool) -> BackupConfig | None:
+        """Guards do it, in their own time."""
+        if node is None:
+            return None
+        keys = self.mapping(node, "backup", tuple(BACKUP_KEYS))
+        fields = {
+            field: value
+            for key, (field, parse) in BACKUP_KEYS.items()
+            if (value := self.scalar(keys, key, "backup", parse, None)) is not None
+        }
+        if "to" not in keys:
+            self.wrong(node, "backup.to is missing: a directory on the hosts of masters")
+        if not has_guard:
+            self.wrong(node, "backup needs the guards, which `guard: false` does without")
+        return BackupConfig(**fields) if "to" in fields else None
 
     def properties(self, node: yaml.Node | None) -> dict[str, str]:
         properties: dict[str, str] = {}

@@ -141,3 +141,8 @@ LOCK_KEYS: Final[dict[str, tuple[str, Parse]]] = {
     "session": ("session_s", seconds_between(2.0, 60.0)),
     "grace": ("grace_s", seconds_between(1.0, 600.0)),
 }
+BACKUP_KEYS: Final[dict[str, tuple[str, Parse]]] = {
+    "to": ("to", parse_path),
+    "every": ("every_s", seconds_between(60.0, 365 * 86400.0)),
+    "keep": ("keep", whole(1, 10_000)),
+}

@@ -31,6 +31,11 @@ def write_config(config: ClusterConfig) -> str:
         document["lock"] = {"session": _time(lock.session_s), "grace": _time(lock.grace_s)}
     if config.engine:
         document["engine"] = config.engine
+    if not config.guard:
+        document["guard"] = False
+    if config.backup is not None:
+        backup = config.backup
+        document["backup"] = {"to": backup.to, "every": _time(backup.every_s), "keep": backup.keep}
     if config.extras:
         document["extras"] = list(config.extras)
     if config.gateway is not None:

@@ -32,7 +32,8 @@ first steps:
 {_EXIT}""",
     )
     commands = made.add_subparsers(required=True, metavar="COMMAND", dest="command")
-    for add in (_up, _down, _status, _logs, _doctor, _switch, _add, _remove, _join, _restore, _ca):
+    verbs = (_up, _down, _status, _logs, _doctor, _switch, _add, _remove, _join, _restore, _backup)
+    for add in (*verbs, _ca):
         add(commands)
     return made
 
@@ -105,6 +106,18 @@ examples:
         action="store_true",
         help="give the cluster, which must be down, another secret: the old one opens nothing more",
     )
+    boot = made.add_mutually_exclusive_group()
+    boot.add_argument(
+        "--at-boot",
+        action="store_const",
+        const=True,
+        dest="at_boot",
+        help="hosts that are rebooted start everything themselves, by a line in the crontab there; "
+        "`down` takes it out",
+    )
+    boot.add_argument(
+        "--no-at-boot", action="store_const", const=False, dest="at_boot", help="take it out now"
+    )
     made.add_argument(
         "--without",
         action="append",
@@ -173,7 +186,7 @@ examples:
         help="only its log (default: all)",
     )
     made.add_argument(
-        "-n", "--lines", type=_line_count, default=100, help="the last so many lines (100)"
+        "-n", "--lines", type=_count, default=100, help="the last so many lines (100)"
     )
     made.add_argument("--rpc", action="store_true", help="the log of requests instead")
     made.add_argument(
@@ -293,24 +306,48 @@ def _restore(commands: _Commands[argparse.ArgumentParser]) -> None:
 For when the master's host is gone for good (HOST is another one), or its log is
 gone, cut or old (HOST is its own). Of all logs that any host has, the one that
 goes furthest is used; the one that it replaces is kept aside. Jobs that were
-running have to be submitted again.
+running have to be submitted again. With several masters it is for a majority that
+is lost for good: anything less, `mrstream cluster up` brings back whole.
 
 examples:
   mrstream cluster restore --master node03
   mrstream cluster restore --master node01 --from node02
+  mrstream cluster restore --master node01 --from /backups/lab-20260131-235959
 """,
     )
     made.add_argument("--master", required=True, metavar="HOST", help="where the masters will run")
     made.add_argument(
         "--from",
         dest="source",
-        metavar="HOST",
-        help="whose log counts, whatever others have beyond it; their logs are kept aside",
+        metavar="HOST|BACKUP",
+        help="whose log counts, whatever others have beyond it, or a backup of `cluster backup`; "
+        "what it replaces is kept aside",
     )
     made.add_argument("--yes", action="store_true", help="do not ask before changes are given up")
 
 
-def _line_count(text: str) -> int:
+def _backup(commands: _Commands[argparse.ArgumentParser]) -> None:
+    made = _command(
+        commands,
+        "backup",
+        "bring the logs of all masters to this machine: names, locks, where chunks are",
+        """\
+Nothing is stopped for it. DIR gets a directory NAME-DATE-TIME, whole and proven or
+not at all; the oldest go. It holds the cluster's secret: keep it as one. The bytes
+of files are not in it: chunks have replicas.
+
+examples:
+  mrstream cluster backup /backups
+  mrstream cluster restore --master node01 --from /backups/lab-20260131-235959
+""",
+    )
+    made.add_argument("directory", metavar="DIR")
+    made.add_argument(
+        "--keep", type=_count, default=7, help="the last so many stay in DIR (%(default)s)"
+    )
+
+
+def _count(text: str) -> int:
     if not text.isdigit() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of lines, 1 or more")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number, 1 or more")
     return int(text)

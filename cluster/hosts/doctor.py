@@ -6,10 +6,15 @@ import ipaddress
 import time
 
 from mrstream.cluster.config import state
-from mrstream.cluster.config.config import CERTIFICATE_ENDS, Cluster, ClusterConfig
+from mrstream.cluster.config.config import (
+    CERTIFICATE_ENDS,
+    Cluster,
+    ClusterConfig,
+)
+from mrstream.cluster.hosts.guarding import has_log
 from mrstream.cluster.hosts.health import DEAD, DOWN, RoleState
 from mrstream.cluster.hosts.launcher import HostLink, Hosts
-from mrstream.cluster.hosts.status import log_copy_lines, roles_now
+from mrstream.cluster.hosts.status import left_down, log_copy_lines, roles_now
 from mrstream.cluster.hosts.up import CLOCK_SKEW_S_MAX, FREE_BYTES_LOW
 from mrstream.cluster.leader.group_view import look_at_groups
 from mrstream.cluster.units import binary_size
@@ -64,6 +69,7 @@ def _look(link: HostLink, roles: dict[str, RoleState]) -> list[str]:
             findings.append(f"{link.name}: {role} is not ready: {found.health.detail}")
         elif found.health is not None and CERTIFICATE_ENDS in found.health.detail:
             findings.append(f"{link.name}: {role}: {found.health.detail}: put a new one there")
+    findings += _guard(link)
     skew_s = link.facts["wall_s"] - time.time()
     if abs(skew_s) > CLOCK_SKEW_S_MAX:
         findings.append(f"{link.name}: its clock is {skew_s:+.0f} s off: run a time service there")
@@ -78,10 +84,39 @@ def _look(link: HostLink, roles: dict[str, RoleState]) -> list[str]:
     return findings
 
 
+def _guard(link: HostLink) -> list[str]:
+    """What is wrong with a host's guard, and with the backup that it sees to."""
+    guard, backup = link.facts["guard"], link.config.backup
+    if not link.config.guard:
+        return []
+    if guard is None:
+        return [
+            f"{link.name}: no guard runs, so nothing that ends there is started again: `mrstream "
+            "cluster up` starts it"
+        ]
+    findings = [
+        f"{link.name}: {left_down(link.name, role, why)}"
+        for role, why in guard["left_down"].items()
+    ]
+    said = guard.get("backup") or {}
+    if backup is None or not has_log(link.config, link.name):
+        return findings
+    if said.get("error"):
+        findings.append(f"{link.name}: the last backup to {backup.to} failed: {said['error']}")
+    age_s = time.time() - max(float(said.get("at_s", 0.0)), float(guard["since"]))
+    if age_s > 2 * backup.every_s:
+        findings.append(
+            f"{link.name}: there was no backup to {backup.to} for {age_s / 3600:.1f} hours: see "
+            f"`mrstream cluster logs {link.name}`"
+        )
+    return findings
+
+
 def _strays(link: HostLink) -> list[int]:
     """Processes of roles whose daemon does not run."""
-    left = link.call("processes")["left"]
-    return [pid for pid, _ in left] if left and not link.facts["running"] else []
+    guard = link.facts["guard"]
+    left = [pid for pid, _ in link.call("processes")["left"] if not guard or pid != guard["pid"]]
+    return left if not link.facts["running"] else []
 
 
 def _versions(roles: dict[str, dict[str, RoleState]]) -> list[str]:

@@ -32,8 +32,7 @@ def down(
     config = with_resolved_addresses(config)
     with Hosts(config, only) as hosts:
         hosts.open(lock=True)
-        for phase in PHASES:
-            hosts.each(lambda link, roles=phase: stop_roles(link, roles, say))  # type: ignore[misc]
+        stop_all(hosts, say)
         hosts.each(lambda link: _prove(link, say))
         if purge:
             hosts.each(lambda link: _purge(link, say))
@@ -41,6 +40,13 @@ def down(
     if only is None and not failed:
         _forget(config, purge)
     return failed
+
+
+def stop_all(hosts: Hosts, say: Say) -> None:
+    """Stop everything on all hosts: the guards first, which would start it again."""
+    hosts.each(lambda link: link.call("unguard"))
+    for phase in PHASES:
+        hosts.each(lambda link, roles=phase: stop_roles(link, roles, say))  # type: ignore[misc]
 
 
 def stop_roles(link: HostLink, roles: tuple[str, ...], say: Say) -> None:

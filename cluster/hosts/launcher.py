@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 from typing import Any, Final, TypeVar
 
@@ -129,9 +129,12 @@ class Hosts:
 
         self.each(one)
 
-    def each(self, work: Callable[[HostLink], T]) -> dict[str, T]:
-        """Do the work on every good host at once; return what it gave where it did not fail."""
-        links = self.good
+    def each(
+        self, work: Callable[[HostLink], T], only: Collection[str] | None = None
+    ) -> dict[str, T]:
+        """Do the work on every good host at once, or on these; return what it gave where it did not
+        fail."""
+        links = [link for link in self.good if only is None or link.name in only]
         if not links:
             return {}
         done: dict[str, T] = {}

@@ -8,10 +8,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
 
 from mrstream.cluster.config import state
-from mrstream.cluster.config.config import Cluster, ClusterConfig
+from mrstream.cluster.config.config import (
+    DFS_MASTER,
+    GROUP_ROLES,
+    MAPREDUCE_MASTER,
+    Cluster,
+    ClusterConfig,
+)
 from mrstream.cluster.config.writer import write_config
 from mrstream.cluster.errors import ClusterError, UserError
 from mrstream.cluster.hosts.down import down
@@ -19,6 +26,9 @@ from mrstream.cluster.hosts.launcher import Hosts, Say
 from mrstream.cluster.hosts.up import Up
 
 DRAIN_POLL_S: Final = 0.5
+HEARD_TIMES: Final = 3
+"""So often the silence of a host has to end before it counts as alive: a master that has just taken
+over counts everybody's silence from its own beginning."""
 
 
 def add_host(config: ClusterConfig, host: str, say: Say) -> dict[str, ClusterError]:
@@ -41,7 +51,12 @@ def remove_host(
     had. `drain(host)` begins or goes on with it and returns how many chunks are still to copy."""
     config = cluster.config
     config.host(host)
-    _not_the_master(config, host)
+    others = with_other_masters(config, host)
+    if others != config:
+        # While it still answers, so that at no moment fewer have the log.
+        _tell_who_follows(config, others, host, say)
+        Up(others, say).run()
+        config = others
     left = -1
     while left != 0:
         now_left = drain(host)
@@ -72,29 +87,57 @@ def remove_lost_host(
     host up."""
     config = cluster.config
     config.host(host)
-    _not_the_master(config, host)
-    began_s = time.monotonic()
-    waited_s = 0.0
+    others = with_other_masters(config, host)
+    before_s, heard = -1.0, 0
     while (silence_s := silence_of(host)) is not None:
-        if silence_s < waited_s:
+        heard += silence_s < before_s
+        if heard == HEARD_TIMES:
             raise UserError(
                 f"{host} is not lost: the master hears from it; leave out --lost, and what it "
                 "holds is copied first"
             )
-        if not waited_s:
+        if before_s < 0.0:
             say(host, f"the master gives it up after {config.dfs.dead_after_s:g} s of silence")
+        before_s = silence_s
         time.sleep(DRAIN_POLL_S)
-        waited_s = time.monotonic() - began_s
     forget(host)
-    return _without(config, host, say)
+    smaller = _without(others, host, say)
+    if others != config:
+        _tell_who_follows(config, others, host, say)
+        Up(smaller, say).run()
+    return smaller
 
 
-def _not_the_master(config: ClusterConfig, host: str) -> None:
-    if host == config.master:
+def with_other_masters(config: ClusterConfig, host: str) -> ClusterConfig:
+    """Return the cluster with another host in this one's place among the masters, of a rack that
+    has none of them if there is one; as it is, where the host is none of them."""
+    if host not in config.masters_of(DFS_MASTER):
+        return config
+    if not config.masters:
         raise UserError(
             f"{host} runs the masters: bring them up elsewhere first, with `mrstream cluster "
             "restore --master HOST`"
         )
+    stay = [name for name in config.masters if name != host]
+    racks = {config.host(name).rack for name in stay}
+    spare = [other for other in config.hosts if other.name not in config.masters]
+    if not spare:
+        raise UserError(
+            f"{host} is one of masters ({', '.join(config.masters)}), and no host is left to take "
+            "its place: write another into cluster.yaml and `mrstream cluster add` it first, or "
+            "name 1 host in masters and `mrstream cluster up`"
+        )
+    heir = min(spare, key=lambda other: other.rack in racks).name
+    masters = tuple(heir if name == host else name for name in config.masters)
+    master = stay[0] if config.master == host else config.master
+    return replace(config, master=master, masters=masters)
+
+
+def _tell_who_follows(before: ClusterConfig, now: ClusterConfig, host: str, say: Say) -> None:
+    heir = next(name for name in now.masters if name not in before.masters)
+    say(heir, f"takes the place of {host} in masters: write that into your cluster file too")
+    if before.master == host and MAPREDUCE_MASTER not in GROUP_ROLES:
+        say(now.master, "has the job master now: jobs that ran have to be submitted again")
 
 
 def _without(config: ClusterConfig, host: str, say: Say) -> ClusterConfig:

@@ -10,22 +10,21 @@ From then on no host listens to another master, should it come back.
 
 from __future__ import annotations
 
-import base64
 import os
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
 from mrstream.cluster.config.config import DFS_MASTER, MAPREDUCE_MASTER, Cluster, ClusterConfig
 from mrstream.cluster.config.state import LOSS_ACCEPTED_MARK
 from mrstream.cluster.errors import ClusterError, JournalCorrupt, UserError
-from mrstream.cluster.hosts.down import PHASES, stop_roles
+from mrstream.cluster.hosts.down import stop_all
+from mrstream.cluster.hosts.kept_log import fetch_log
 from mrstream.cluster.hosts.launcher import HostLink, Hosts, Say
 from mrstream.cluster.hosts.up import Up
 from mrstream.cluster.journal.journal import Journal
 
-PIECE_BYTES: Final = 4 * 1024 * 1024
 JOURNAL_FOLDER: Final = f"{DFS_MASTER}/oplog"
 COPIES_FOLDER: Final = f"log-copies/{DFS_MASTER}"
 
@@ -89,7 +88,7 @@ def restore_master(
         if is_there and DFS_MASTER in hosts.link(new_master).facts["running"]:
             raise UserError(f"{new_master} is the master already, and runs: nothing to restore")
         if not is_there:
-            _stop(hosts, say)  # while the old master runs, its logs grow
+            stop_all(hosts, say)  # while the old master runs, its logs grow
         found = hosts.each(lambda link: _logs_of(link, cluster, folder, say))
         for link_name, error in hosts.failed.items():
             if link_name not in unreachable and source is None:
@@ -112,7 +111,7 @@ def restore_master(
                 f"{chosen.sequence:,}: nothing to restore; `mrstream cluster up` says what is "
                 "wrong, if anything is"
             )
-        _stop(hosts, say)
+        stop_all(hosts, say)
         for log in others:
             link = hosts.link(log.host)
             moved = link.call("set_aside", path=f"{link.directory}/{COPIES_FOLDER}")["moved"]
@@ -135,11 +134,6 @@ def restore_master(
     return changed
 
 
-def _stop(hosts: Hosts, say: Say) -> None:
-    for phase in PHASES:
-        hosts.each(lambda link, roles=phase: stop_roles(link, roles, say))  # type: ignore[misc]
-
-
 def _logs_of(link: HostLink, cluster: Cluster, folder: str, say: Say) -> list[FoundLog]:
     """Fetch what a host has of the log, and say how far it goes."""
     logs = []
@@ -148,7 +142,7 @@ def _logs_of(link: HostLink, cluster: Cluster, folder: str, say: Say) -> list[Fo
         places.append((f"{link.directory}/{JOURNAL_FOLDER}", True))
     for path, is_own in places:
         here = os.path.join(folder, f"{link.name}-{'own' if is_own else 'copy'}")
-        if path is None or not _fetch_log(link, path, here):
+        if path is None or not fetch_log(link, path, here):
             continue
         what = "its own log" if is_own else "its copy of the log"
         cluster_id = cluster.secret.cluster_id
@@ -229,28 +223,3 @@ def _put(link: HostLink, log: FoundLog, say: Say) -> None:
             content = file.read()
         link.call("put", path=f"{place}/{name}", mode=0o600, payload=content, timeout_s=600.0)
     say(link.name, f"has the log up to record {log.sequence:,} now, from {log}")
-
-
-def _fetch_log(link: HostLink, path: str, here: str) -> bool:
-    """Bring the files of a journal here; False: there are none."""
-    sizes: dict[str, int] = link.call("files", path=path)["files"]
-    names = [n for n in sizes if n.startswith(("log-", "checkpoint-")) and not n.endswith(".part")]
-    if not names:
-        return False
-    os.mkdir(here)
-    for name in names:
-        with open(os.path.join(here, name), "wb") as file:
-            for piece in _pieces(link, f"{path}/{name}", sizes[name]):
-                file.write(piece)
-    return True
-
-
-def _pieces(link: HostLink, path: str, size: int) -> Iterator[bytes]:
-    at = 0
-    while at < size:
-        answer = link.call("fetch", path=path, offset=at, count=min(PIECE_BYTES, size - at))
-        piece = base64.b64decode(answer["base64"])
-        if not piece:
-            raise UserError(f"{link.name}: {path} became shorter while it was being read")
-        yield piece
-        at += len(piece)

@@ -6,7 +6,7 @@ import concurrent.futures
 import time
 from typing import Any
 
-from mrstream.cluster.config.config import Cluster
+from mrstream.cluster.config.config import Cluster, ClusterConfig
 from mrstream.cluster.hosts.health import UP, RoleState, ask
 
 ASK_AT_ONCE_MAX = 64
@@ -44,6 +44,7 @@ def status_document(
                 "address": host.address,
                 "via": host.via,
                 "rack": host.rack,
+                "guard": _guard(config, roles[host.name]),
                 "roles": {role: _role(state) for role, state in roles[host.name].items()},
             }
             for host in config.hosts
@@ -63,6 +64,42 @@ def _role(found: RoleState) -> dict[str, Any]:
         "version": health.version if health else None,
         "detail": health.detail if health else found.reason,
     }
+
+
+def _guard(config: ClusterConfig, roles: dict[str, RoleState]) -> dict[str, Any] | None:
+    """What any daemon of a host says of its guard; None: there is to be none, or nobody says."""
+    healths = [state.health for state in roles.values() if state.health is not None]
+    if not config.guard or not healths:
+        return None
+    said = next((health.guard for health in healths if health.guard is not None), None)
+    if said is None:
+        return {"pid": None, "restarts": {}, "left_down": {}}
+    return {"pid": said.pid, "restarts": said.restarts, "left_down": said.left_down}
+
+
+def guard_lines(document: dict[str, Any]) -> list[str]:
+    """Say what guards have done, or would have to do and cannot."""
+    lines: list[str] = []
+    for name, host in document["hosts"].items():
+        guard = host["guard"]
+        if guard is None:
+            continue
+        if guard["pid"] is None:
+            lines.append(f"{name} has no guard: `mrstream cluster up` starts it")
+        for role, why in guard["left_down"].items():
+            lines.append(f"{name}: {left_down(name, role, why)}")
+        for role, count in guard["restarts"].items():
+            times = "once" if count == 1 else f"{count} times"
+            lines.append(f"{name}: its guard has started {role} again, {times}")
+    return lines
+
+
+def left_down(host: str, role: str, why: str) -> str:
+    """What to do about a role that its guard has given up."""
+    return (
+        f"{role} {why}; its guard leaves it down: see `mrstream cluster logs {host} {role}`, then "
+        "`mrstream cluster up`"
+    )
 
 
 def is_all_up(document: dict[str, Any]) -> bool:
@@ -102,6 +139,7 @@ def status_lines(document: dict[str, Any]) -> list[str]:
         *[line.rstrip() for line in lines],
         f"chunks: {chunks or 'unknown (the dfs master does not answer)'}",
         *log_copy_lines(document["log_copies"]),
+        *guard_lines(document),
     ]
 
 

@@ -8,17 +8,14 @@ named; the cluster comes up without it unless it is the master's.
 
 from __future__ import annotations
 
-import contextlib
 import os
-import sys
-import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
+from mrstream.cluster.agent.guard import ROLE as GUARD
 from mrstream.cluster.agent.processes import module_of
-from mrstream.cluster.agent.software import INSTALL
 from mrstream.cluster.config import extras, state
 from mrstream.cluster.config.config import (
     DFS_MASTER,
@@ -26,14 +23,17 @@ from mrstream.cluster.config.config import (
     GROUP_ROLES,
     Cluster,
     ClusterConfig,
+    DfsConfig,
     load,
 )
 from mrstream.cluster.config.writer import write_config
 from mrstream.cluster.errors import ClusterError, HostUnreachable, UserError
+from mrstream.cluster.hosts.guarding import guard_plan
 from mrstream.cluster.hosts.health import UP, ask
 from mrstream.cluster.hosts.launcher import HostLink, Hosts, Say, with_resolved_addresses
+from mrstream.cluster.hosts.rolling import NotReplaced, Rolling
 from mrstream.cluster.hosts.session import HostRefused, advice_on_keys
-from mrstream.cluster.hosts.wheel import Wheel, running_wheel, wheelhouse
+from mrstream.cluster.hosts.software import Software
 from mrstream.cluster.leader.forming import form_group
 from mrstream.cluster.units import binary_size
 from mrstream.cluster.version import version
@@ -47,8 +47,6 @@ BALLAST_BYTES: Final = 64 * 1024 * 1024
 CLOCK_SKEW_S_MAX: Final = 5.0
 REACH_S_MAX: Final = 3.0
 HEALTHY_S_MAX: Final = 60.0
-INSTALL_S_MAX: Final = 900.0
-SIGN_OF_LIFE_S: Final = 10.0
 _ASK_EVERY_S: Final = (0.02, 0.02, 0.05, 0.05, 0.1)
 
 
@@ -71,21 +69,27 @@ class Up:
         *,
         new_secret: bool = False,
         without: Sequence[str] = (),
+        at_boot: bool | None = None,
     ) -> None:
         """With `new_secret` the cluster, which must be down, gets another one: who knew the old one
         is shut out. `without`: hosts that are lost, and have no group of masters, by a person's
-        word."""
+        word. `at_boot`: whether the hosts start everything when they do; None: as before."""
+        if at_boot and not config.guard:
+            raise UserError("--at-boot starts the guards, which `guard: false` does without")
+        self._at_boot = at_boot
         self._new_secret = new_secret
         self._without = [config.host(name).name for name in without]
         self.config = with_resolved_addresses(config)
         self._say = say
         self._only = only
         self._pythons: dict[str, str] = {}
-        self._one_builder = threading.Lock()
+        self._software = Software(self.config, say)
 
     def run(self) -> dict[str, ClusterError]:
         """Bring it up; return the hosts that it is up without, and why."""
         self._forget_no_host()
+        if self.config.masters and self.config.dfs.log_replicas != DfsConfig().log_replicas:
+            self._say(self.config.name, "dfs.log_replicas counts for nothing: `masters` rules now")
         kept = self._kept_secret()
         self.cluster = Cluster(self.config, self._secret(kept))
         with Hosts(self.config, self._only) as hosts:
@@ -100,6 +104,7 @@ class Up:
                 state.write_private(path, self.cluster.secret.to_text())
             hosts.each(self._furnish)
             self._master_lives(hosts)
+            self._replace_old(hosts)
             hosts.each(self._start)
             self._master_lives(hosts)
             self._form_groups(hosts)
@@ -107,7 +112,7 @@ class Up:
             self._master_lives(hosts)
             self._start_gateways(hosts)
             self._master_lives(hosts)
-            hosts.each(lambda link: link.call("keep"))
+            hosts.each(self._keep)
             self._master_lives(hosts)
             failed = dict(hosts.failed)
         self._remember()
@@ -158,13 +163,6 @@ class Up:
         from mrstream.cluster.config.tls import with_tls_keys
 
         return with_tls_keys(secret)
-
-    def _wheel(self, link: HostLink) -> Wheel | None:
-        """The wheel for a host; None where nothing is installed."""
-        if link.is_local or self.config.install == "none":
-            return None
-        with self._one_builder:
-            return running_wheel(link.facts["machine"])
 
     def _master_lives(self, hosts: Hosts) -> None:
         """Stop here if the cluster cannot come up at all."""
@@ -266,13 +264,14 @@ class Up:
 
     def _furnish(self, link: HostLink) -> None:
         """Put software, cluster file and identity there."""
-        self._pythons[link.name] = self._install(link)
+        self._pythons[link.name] = self._software.install(link)
         python = self._pythons[link.name]
         wanted = self.config.extras_of(link.name)
         roles = self.config.roles_of(link.name)
-        names = [*map(module_of, roles), *extras.modules_of(wanted)]
+        programs = [*roles, GUARD] if self.config.guard else roles
+        names = [*map(module_of, programs), *extras.modules_of(wanted)]
         found = link.call("modules", python=python, names=names)
-        lacking = [role for role in roles if module_of(role) not in found["found"]]
+        lacking = [role for role in programs if module_of(role) not in found["found"]]
         if lacking:
             raise HostRefused(f"the mrstream of {python} ({found['version']}) has no {lacking[0]}")
         gaps = extras.lacking(wanted, found["found"])
@@ -303,96 +302,24 @@ class Up:
                 room_bytes=FREE_BYTES_LOW,
             )
 
-    def _install(self, link: HostLink) -> str:
-        if link.is_local:
-            return sys.executable
-        if self.config.install == "none":
-            python: str = link.host.python or self.config.python or link.facts["python"]
-            return python
-        wheel = self._wheel(link)
-        assert wheel is not None
-        wanted = self.config.extras_of(link.name)
-        base = f"{link.host.dir}/versions/{wheel.digest}"
-        # Another set of extras is another environment: what runs is never changed under it.
-        venv = "-".join([f"{base}/venv", *wanted])
-        own = f"{base}/{wheel.name}"
-        marker = f"{venv}/installed"
-        if marker not in link.call("have", paths=[marker])["paths"]:
-            self._send_wheels(link, wheel, base)
-            more = f" with {', '.join(wanted)}" if wanted else ""
-            self._say(link.name, f"installing {wheel.name} ({wheel.digest}){more}")
-        requirement = f"{own}[{','.join(wanted)}]" if wanted else own
-        if self.config.install == "wheelhouse":
-            return self._pip(link, venv, own, requirement, no_index=True)
-        try:
-            return self._pip(link, venv, own, requirement, no_index=False)
-        except HostRefused as error:
-            if f"cannot {INSTALL}" not in str(error):
-                raise
-            self._say(link.name, f"{error}")
-            self._say(link.name, "no way from there to the package index? All is sent from here")
-        self._send_wheels(link, wheel, base, with_all=True)
-        return self._pip(link, venv, own, requirement, no_index=True)
-
-    def _pip(self, link: HostLink, venv: str, own: str, requirement: str, *, no_index: bool) -> str:
-        with self._signs_of_life(link.name, "installing"):
-            answer = link.call(
-                "install",
-                venv=venv,
-                wheels=[own],
-                requirement=requirement,
-                no_index=no_index,
-                timeout_s=INSTALL_S_MAX,
-            )
-        installed: str = answer["python"]
-        return installed
-
-    @contextlib.contextmanager
-    def _signs_of_life(self, name: str, what: str) -> Iterator[None]:
-        """Say every few seconds that something is still being done."""
-        done = threading.Event()
-        began_s = time.monotonic()
-
-        def tell() -> None:
-            while not done.wait(SIGN_OF_LIFE_S):
-                self._say(name, f"still {what} ({time.monotonic() - began_s:.0f} s)")
-
-        teller = threading.Thread(target=tell, daemon=True)
-        teller.start()
-        try:
-            yield
-        finally:
-            done.set()
-            teller.join()
-
-    def _send_wheels(
-        self, link: HostLink, wheel: Wheel, base: str, *, with_all: bool = False
-    ) -> None:
-        """Put our wheel there, and for a host without a network all that it needs."""
-        paths: dict[str, str] = {}
-        if with_all or self.config.install == "wheelhouse":
-            wanted = self.config.extras_of(link.name)
-            with self._signs_of_life(link.name, "fetching its wheels"), self._one_builder:
-                paths = wheelhouse(link.facts["version"], link.facts["machine"], wanted)
-        names = [wheel.name, *paths]
-        there = set(link.call("have", paths=[f"{base}/{name}" for name in names])["paths"])
-        for name in names:
-            if f"{base}/{name}" in there:
-                continue
-            content = wheel.content
-            if name in paths:  # read one by one: with extras they are hundreds of megabytes
-                with open(paths[name], "rb") as file:
-                    content = file.read()
-            link.call(
-                "put",
-                path=f"{base}/{name}",
-                mode=0o644,
-                payload=content,
-                timeout_s=INSTALL_S_MAX,
-            )
-
     def _inner_roles(self, name: str) -> list[str]:
         return [role for role in self.config.roles_of(name) if role != GATEWAY]
+
+    def _keep(self, link: HostLink) -> None:
+        """Leave what runs there to itself, and to its guard."""
+        plan = guard_plan(self.config, link, self._pythons[link.name], self._environment(link))
+        said = link.call("keep", guard=plan, at_boot=self._at_boot)["said"]
+        if said:
+            self._say(link.name, f"WARNING: at boot: {said}")
+
+    def _environment(self, link: HostLink) -> dict[str, str]:
+        """What daemons there have in their environment besides that of the login."""
+        wheel = self._software.wheel(link)
+        environment = {"MRSTREAM_BUILD": wheel.digest if wheel is not None else ""}
+        path = os.environ.get("PYTHONPATH")
+        if link.is_local and path:
+            environment["PYTHONPATH"] = path
+        return environment
 
     def _start_gateways(self, hosts: Hosts) -> None:
         """Start gateways last, one after the other: one that has to be replaced is back before the
@@ -410,31 +337,48 @@ class Up:
         self._start_roles(link, self._inner_roles(link.name))
 
     def _start_roles(self, link: HostLink, roles: list[str]) -> None:
-        """Start what does not run; restart what runs another build of the software, or with other
-        extras: it has another environment, and reads only at its start which ones there are."""
-        wheel = self._wheel(link)
-        wanted = list(self.config.extras_of(link.name))
-        build = wheel.digest if wheel is not None else ""
-        environment = {"MRSTREAM_BUILD": build}
-        path = os.environ.get("PYTHONPATH")
-        if link.is_local and path:
-            environment["PYTHONPATH"] = path
+        """Start what does not run, and what has to be replaced and was not yet."""
         for role in roles:
-            running = link.facts["running"].get(role)
-            other = ""
-            if running is not None:
-                if build and running.get("build") not in ("", build):
-                    other = "ran another build"
-                elif running.get("extras", []) != wanted:
-                    other = "ran with other extras"
-                else:
-                    masters = running.get("masters", [self.config.master])
-                    if masters != list(self.config.masters_known_to(role)):
-                        other = f"ran with the masters {', '.join(masters)}"
-            if other:
-                link.call("stop", roles=[role], grace_s=10.0)
-                self._say(link.name, f"{role} {other}; it is started anew")
-            link.call("start", role=role, python=self._pythons[link.name], environment=environment)
+            if self._outdated(link, role):
+                self._replace(link, role)
+            else:
+                self._start_one(link, role)
+
+    def _replace_old(self, hosts: Hosts) -> None:
+        """Replace what runs another version, without an outage where that is possible."""
+        try:
+            Rolling(
+                self.cluster, hosts, self._say, self._outdated, self._replace, self._see_one
+            ).run()
+        except NotReplaced as error:
+            raise UpFailed(str(error)) from None
+
+    def _outdated(self, link: HostLink, role: str) -> str:
+        """Say why what runs there has to be replaced: it is another build of the software, or has
+        other extras or masters, and reads only at its start which ones there are."""
+        running = link.facts["running"].get(role)
+        if running is None:
+            return ""
+        build = self._environment(link)["MRSTREAM_BUILD"]
+        if build and running.get("build") not in ("", build):
+            return "ran another build"
+        if running.get("extras", []) != list(self.config.extras_of(link.name)):
+            return "ran with other extras"
+        masters = running.get("masters", [self.config.master])
+        if masters != list(self.config.masters_known_to(role)):
+            return f"ran with the masters {', '.join(masters)}"
+        return ""
+
+    def _replace(self, link: HostLink, role: str) -> None:
+        why = self._outdated(link, role)
+        link.call("stop", roles=[role], grace_s=10.0)
+        self._say(link.name, f"{role} {why}; it is started anew")
+        link.facts["running"].pop(role, None)
+        self._start_one(link, role)
+
+    def _start_one(self, link: HostLink, role: str) -> None:
+        python, environment = self._pythons[link.name], self._environment(link)
+        link.call("start", role=role, python=python, environment=environment)
 
     def _form_groups(self, hosts: Hosts) -> None:
         """Found the groups of masters that are to have one, and bring members in."""
@@ -481,9 +425,12 @@ class Up:
         that it must not serve when chunkservers report."""
         roles = self.config.roles_of(link.name)
         for started in roles[: roles.index(role) + 1]:
-            alive = link.call("alive", role=started)
-            if not alive["alive"]:
-                raise HostRefused(f"{started} ended right after its start: {alive['said'] or '?'}")
+            self._see_one(link, started)
+
+    def _see_one(self, link: HostLink, role: str) -> None:
+        alive = link.call("alive", role=role)
+        if not alive["alive"]:
+            raise HostRefused(f"{role} ended right after its start: {alive['said'] or '?'}")
 
     def _remember(self) -> None:
         """Keep the cluster file, and make this the current cluster."""

@@ -43,14 +43,21 @@ class Forming:
         self._without = frozenset(without)
         self._down = frozenset(down)
         self._why = ""
+        self._late: list[str] = []
+        """Hosts that should be members, and have not answered yet, though all others are."""
 
     def run(self, seconds: float, check: Callable[[], None]) -> None:
-        """Return when all hosts that answer are voters; raise why not otherwise. `check` is called
-        now and then, and raises when waiting is in vain."""
+        """Return when all hosts that are not down are voters; raise why not otherwise. `check` is
+        called now and then, and raises when waiting is in vain. One that never answers costs the
+        others nothing but the wait."""
         deadline_s = time.monotonic() + seconds
         while not self._step():
             check()
             if time.monotonic() > deadline_s:
+                if self._late:
+                    for host in self._late:
+                        self._say(host, f"WARNING: is no member of {self._role}: {self._why}")
+                    return
                 raise Unavailable(f"the group of {self._role} is not formed: {self._why}")
             time.sleep(PAUSE_S)
 
@@ -70,9 +77,14 @@ class Forming:
         """Do the one thing that comes next; say whether nothing is left to be done."""
         seen = self.standings()
         leader = next((host for host, one in seen.items() if one.is_serving), "")
+        self._late = []
         try:
             if leader:
-                return self._extend(leader, seen)
+                if not self._extend(leader, seen):
+                    return False
+                known = {*seen, *self._down, *self._without}
+                self._late = [host for host in self._hosts if host not in known]
+                return not self._late
             if any(one.voters for one in seen.values()):
                 self._why = "it has no leader: a majority of its members must run"
                 return False

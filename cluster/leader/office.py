@@ -15,8 +15,9 @@ import inspect
 import logging
 import math
 import os
+import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
-from typing import Any, Final, Protocol
+from typing import Any, Final, NoReturn, Protocol
 
 import msgspec
 
@@ -129,7 +130,10 @@ class Office:
         """Take up the state that is there; then lead, where we are alone, or begin to follow."""
         loop = self._daemon.loop
         if self._group is not None:
-            sequence, pieces = self._group.recover()
+            try:
+                sequence, pieces = self._group.recover()
+            except JournalCorrupt as error:
+                self._set_aside(error)
             if sequence:
                 self._machine.load(pieces)
             self._group.start(loop, self)
@@ -146,6 +150,18 @@ class Office:
         self._alone.start(loop)
         self._has_begun = True
         self._lead(self._epochs.next())
+
+    def _set_aside(self, error: JournalCorrupt) -> NoReturn:
+        """Begin as a new member, where this one's log is damaged and others have it: their majority
+        lets it in again. A log that never was a group's may be the only one, and is left alone."""
+        daemon, directory = self._daemon, self.journal.directory
+        has_others = len(daemon.config.masters_of(daemon.role)) > 1
+        if not has_others or not is_of_group(OsDisk(), directory, daemon.identity.cluster_id):
+            raise error
+        kept = f"{directory}.damaged-{time.strftime('%Y%m%d-%H%M%S')}"
+        log.error("the log is damaged, and kept as %s: %s", kept, error)
+        os.rename(directory, kept)
+        daemon.restart("its log is damaged: it comes back as a new member of its group")
 
     async def stop(self) -> None:
         """Make durable what was decided, and let go."""

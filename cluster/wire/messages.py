@@ -82,6 +82,16 @@ class Health(Request, frozen=True, array_like=True, tag=True):
     diagnosed: ClassVar[bool] = False
 
 
+class GuardReply(Message, frozen=True, array_like=True, tag=True):
+    """What the guard of a daemon's host says of itself."""
+
+    pid: int
+    restarts: dict[str, int] = {}
+    """Role → how often it was started again."""
+    left_down: dict[str, str] = {}
+    """Role → why it is not started any more."""
+
+
 class HealthReply(Message, frozen=True, array_like=True, tag=True):
     """A daemon's word about itself; `ready` is false while it recovers or waits for its master."""
 
@@ -92,6 +102,8 @@ class HealthReply(Message, frozen=True, array_like=True, tag=True):
     version: str
     ready: bool
     detail: str = ""
+    guard: GuardReply | None = None
+    """None: the host has no guard."""
 
 
 Health.reply = HealthReply

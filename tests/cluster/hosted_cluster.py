@@ -47,7 +47,9 @@ class HostedCluster:
         self._clients: list[DfsClient] = []
         for host in self.hosts:
             self.seen(host, self.shared).mkdir()
-        operator.good("cluster", "up", "-f", operator.write_cluster(NAME, **changes))
+        # What is killed here stays away until it is started here: no guard does it.
+        path = operator.write_cluster(NAME, guard=False, **changes)
+        operator.good("cluster", "up", "-f", path)
         self.cluster = operator.cluster(NAME)
         self._pids: dict[tuple[str, str], int] = {
             (host, role): said["pid"]

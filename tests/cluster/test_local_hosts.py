@@ -22,12 +22,13 @@ MRSTREAM = str(Path(sys.executable).parent / "mrstream")
 class Laptop:
     """A user with three local hosts on addresses that no other test run uses."""
 
-    def __init__(self, home: Path) -> None:
+    def __init__(self, home: Path, guard: bool = False) -> None:
+        """Without guards, what is killed stays away."""
         self.home = home
         home.mkdir()
         subnet = f"127.{100 + os.getpid() % 100}.{os.getpid() // 100 % 250}"
         hosts = {f"h{n}": {"address": f"{subnet}.{n}", "dir": f"{home}/h{n}"} for n in (1, 2, 3)}
-        document = {"name": "here", "defaults": {"via": "local"}, "hosts": hosts}
+        document = {"name": "here", "defaults": {"via": "local"}, "hosts": hosts, "guard": guard}
         document["dfs"] = {"chunk_size": "1MiB"}
         (home / "cluster.yaml").write_text(json.dumps(document))
         self.environment = {**os.environ, "MRSTREAM_HOME": str(home / "state")}

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from mrstream.cluster.agent.guard import ROLE as GUARD
 from mrstream.cluster.config.config import HOST_ROLES, MASTER_ROLES
 from tests.cluster.conftest import MakeHosts
 from tests.cluster.hosted import Operator, all_roles
@@ -81,7 +82,8 @@ def test_up_replaces_a_running_older_version_and_keeps_its_data(
     said = operator.good("cluster", "up", "-f", path, timeout_s=280)
 
     assert said.count("ran another build; it is started anew") == len(all_roles(operator))
-    assert modules_run(hosts) == {f"mrstream.{role}" for role in (*MASTER_ROLES, *HOST_ROLES)}
+    roles = (*MASTER_ROLES, *HOST_ROLES, GUARD)
+    assert modules_run(hosts) == {f"mrstream.{role}" for role in roles}
     assert operator.good("dfs", "-ls", "-R", "/") == listed
     operator.good("dfs", "-get", "/f", "back")
     assert (operator.home / "back").read_bytes() == content
