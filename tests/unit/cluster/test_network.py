@@ -8,6 +8,7 @@ import os
 import socket
 import struct
 import threading
+import time
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, ClassVar
 
@@ -240,6 +241,34 @@ def test_a_channel_gives_up_after_the_time_it_was_given() -> None:
             await channel.call(Slow(5), timeout_s=0.05)
 
         assert await channel.call(Add(1)) == 1
+        await desk.server.close()
+
+    run(main)
+
+
+@pytest.mark.parametrize("turns", [1, 2, 3])
+def test_a_connection_that_is_made_just_when_the_time_for_it_is_over_is_given_up(
+    turns: int,
+) -> None:
+    """A host that was frozen, or cut off and joined again, finds all its time-outs and all its
+    connections at once. That is no bug of the caller's: what runs for ever goes on trying."""
+
+    async def main() -> None:
+        desk = Desk()
+        address = await desk.server.start("127.0.0.1:0")
+        trying = asyncio.ensure_future(Channel.connect(address, CLIENT, timeout_s=0.05))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        time.sleep(0.2)  # the loop is stopped: meanwhile the kernel connects
+        with pytest.raises(HostUnreachable, match="no answer within"):
+            await trying
+        said: list[dict[str, Any]] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, what: said.append(what))
+        channel = await Channel.connect(address, CLIENT)
+
+        assert await channel.call(Add(1)) == 1
+        assert said == []
+        channel.close()
         await desk.server.close()
 
     run(main)
