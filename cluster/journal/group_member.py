@@ -13,7 +13,7 @@ import logging
 import math
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from random import Random
 from typing import Any, Final, Protocol
 
@@ -138,7 +138,6 @@ class GroupMember:
         self._promise.close()
 
     async def _shut(self) -> None:
-        self._links.close()
         for task in list(self._tasks):
             task.cancel()
         if self._tick is not None:
@@ -200,14 +199,16 @@ class GroupMember:
         return self.replica.leader if is_known else NOBODY
 
     def not_leader(self) -> NotLeader:
-        leader = self._known_leader()
-        leader = leader if leader != self.me else NOBODY
-        return NotLeader(
-            f"{self._identity.host} does not lead; "
-            + (f"{host_of(leader)} does" if leader else "it does not know who does"),
-            leader=leader,
-            epoch=self.replica.epoch,
-        )
+        """One that is about to lead, or waits for its lease to come back, names itself: whoever
+        turned away would only have to come back."""
+        leader, host = self._known_leader(), self._identity.host
+        if leader == self.me:
+            words = f"{host} is about to lead"
+        else:
+            words = f"{host} does not lead; " + (
+                f"{host_of(leader)} does" if leader else "it does not know who does"
+            )
+        return NotLeader(words, leader=leader, epoch=self.replica.epoch)
 
     # --- the thread
 
@@ -230,14 +231,21 @@ class GroupMember:
         }
         self._server = Server(handlers, self._identity, on_bug=self._bug)
         await self._server.start(self._address)
-        self._links.start(self.me)
+        self._links.start(self.me, self._task)
         self._task(self._join())
         self._handle(e.Tick())
 
-    def _task(self, work: Any) -> None:
+    def _task(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._task_ended)
+
+    def _task_ended(self, task: asyncio.Task[None]) -> None:
+        """One that ends by itself is a bug that must be heard of: a member that no longer listens
+        to another looks well, until the third is lost."""
+        self._tasks.discard(task)
+        if not task.cancelled() and (bug := task.exception()) is not None:
+            self._bug(bug, "a task")
 
     def _heard(self, sender: MemberId, word: Word) -> None:
         self._handle(e.Received(sender, word))
