@@ -76,7 +76,8 @@ class CheckpointWriter:
         sequence: int,
         group: GroupMark | None = None,
     ) -> None:
-        self._file = disk.create(checkpoint_path(directory, sequence) + _TEMPORARY)
+        self._disk, self._path = disk, checkpoint_path(directory, sequence) + _TEMPORARY
+        self._file = disk.create(self._path)
         self._file.write(
             encode_file_header(CHECKPOINT_MAGIC, cluster_id, sequence, _NO_MARKER, group)
         )
@@ -98,6 +99,11 @@ class CheckpointWriter:
         self._file.write(encode_end(self._total_bytes, self._total_crc))
         self._file.sync()
         self._file.close()
+
+    def abandon(self) -> None:
+        """Give back what it took: nobody will ask for it."""
+        self._file.close()
+        self._disk.remove(self._path)
 
     def _write(self, block: bytes) -> None:
         self._file.write(encode_block(block))

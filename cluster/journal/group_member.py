@@ -26,7 +26,7 @@ from mrstream.cluster.consensus.messages import AppendLog, Word
 from mrstream.cluster.consensus.replica import Replica
 from mrstream.cluster.consensus.standing import AskGroup, NotLeader, Standing, WhoLeads
 from mrstream.cluster.consensus.state import NOBODY, Remembered
-from mrstream.cluster.errors import DiskFailed, UserError
+from mrstream.cluster.errors import DiskFailed, Unavailable, UserError
 from mrstream.cluster.journal import peers
 from mrstream.cluster.journal.ballot_file import BallotFile, PromiseFile
 from mrstream.cluster.journal.copying import Copying
@@ -169,9 +169,15 @@ class GroupMember:
 
     def records(self, first: int, last: int) -> tuple[bytes, ...]:
         """Return records from memory, or else from the disk; as many, from the first on, as one
-        message holds."""
+        message holds; none where the disk has failed."""
         if first > self._tail.before:
             return self._tail.get(first, last)
+        with self.disk.lock:
+            found = self.log.read(first, last)
+        if found:
+            return found
+        # Others may be quicker: what a majority has is committed, and our disk has not even begun.
+        self.disk.in_turn(lambda: None)
         with self.disk.lock:
             return self.log.read(first, last)
 
@@ -362,7 +368,11 @@ class GroupMember:
         self._handle(wishes[verb])
         if verb == "found" and not future.done():
             future.set_result(self.replica.last)
-        sequence = await asyncio.wait_for(future, ASK_S_MAX)
+        try:
+            sequence = await asyncio.wait_for(future, ASK_S_MAX)
+        except TimeoutError:
+            self._asks.pop(number, None)
+            raise Unavailable(f"nobody knows what became of {verb}: look, and ask again") from None
         while self.replica.committed < sequence and not self.is_over:
             await asyncio.sleep(0.01)
         return sequence

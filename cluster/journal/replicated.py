@@ -303,6 +303,8 @@ class ReplicatedJournal:
             is_own = self._is_serving
         while not is_own and self._sent_on < sequence:
             records = self._member.records(self._sent_on + 1, sequence)
+            if not records:
+                return  # the disk has failed, and this life is over
             self._main.call_soon_threadsafe(self._deliver, self._sent_on + 1, records)
             self._sent_on += len(records)
         self._main.call_soon_threadsafe(self._release)
