@@ -105,18 +105,21 @@ class Daemon:
         """End the process now: a bug, or a disk that cannot be trusted any more."""
         text = "".join(traceback.format_exception(error))
         log.critical("stopping: %s: %s\n%s", where or type(error).__name__, error, text)
-        print(f"{self.role} stops: {where}: {text}", file=sys.stderr, flush=True)
-        if self._daemon_log is not None:
-            self._daemon_log.close()
-        os._exit(EXIT_BUG)
+        self._end(EXIT_BUG, f"{self.role} stops: {where}: {text}")
 
     def refuse(self, error: ClusterError) -> NoReturn:
         """End the process now: it may not serve, for a reason that a person has to see to."""
         log.critical("refused: %s", error)
-        print(f"{self.role}: {error}", file=sys.stderr, flush=True)
-        if self._daemon_log is not None:
-            self._daemon_log.close()
-        os._exit(EXIT_REFUSED)
+        self._end(EXIT_REFUSED, f"{self.role}: {error}")
+
+    def _end(self, status: int, words: str) -> NoReturn:
+        """Whatever becomes of the words: stderr is a file, and the disk may be full."""
+        try:
+            print(words, file=sys.stderr, flush=True)
+            if self._daemon_log is not None:
+                self._daemon_log.close()
+        finally:
+            os._exit(status)
 
     def restart(self, reason: str) -> NoReturn:
         """Begin a new life in this process, with nothing of this one but what is on disk: every
