@@ -118,6 +118,13 @@ def publish_part(disk: Disk, directory: str, sequence: int) -> None:
     disk.sync_directory(directory)
 
 
+def remove_part(disk: Disk, directory: str, sequence: int) -> None:
+    """Give back what a checkpoint took that could not be finished: the log needs the room."""
+    path = checkpoint_path(directory, sequence) + _TEMPORARY
+    if os.path.basename(path) in disk.names(directory):
+        disk.remove(path)
+
+
 def remove_parts(disk: Disk, directory: str) -> None:
     """Remove what a crash left under temporary names."""
     for name in disk.names(directory):
