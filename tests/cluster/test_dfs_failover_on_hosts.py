@@ -1,4 +1,5 @@
-"""The leading dfs master of three real hosts is killed, frozen, cut off: another one serves.
+"""The leading dfs master of three real hosts is killed, frozen, cut off, has no space left: another
+one serves.
 
 Writers go on all the while and keep ledgers: nothing acknowledged is lost, nothing is done twice.
 The times are printed; `make soak` is where they are judged.
@@ -99,7 +100,7 @@ def kill(hosts: TestHosts, operator: Operator, host: str) -> None:
 
 
 FAULTS = os.environ.get("MRSTREAM_FAILOVER_FAULTS", "kill freeze cut").split()
-"""`make soak` repeats them."""
+"""`make soak` repeats them, and fills disks."""
 
 
 def test_another_master_serves(hosts: TestHosts, operator: Operator, workers: list[Worker]) -> None:
@@ -111,7 +112,7 @@ def test_another_master_serves(hosts: TestHosts, operator: Operator, workers: li
         if how == "kill":
             kill(hosts, operator, leader)
         else:
-            {"freeze": hosts.pause, "cut": hosts.cut}[how](leader)
+            {"freeze": hosts.pause, "cut": hosts.cut, "fill": hosts.fill_disk}[how](leader)
         successor = leader_of(operator, other_than=leader)
         led_s = time.monotonic() - began_s
         all_go_on(workers)
@@ -119,6 +120,8 @@ def test_another_master_serves(hosts: TestHosts, operator: Operator, workers: li
         assert successor != leader
         if how == "freeze":
             hosts.resume(leader)
+        if how == "fill":
+            hosts.free_disk(leader)
         hosts.heal()
         operator.good("cluster", "up")
     for worker in workers:
