@@ -21,6 +21,7 @@ from mrstream.cluster.errors import (
     HostUnreachable,
     NotTrusted,
     Speechless,
+    Unavailable,
     UnknownRequest,
     UserError,
     WrongCluster,
@@ -165,6 +166,40 @@ def test_a_repeated_request_is_answered_but_not_carried_out_again() -> None:
 
         assert desk.total == 20
         await desk.server.close()
+
+    run(main)
+
+
+@pytest.mark.parametrize("kind", [Refusal, Unavailable])
+def test_a_copy_of_a_refused_request_is_not_carried_out_later(kind: type[ClusterError]) -> None:
+    """F5: its client was told no, and went on; the copy came over a connection that it had given
+    up. Only where nothing could be said is a repeat tried afresh."""
+
+    async def main() -> None:
+        runs = 0
+
+        def add(request: Add, peer: Peer) -> int:
+            nonlocal runs
+            runs += 1
+            if runs == 1:
+                raise kind("not today")
+            return request.n
+
+        server = Server({Add: add}, MASTER)
+        address = await server.start("127.0.0.1:0")
+        one = await Channel.connect(address, CLIENT, client_id=5)
+        two = await Channel.connect(address, CLIENT, client_id=5)
+        with pytest.raises(kind, match="not today"):
+            await one.call(Add(4), number=1)
+
+        if kind is Unavailable:
+            assert await two.call(Add(4), number=1) == 4
+        else:
+            with pytest.raises(kind, match="not today"):
+                await two.call(Add(4), number=1)
+            assert runs == 1
+            assert await two.call(Add(4), number=2) == 4
+        await server.close()
 
     run(main)
 
