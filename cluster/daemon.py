@@ -125,9 +125,14 @@ class Daemon:
         """Begin a new life in this process, with nothing of this one but what is on disk: every
         connection and thread ends. For a leader that was deposed (cluster/leader)."""
         log.warning("starts anew: %s", reason)
-        if self._daemon_log is not None:
-            self._daemon_log.close()
-        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
+        try:
+            if self._daemon_log is not None:
+                self._daemon_log.close()
+        finally:
+            try:
+                os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
+            except OSError as error:  # this life is over in any case
+                self._end(EXIT_BUG, f"{self.role} cannot start anew: {error}")
 
     _daemon_log: DaemonLog | None = None
 

@@ -208,3 +208,26 @@ def test_a_daemon_that_must_end_does_though_its_last_words_find_no_room(end: str
         ended = subprocess.run([sys.executable, "-c", program], stderr=full, timeout=60)
 
     assert ended.returncode == {"fail": EXIT_BUG, "refuse": EXIT_REFUSED}[end]
+
+
+@pytest.mark.parametrize("interpreter", ["", "/nowhere/python"])
+def test_a_life_that_is_over_ends_whatever_stands_in_the_way(interpreter: str) -> None:
+    """A deposed leader whose log cannot be closed, on a full disk, or whose Python is being
+    replaced, must not live on."""
+    program = (
+        "import os, sys\n"
+        "from mrstream.cluster.daemon import Daemon\n"
+        "if 'SECOND' in os.environ:\n"
+        "    sys.exit(7)\n"
+        "os.environ['SECOND'] = '1'\n"
+        f"sys.executable = {interpreter!r} or sys.executable\n"
+        "class Log:\n"
+        "    def close(self):\n"
+        "        raise OSError(28, 'no space left')\n"
+        "daemon = object.__new__(Daemon)\n"
+        "daemon.role, daemon._daemon_log = 'toy', Log()\n"
+        "daemon.restart('deposed')\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], stderr=subprocess.PIPE, timeout=60)
+
+    assert ended.returncode == (EXIT_BUG if interpreter else 7), ended.stderr
