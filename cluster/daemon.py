@@ -107,28 +107,36 @@ class Daemon:
         """End the process now: a bug, or a disk that cannot be trusted any more."""
         text = "".join(traceback.format_exception(error))
         log.critical("stopping: %s: %s\n%s", where or type(error).__name__, error, text)
-        print(f"{self.role} stops: {where}: {text}", file=sys.stderr, flush=True)
         with contextlib.suppress(OSError):  # the disk may be what has failed
             _say_running(self, EXIT_BUG)
-        if self._daemon_log is not None:
-            self._daemon_log.close()
-        os._exit(EXIT_BUG)
+        self._end(EXIT_BUG, f"{self.role} stops: {where}: {text}")
 
     def refuse(self, error: ClusterError) -> NoReturn:
         """End the process now: it may not serve, for a reason that a person has to see to."""
         log.critical("refused: %s", error)
-        print(f"{self.role}: {error}", file=sys.stderr, flush=True)
-        if self._daemon_log is not None:
-            self._daemon_log.close()
-        os._exit(EXIT_REFUSED)
+        self._end(EXIT_REFUSED, f"{self.role}: {error}")
+
+    def _end(self, status: int, words: str) -> NoReturn:
+        """Whatever becomes of the words: stderr is a file, and the disk may be full."""
+        try:
+            print(words, file=sys.stderr, flush=True)
+            if self._daemon_log is not None:
+                self._daemon_log.close()
+        finally:
+            os._exit(status)
 
     def restart(self, reason: str) -> NoReturn:
         """Begin a new life in this process, with nothing of this one but what is on disk: every
         connection and thread ends. For a leader that was deposed (cluster/leader)."""
         log.warning("starts anew: %s", reason)
-        if self._daemon_log is not None:
-            self._daemon_log.close()
-        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
+        try:
+            if self._daemon_log is not None:
+                self._daemon_log.close()
+        finally:
+            try:
+                os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
+            except OSError as error:  # this life is over in any case
+                self._end(EXIT_BUG, f"{self.role} cannot start anew: {error}")
 
     _daemon_log: DaemonLog | None = None
 

@@ -85,3 +85,15 @@ def mutex(state: Hashable, asked: tuple[str, str]) -> tuple[Hashable, Any]:
     if verb == "take":
         return (who, True) if state is None else (state, False)
     return (None, True) if state == who else (state, False)
+
+
+def name(state: Hashable, asked: str) -> tuple[Hashable, Any]:
+    """A name of a file system, there or not: `"make"` and `"remove"` say whether they did, `"look"`
+    whether it is there."""
+    match asked:
+        case "make":
+            return True, not state
+        case "remove":
+            return False, bool(state)
+        case _:
+            return state, bool(state)

@@ -76,7 +76,8 @@ class CheckpointWriter:
         sequence: int,
         group: GroupMark | None = None,
     ) -> None:
-        self._file = disk.create(checkpoint_path(directory, sequence) + _TEMPORARY)
+        self._disk, self._path = disk, checkpoint_path(directory, sequence) + _TEMPORARY
+        self._file = disk.create(self._path)
         self._file.write(
             encode_file_header(CHECKPOINT_MAGIC, cluster_id, sequence, _NO_MARKER, group)
         )
@@ -99,6 +100,11 @@ class CheckpointWriter:
         self._file.sync()
         self._file.close()
 
+    def abandon(self) -> None:
+        """Give back what it took: nobody will ask for it."""
+        self._file.close()
+        self._disk.remove(self._path)
+
     def _write(self, block: bytes) -> None:
         self._file.write(encode_block(block))
         self._total_bytes += len(block)
@@ -110,6 +116,13 @@ def publish_part(disk: Disk, directory: str, sequence: int) -> None:
     path = checkpoint_path(directory, sequence)
     disk.rename(path + _TEMPORARY, path)
     disk.sync_directory(directory)
+
+
+def remove_part(disk: Disk, directory: str, sequence: int) -> None:
+    """Give back what a checkpoint took that could not be finished: the log needs the room."""
+    path = checkpoint_path(directory, sequence) + _TEMPORARY
+    if os.path.basename(path) in disk.names(directory):
+        disk.remove(path)
 
 
 def remove_parts(disk: Disk, directory: str) -> None:

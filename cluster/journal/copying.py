@@ -1,15 +1,18 @@
 """Checkpoints between members: sent to one that needs records which nobody keeps any more.
 
 The receiver writes it beside its own log and gives it its name at one stroke; then its process
-starts anew, from that state.
+starts anew, from that state. All of one comes over one connection: a leader that was stopped in the
+middle of it and wakes up deposed goes on with its pieces, and they must not get into another's.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from mrstream.cluster.consensus.members import MemberId, host_of
@@ -37,8 +40,7 @@ class Copying:
         self._log, self._disk, self._member = group_log, disk, member
         self._has_already = has_already
         self._on_installed = on_installed
-        self._writer: CheckpointWriter | None = None
-        self._sequence = 0
+        self._coming: Incoming | None = None
         self.handlers: dict[type[Any], Handler] = {
             peers.BeginCheckpoint: self._begin,
             peers.CheckpointPiece: self._piece,
@@ -73,27 +75,56 @@ class Copying:
             raise UserError(f"no checkpoint is of record {request.sequence}")
         if self._has_already(request.sequence):
             raise UserError(f"{self._member} has record {request.sequence} already")
-        self._sequence = request.sequence
-        with self._disk.lock:
-            self._writer = self._log.begin_checkpoint(
-                request.sequence, request.epoch, request.members
-            )
+        self._give_up()
+        with self._refused_if_full(), self._disk.lock:
+            writer = self._log.begin_checkpoint(request.sequence, request.epoch, request.members)
+        self._coming = Incoming(peer, request.sequence, writer)
 
     def _piece(self, request: peers.CheckpointPiece, peer: Peer) -> None:
-        if self._writer is None:
-            raise Unavailable("no checkpoint has been begun")
-        self._writer.add(request.piece)
+        coming = self._coming_from(peer)
+        with self._refused_if_full():
+            coming.writer.add(request.piece)
 
     def _end(self, request: peers.EndCheckpoint, peer: Peer) -> None:
-        if self._writer is None:
-            raise Unavailable("no checkpoint has been begun")
-        writer, sequence, self._writer = self._writer, self._sequence, None
-        if self._has_already(sequence):
-            raise UserError(f"{self._member} has record {sequence} already")
+        coming = self._coming_from(peer)
+        if self._has_already(coming.sequence):
+            self._give_up()
+            raise UserError(f"{self._member} has record {coming.sequence} already")
+        with self._refused_if_full():
+            coming.writer.finish()
+        self._coming = None
 
         def place() -> None:
-            writer.finish()
-            self._log.publish_checkpoint(sequence)
+            self._log.publish_checkpoint(coming.sequence)
 
         self._disk.in_turn(place)
-        self._on_installed(f"the checkpoint of record {sequence} has come")
+        self._on_installed(f"the checkpoint of record {coming.sequence} has come")
+
+    def _coming_from(self, peer: Peer) -> Incoming:
+        if self._coming is None or self._coming.peer is not peer:
+            raise Unavailable("no checkpoint has been begun over this connection")
+        return self._coming
+
+    def _give_up(self) -> None:
+        coming, self._coming = self._coming, None
+        if coming is not None:
+            coming.writer.abandon()
+
+    @contextlib.contextmanager
+    def _refused_if_full(self) -> Iterator[None]:
+        """A disk that does not take a checkpoint is no reason to end: the sender hears of it, and
+        tries again; what the log itself needs, the log finds out."""
+        try:
+            yield
+        except OSError as error:
+            self._give_up()
+            raise Unavailable(f"{self._member} cannot take a checkpoint: {error}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class Incoming:
+    """A checkpoint that comes over one connection."""
+
+    peer: Peer
+    sequence: int
+    writer: CheckpointWriter

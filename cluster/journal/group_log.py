@@ -7,7 +7,9 @@ disk has them. A checkpoint is given its name only once its last record is commi
 
 from __future__ import annotations
 
+import errno
 import hashlib
+import logging
 import os
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
@@ -36,6 +38,8 @@ from mrstream.cluster.journal.group_recovery import (
     split_members,
 )
 from mrstream.cluster.journal.recovery import list_logs, log_path, remove_old
+
+log = logging.getLogger(__name__)
 
 READ_BYTES_MAX: Final = 8 * 1024 * 1024
 
@@ -182,12 +186,21 @@ class GroupLog:
     # --- checkpoints
 
     def rotate(self) -> None:
-        """Begin a new file with the next record."""
+        """Begin a new file with the next record, if there is room for one: else the one that there
+        is goes on, and is only kept for longer."""
         assert self._file is not None
-        if self._found.files[-1].offsets:
-            self.sync()
-            self._file.close()
+        if not self._found.files[-1].offsets:
+            return
+        self.sync()
+        old = self._file
+        try:
             self._begin_file()
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise
+            log.error("%s: no room for a new file of the log: %s", self.directory, error)
+        else:
+            old.close()
 
     def begin_checkpoint(
         self, sequence: int, epoch: int | None = None, rows: Rows | None = None
@@ -251,9 +264,15 @@ class GroupLog:
         mark = GroupMark(found.shape.last_epoch, found.journal)
         header = encode_file_header(LOG_MAGIC, self.cluster_id, first, self._marker, mark)
         path = log_path(self.directory, first)
-        self._file = self._disk.create(path)
-        self._file.write(header)
-        self._file.sync()
-        self._disk.sync_directory(self.directory)
-        found.files = [file for file in found.files if file.first != first]
+        file = self._disk.create(path)
+        try:
+            file.write(header)
+            file.sync()
+            self._disk.sync_directory(self.directory)
+        except OSError:
+            file.close()
+            self._disk.remove(path)
+            raise
+        self._file = file
+        found.files = [old for old in found.files if old.first != first]
         found.files.append(LogFile(path, first, len(header), array("Q")))

@@ -13,7 +13,7 @@ import logging
 import math
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from random import Random
 from typing import Any, Final, Protocol
 
@@ -26,7 +26,7 @@ from mrstream.cluster.consensus.messages import AppendLog, Word
 from mrstream.cluster.consensus.replica import Replica
 from mrstream.cluster.consensus.standing import AskGroup, NotLeader, Standing, WhoLeads
 from mrstream.cluster.consensus.state import NOBODY, Remembered
-from mrstream.cluster.errors import DiskFailed, UserError
+from mrstream.cluster.errors import DiskFailed, Unavailable, UserError
 from mrstream.cluster.journal import peers
 from mrstream.cluster.journal.ballot_file import BallotFile, PromiseFile
 from mrstream.cluster.journal.copying import Copying
@@ -138,7 +138,6 @@ class GroupMember:
         self._promise.close()
 
     async def _shut(self) -> None:
-        self._links.close()
         for task in list(self._tasks):
             task.cancel()
         if self._tick is not None:
@@ -170,9 +169,15 @@ class GroupMember:
 
     def records(self, first: int, last: int) -> tuple[bytes, ...]:
         """Return records from memory, or else from the disk; as many, from the first on, as one
-        message holds."""
+        message holds; none where the disk has failed."""
         if first > self._tail.before:
             return self._tail.get(first, last)
+        with self.disk.lock:
+            found = self.log.read(first, last)
+        if found:
+            return found
+        # Others may be quicker: what a majority has is committed, and our disk has not even begun.
+        self.disk.in_turn(lambda: None)
         with self.disk.lock:
             return self.log.read(first, last)
 
@@ -200,14 +205,16 @@ class GroupMember:
         return self.replica.leader if is_known else NOBODY
 
     def not_leader(self) -> NotLeader:
-        leader = self._known_leader()
-        leader = leader if leader != self.me else NOBODY
-        return NotLeader(
-            f"{self._identity.host} does not lead; "
-            + (f"{host_of(leader)} does" if leader else "it does not know who does"),
-            leader=leader,
-            epoch=self.replica.epoch,
-        )
+        """One that is about to lead, or waits for its lease to come back, names itself: whoever
+        turned away would only have to come back."""
+        leader, host = self._known_leader(), self._identity.host
+        if leader == self.me:
+            words = f"{host} is about to lead"
+        else:
+            words = f"{host} does not lead; " + (
+                f"{host_of(leader)} does" if leader else "it does not know who does"
+            )
+        return NotLeader(words, leader=leader, epoch=self.replica.epoch)
 
     # --- the thread
 
@@ -230,14 +237,21 @@ class GroupMember:
         }
         self._server = Server(handlers, self._identity, on_bug=self._bug)
         await self._server.start(self._address)
-        self._links.start(self.me)
+        self._links.start(self.me, self._task)
         self._task(self._join())
         self._handle(e.Tick())
 
-    def _task(self, work: Any) -> None:
+    def _task(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._task_ended)
+
+    def _task_ended(self, task: asyncio.Task[None]) -> None:
+        """One that ends by itself is a bug that must be heard of: a member that no longer listens
+        to another looks well, until the third is lost."""
+        self._tasks.discard(task)
+        if not task.cancelled() and (bug := task.exception()) is not None:
+            self._bug(bug, "a task")
 
     def _heard(self, sender: MemberId, word: Word) -> None:
         self._handle(e.Received(sender, word))
@@ -354,7 +368,11 @@ class GroupMember:
         self._handle(wishes[verb])
         if verb == "found" and not future.done():
             future.set_result(self.replica.last)
-        sequence = await asyncio.wait_for(future, ASK_S_MAX)
+        try:
+            sequence = await asyncio.wait_for(future, ASK_S_MAX)
+        except TimeoutError:
+            self._asks.pop(number, None)
+            raise Unavailable(f"nobody knows what became of {verb}: look, and ask again") from None
         while self.replica.committed < sequence and not self.is_over:
             await asyncio.sleep(0.01)
         return sequence

@@ -18,13 +18,13 @@ import hashlib
 import logging
 import os
 import threading
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, Protocol
 
 from mrstream.cluster.errors import DiskFailed
 from mrstream.cluster.journal import checkpoint
 from mrstream.cluster.journal.disk import Disk, DiskFile, OsDisk
+from mrstream.cluster.journal.forked import fork_to_write, has_written
 from mrstream.cluster.journal.format import (
     FILE_HEADER,
     LOG_MAGIC,
@@ -32,6 +32,7 @@ from mrstream.cluster.journal.format import (
     encode_record,
 )
 from mrstream.cluster.journal.recovery import Recovery, log_path, recover, remove_old
+from mrstream.cluster.journal.waiting import Waiting
 
 log = logging.getLogger(__name__)
 
@@ -92,7 +93,7 @@ class Journal:
         self._thread: threading.Thread | None = None
         self._stopping = False
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
+        self._waiting = Waiting()
 
     # --- beginning
 
@@ -161,7 +162,7 @@ class Journal:
         elif sequence <= self.durable:
             future.set_result(None)
         else:
-            self._waiting.append((sequence, future))
+            self._waiting.add(sequence, future)
         return future
 
     def wait_durable(self, sequence: int, timeout_s: float | None = None) -> bool:
@@ -204,32 +205,19 @@ class Journal:
         running service. Returns the thread that waits for the child: join it to know the end;
         a checkpoint that fails is only logged, since the log still has everything."""
         sequence = self.rotate()
-        child = os.fork()
-        if child == 0:
-            self._checkpoint_in_child(sequence, produce)
+        place = (self._disk, self.directory, self.cluster_id, sequence)
+        child = fork_to_write(lambda: checkpoint.write_part(*place, produce()))
         thread = threading.Thread(
             target=self._await_child, args=(child, sequence), name="checkpoint", daemon=True
         )
         thread.start()
         return thread
 
-    def _checkpoint_in_child(self, sequence: int, produce: Callable[[], Iterable[bytes]]) -> None:
-        status = 1
-        try:
-            os.nice(10)
-            # Our parent's sockets must not stay open through us if it is killed now.
-            os.closerange(3, os.sysconf("SC_OPEN_MAX"))
-            checkpoint.write_part(self._disk, self.directory, self.cluster_id, sequence, produce())
-            status = 0
-        finally:
-            # Neither the parent's threads nor its exit handlers are ours.
-            os._exit(status)
-
     def _await_child(self, child: int, sequence: int) -> None:
-        _, status = os.waitpid(child, 0)
         try:
-            if os.waitstatus_to_exitcode(status) != 0:
-                raise OSError(errno.EIO, f"the child ended with status {status}")
+            if not has_written(child):
+                checkpoint.remove_part(self._disk, self.directory, sequence)
+                raise OSError(errno.EIO, "its child could not write it")
             self.wait_durable(sequence)
             checkpoint.publish_part(self._disk, self.directory, sequence)
             remove_old(self._disk, self.directory)
@@ -322,15 +310,7 @@ class Journal:
                     raise OSError(errno.ENOSPC, self.blocked)
 
     def _release(self) -> None:
-        waiting, durable, failure = self._waiting, self.durable, self._failure
-        while waiting and (waiting[0][0] <= durable or failure is not None):
-            sequence, future = waiting.popleft()
-            if future.done():
-                continue
-            if sequence <= durable:
-                future.set_result(None)
-            elif failure is not None:
-                future.set_exception(failure)
+        self._waiting.release(self.durable, self._failure)
 
     def _fail(self, error: OSError) -> None:
         failure = DiskFailed(f"{self.directory}: cannot make the journal durable: {error}")

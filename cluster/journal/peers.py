@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, ClassVar, Final
 
 from mrstream.cluster.consensus.members import MemberId, Members, host_of
@@ -82,18 +82,13 @@ class Links:
         self._addresses = {h: a for h, a in addresses.items() if h != identity.host}
         self._on_word = on_word
         self._subscribers: dict[MemberId, Peer] = {}
-        self._tasks: list[asyncio.Task[None]] = []
         self.me = MemberId("")
 
-    def start(self, me: MemberId) -> None:
-        """Connect to everybody, for ever."""
+    def start(self, me: MemberId, begin: Callable[[Coroutine[Any, Any, None]], None]) -> None:
+        """Connect to everybody, for ever; whoever `begin`s it minds how it ends."""
         self.me = me
         for host, address in self._addresses.items():
-            self._tasks.append(asyncio.ensure_future(self._listen(host, address)))
-
-    def close(self) -> None:
-        for task in self._tasks:
-            task.cancel()
+            begin(self._listen(host, address))
 
     def subscribed(self, request: Subscribe, peer: Peer) -> MemberId:
         """Another member wants to be told."""

@@ -16,7 +16,6 @@ import math
 import os
 import signal
 import threading
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, Protocol
 
@@ -29,9 +28,12 @@ from mrstream.cluster.consensus.records import MARK
 from mrstream.cluster.consensus.standing import NotLeader, Standing
 from mrstream.cluster.consensus.state import NOBODY
 from mrstream.cluster.errors import DiskFailed, UserError
+from mrstream.cluster.journal import checkpoint
 from mrstream.cluster.journal.disk import Disk, OsDisk
+from mrstream.cluster.journal.forked import fork_to_write, has_written
 from mrstream.cluster.journal.group_log import GroupLog
 from mrstream.cluster.journal.group_member import SILENCE_S_MAX, GroupMember
+from mrstream.cluster.journal.waiting import Waiting
 from mrstream.cluster.wire.network import Identity
 
 log = logging.getLogger(__name__)
@@ -104,7 +106,7 @@ class ReplicatedJournal:
         self._applied = 0
         """Records up to here have been given to the state machine."""
         self._touched_at_s = 0.0
-        self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
+        self._waiting = Waiting()
 
     # --- beginning and ending
 
@@ -187,7 +189,7 @@ class ReplicatedJournal:
         elif self._failure is not None:
             future.set_exception(self._failure)
         else:
-            self._waiting.append((sequence, future))
+            self._waiting.add(sequence, future)
         return future
 
     def wait_durable(self, sequence: int, timeout_s: float | None = None) -> bool:
@@ -245,9 +247,7 @@ class ReplicatedJournal:
         member.settle()  # what was appended is before this in the disk's queue
         member.disk.in_turn(self._log.rotate)
         with member.disk.lock:
-            child = os.fork()
-            if child == 0:
-                self._checkpoint_in_child(sequence, produce)
+            child = fork_to_write(lambda: self._log.write_checkpoint_part(sequence, produce()))
         self._child = child
         thread = threading.Thread(
             target=self._await_child, args=(child, sequence), name="checkpoint", daemon=True
@@ -255,23 +255,12 @@ class ReplicatedJournal:
         thread.start()
         return thread
 
-    def _checkpoint_in_child(self, sequence: int, produce: Callable[[], Iterable[bytes]]) -> None:
-        status = 1
-        try:
-            os.nice(10)
-            # Our parent's sockets must not stay open through us if it is killed now.
-            os.closerange(3, os.sysconf("SC_OPEN_MAX"))
-            self._log.write_checkpoint_part(sequence, produce())
-            status = 0
-        finally:
-            # Neither the parent's threads nor its exit handlers are ours.
-            os._exit(status)
-
     def _await_child(self, child: int, sequence: int) -> None:
-        _, status = os.waitpid(child, 0)
+        is_written = has_written(child)
         self._child = 0
-        if os.waitstatus_to_exitcode(status) != 0:
-            log.error("checkpoint sequence=%d failed: status %d", sequence, status)
+        if not is_written:
+            log.error("checkpoint sequence=%d failed: its child could not write it", sequence)
+            checkpoint.remove_part(self._disk, self.directory, sequence)
             return
         if not self.wait_durable(sequence):
             return  # this life is over; the next removes what is half done
@@ -303,6 +292,8 @@ class ReplicatedJournal:
             is_own = self._is_serving
         while not is_own and self._sent_on < sequence:
             records = self._member.records(self._sent_on + 1, sequence)
+            if not records:
+                return  # the disk has failed, and this life is over
             self._main.call_soon_threadsafe(self._deliver, self._sent_on + 1, records)
             self._sent_on += len(records)
         self._main.call_soon_threadsafe(self._release)
@@ -337,15 +328,7 @@ class ReplicatedJournal:
             self._applied = first + at
 
     def _release(self) -> None:
-        waiting, durable, failure = self._waiting, self.durable, self._failure
-        while waiting and (waiting[0][0] <= durable or failure is not None):
-            sequence, future = waiting.popleft()
-            if future.done():
-                continue
-            if sequence <= durable:
-                future.set_result(None)
-            elif failure is not None:
-                future.set_exception(failure)
+        self._waiting.release(self.durable, self._failure)
 
     def _lead(self, epoch: int) -> None:
         with self._changed:

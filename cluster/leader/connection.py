@@ -33,6 +33,16 @@ class LeaderMoved(HostUnreachable):
     """The one that was asked does not lead any more: what it was asked may be done or not."""
 
 
+class _Waiting:
+    """One call that waits for an answer, and what was found out meanwhile."""
+
+    def __init__(self, asked: str, not_before_s: float) -> None:
+        self.asked, self.not_before_s = asked, not_before_s
+        self.is_alive: bool | None = None
+        """Did the one that was asked answer another question when it was last looked at? None: it
+        never was."""
+
+
 class LeaderConnection:
     """`call` has a request answered by the leader; safe to use from many threads."""
 
@@ -96,10 +106,11 @@ class LeaderConnection:
         renewed: dict[str, None] = {}
         while True:
             address = self.finding.address
-            look = partial(self._look_round, address, time.monotonic() + patience_s)
+            waiting = _Waiting(address, time.monotonic() + patience_s)
             connection = self._connection(address)
             was_open = connection.is_open
             try:
+                look = partial(self._look_round, waiting)
                 answer = connection.call(request, timeout_s, number, look, look_s)
             except NotLeader as error:
                 if not self.finding.refused(address, error):
@@ -107,7 +118,9 @@ class LeaderConnection:
             except LeaderMoved:
                 continue
             except CallTimedOut:
-                if timeout_s <= patience_s:  # else it was looked at, and lives
+                if waiting.is_alive is False:
+                    connection.close()  # a host that is cut off ends none: this one may be dead
+                if not waiting.is_alive:
                     self.finding.lost(address)
                 raise
             except HostUnreachable:
@@ -166,12 +179,14 @@ class LeaderConnection:
             connect_s_max=self._connect_s_max,
         )
 
-    def _look_round(self, asked: str, not_before_s: float) -> None:
+    def _look_round(self, waiting: _Waiting) -> None:
         """Go on waiting where the one that was asked lives and leads; else raise."""
+        asked = waiting.asked
         if self.finding.address != asked:
             raise LeaderMoved(f"{asked} does not lead any more: another call has found out")
-        if time.monotonic() < not_before_s:
+        if time.monotonic() < waiting.not_before_s:
             return
+        waiting.is_alive = False
         places = [(self._connection(asked), self.next_number())]
         places += [(self._new(address), 0) for address in self.finding.others(asked)]
         for connection, number in places:
@@ -182,8 +197,10 @@ class LeaderConnection:
             finally:
                 if not number:
                     connection.close()
-            if seen.is_serving and connection.address == asked:
-                return
+            if connection.address == asked:
+                waiting.is_alive = True
+                if seen.is_serving:
+                    return
             if self.finding.heard(seen, asked):
                 raise LeaderMoved(f"{asked} does not lead any more: {seen.leader} does")
 

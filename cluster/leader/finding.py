@@ -1,10 +1,12 @@
 """Who leads a group, as a client knows it: which member to ask next, and when to give up.
 
     believed leader ── NotLeader with a name ──▸ that one; five times, then the caller waits
+          │  ├─────── NotLeader, its own name ─▸ itself: it is about to lead; the caller waits
           │  └─────── NotLeader without ───────▸ the next member; each once, then the caller waits
           └── no connection, no answer ────────▸ the next member; each once, then the caller waits
 
-What is heard of an epoch below the highest that was ever heard of counts for nothing. No name
+What is heard of an epoch below the highest that was ever heard of counts for nothing, nor does
+hearsay of a member that was just asked in vain; what that member says of itself does. No name
 service, no address that moves, and nothing to ask but the members themselves. Pure: never does any
 IO; `connection` and `channel` are its two faces.
 """
@@ -64,8 +66,7 @@ class Finding:
     def answered(self, asked: str) -> bool:
         """The member at that address answers as the leader; say whether that is news."""
         with self._lock:
-            self._tried.clear()
-            self._hops = 0
+            self._rest()
             host = self._host_at(asked)
             is_news = host != self._host
             self._host = host
@@ -78,6 +79,9 @@ class Finding:
         with self._lock:
             if self._addresses[self._host] != asked:
                 return self._hop()  # somebody else has turned meanwhile
+            if host == self._host:
+                self._rest()
+                return False
             place = address if isinstance(address, str) else ""
             is_known = isinstance(host, str) and isinstance(epoch, int)
             if is_known and self._believe(str(host), place, int(epoch or 0)):
@@ -95,6 +99,9 @@ class Finding:
         with self._lock:
             if not standing.leader or self._host_at(asked) == host_of(standing.leader):
                 return False
+            if standing.is_serving:
+                # First hand: it may have been asked in vain just before it began to serve.
+                self._tried.pop(host_of(standing.leader), None)
             return self._believe(host_of(standing.leader), standing.address, standing.epoch)
 
     # --- inside
@@ -125,18 +132,21 @@ class Finding:
         at = hosts.index(self._host)
         self._host = hosts[(at + 1) % len(hosts)]
         if all(host in self._tried for host in hosts):
-            self._tried.clear()
-            self._hops = 0
+            self._rest()
             return False
         return self._hop()
 
     def _hop(self) -> bool:
         self._hops += 1
         if self._hops > HOPS_MAX:
-            self._hops = 0
-            self._tried.clear()
+            self._rest()
             return False
         return True
+
+    def _rest(self) -> None:
+        """The caller waits: whoever was asked in vain may be asked again after that."""
+        self._tried.clear()
+        self._hops = 0
 
 
 def _is_address(text: str) -> bool:

@@ -36,6 +36,7 @@ class Channel(Wire):
         self._ready: asyncio.Future[None] = loop.create_future()
         self._pending: dict[int, tuple[asyncio.Future[Any], Any]] = {}
         self._number = 0
+        self._is_abandoned = False
         self._on_push = on_push
         self._read_push = reader_of(union_of(list(push_types))) if push_types else None
         self.peer = PeerIdentity("", "", 0)
@@ -64,9 +65,10 @@ class Channel(Wire):
             async with asyncio.timeout(timeout_s):
                 await channel._open(identity)
                 await channel._ready
-        except (OSError, ValueError) as error:  # TimeoutError is the first; see connect_socket
-            channel.close()
-            if isinstance(error, ClusterError):
+        except BaseException as error:
+            channel._abandon()
+            # TimeoutError is an OSError; of ValueError see `connect_socket`.
+            if isinstance(error, ClusterError) or not isinstance(error, OSError | ValueError):
                 raise
             if isinstance(error, TimeoutError) and not str(error):
                 raise HostUnreachable(f"{address}: no answer within {timeout_s:g} s") from None
@@ -118,12 +120,26 @@ class Channel(Wire):
             self.transport.close()
             self._end(HostUnreachable(f"{self.address}: the connection was closed here"))
 
+    def _abandon(self) -> None:
+        """Nobody waits for this connection any more, and nothing more is said. A loop may have
+        ended the transport by itself, if the time was over just when it was made, and uvloop then
+        raises at every write."""
+        self._is_abandoned = True
+        if self.connected:
+            self.transport.abort()
+        self._ready.cancel()
+        self._end(HostUnreachable(f"{self.address}: the connection was given up"))
+
     # --- asyncio's side
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
         assert self._handshake is not None
-        self._send(self._handshake.start())
+        if self._is_abandoned:
+            self.connected = False
+            self.transport.abort()
+        else:
+            self._send(self._handshake.start())
 
     def data_received(self, data: bytes) -> None:
         try:

@@ -25,6 +25,7 @@ from mrstream.cluster.errors import (
     DaemonFault,
     Overloaded,
     Speechless,
+    Unavailable,
     UnknownRequest,
 )
 from mrstream.cluster.wire.addresses import (
@@ -280,11 +281,19 @@ class Peer(Wire):
     def _failed(
         self, request: Request, request_id: RequestId, began_s: float, error: ClusterError
     ) -> None:
-        # A refused request changed nothing, so its repeat may be tried afresh.
-        self._send_error(request_id[1], error)
+        frame = encode_frame(Kind.ERROR, request_id[1], ErrorReply.of(error))
+        self._send(frame)
         if request.mutates:
-            for waiting in self._server.replies.forget(request_id):
-                cast(Peer, waiting)._send_error(request_id[1], error)
+            replies = self._server.replies
+            if isinstance(error, Unavailable):
+                # It changed nothing, and whoever repeats it wants it tried afresh.
+                others = replies.forget(request_id)
+            else:
+                # Whoever hears this goes on. A copy of the request may still come, over a
+                # connection that was given up: it must not be carried out after that (F5).
+                others = replies.finish(request_id, bytes(frame))
+            for waiting in others:
+                cast(Peer, waiting)._send(frame)
         if self._server.observe is not None:
             self._server.observe(self, request, time.perf_counter() - began_s, error)
 

@@ -9,6 +9,7 @@ on each disk). Reads no clock; the only IO is `keep`, when a higher epoch is met
 
 from __future__ import annotations
 
+import errno
 import json
 from collections.abc import Callable
 from typing import Final
@@ -23,6 +24,8 @@ from mrstream.dfs.protocol import Command
 EPOCHS: Final = "epochs"
 NUMBERS_KEPT: Final = 1000
 _BYTES_MAX: Final = 4096
+_LINE_BYTES: Final = 31
+"""Every line is as long as the longest: it can be written over the one before."""
 _MASTER: Final = "dfs"
 
 
@@ -111,11 +114,29 @@ def read_epoch(disk: Disk) -> int:
 
 def write_epoch(disk: Disk, epoch: int) -> None:
     """Keep the epoch on a disk; it is there when this returns."""
-    file = disk.open(EPOCHS + ".new", create=True)
+    line = json.dumps({_MASTER: epoch}).encode().ljust(_LINE_BYTES) + b"\n"
     try:
-        file.write(json.dumps({_MASTER: epoch}).encode() + b"\n", 0)
+        file = disk.open(EPOCHS + ".new", create=True)
+        try:
+            file.write(line, 0)
+            file.sync()
+        finally:
+            file.close()
+        disk.rename(EPOCHS + ".new", EPOCHS)
+        disk.sync_directory("")
+    except OSError as error:
+        disk.remove(EPOCHS + ".new")
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT) or not disk.exists(EPOCHS):
+            raise
+        _write_over(disk, line)
+
+
+def _write_over(disk: Disk, line: bytes) -> None:
+    """A full disk still takes what has its place there: a server whose disk was filled by others
+    would obey no new master, and be of no use to readers either. One sector is written as one."""
+    file = disk.open(EPOCHS, write=True)
+    try:
+        file.write(line, 0)
         file.sync()
     finally:
         file.close()
-    disk.rename(EPOCHS + ".new", EPOCHS)
-    disk.sync_directory("")

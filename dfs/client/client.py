@@ -18,7 +18,13 @@ import msgspec
 
 from mrstream.cluster.config.config import DFS_MASTER, Cluster, ClusterConfig, current_cluster
 from mrstream.cluster.consensus.standing import NotLeader
-from mrstream.cluster.errors import HostUnreachable, Unavailable, UserError
+from mrstream.cluster.errors import (
+    DaemonFault,
+    HostUnreachable,
+    Speechless,
+    Unavailable,
+    UserError,
+)
 from mrstream.cluster.leader.connection import LeaderConnection
 from mrstream.cluster.leader.finding import Finding
 from mrstream.cluster.leader.hint import read_hint
@@ -84,6 +90,9 @@ from mrstream.dfs.protocol import (
 )
 from mrstream.dfs.transfer.bulk_pool import BulkPool
 
+UNCERTAIN = (HostUnreachable, NotLeader, DaemonFault, Speechless)
+"""It may have been done: by one that was heard no more, or that ended, or whose answer could not be
+read. Who does not lead does not know what became of an earlier try. So it keeps its number (F5)."""
 PAGE_ENTRIES = 1000
 RULE_STAYS, NO_RULE = -1, -2
 
@@ -164,9 +173,8 @@ class DfsClient:
                 self._stale.is_led()
                 return reply
             except Unavailable as error:
-                if not isinstance(error, HostUnreachable | NotLeader):
-                    # The leader refused it, which changed nothing: ask afresh. Who does not lead
-                    # does not know what became of an earlier try.
+                if not isinstance(error, UNCERTAIN):
+                    # The leader refused it, which changed nothing: ask afresh.
                     number = self._connection.next_number()
                 answer = self._stale.ask(self._connection, request)
                 if answer is not None:

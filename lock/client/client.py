@@ -17,7 +17,6 @@ import socket
 import sys
 import threading
 from collections.abc import Callable
-from types import TracebackType
 
 from mrstream.cluster.config.config import LOCK_MASTER, Cluster, current_cluster
 from mrstream.cluster.errors import ClusterError, UserError
@@ -72,12 +71,7 @@ class CellClient:
     def __enter__(self) -> CellClient:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exc: object) -> None:
         self.close()
 
     def open_session(self) -> CellClient:

@@ -60,9 +60,9 @@ def test_every_mutant_has_its_history() -> None:
 @pytest.mark.parametrize("name", sorted(ALL))
 def test_caught(name: str) -> None:
     history, word = CAUGHT_BY[name]
-    began_s = time.monotonic()
+    began_s = time.process_time()
 
     with pytest.raises(AssertionError, match=word):
         HISTORIES[history](ALL[name])
 
-    assert time.monotonic() - began_s < 3.0, "a mutant is to be caught in three seconds"
+    assert time.process_time() - began_s < 3.0, "a mutant is to be caught in three seconds"

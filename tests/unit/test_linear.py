@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from tests.linear import Operation, is_linearizable, mutex, register
+from tests.linear import Operation, is_linearizable, mutex, name, register
 
 
 def history(text: str) -> list[Operation]:
@@ -89,3 +89,31 @@ def test_a_register_that_cannot_be(text: str) -> None:
 )
 def test_a_lock(text: str, possible: bool) -> None:
     assert is_linearizable(history(text), None, mutex) is possible
+
+
+def of_name(text: str) -> list[Operation]:
+    """`0-1 make yes; 2- remove`: call, return (or none), what was asked, the answer."""
+    operations = []
+    for part in text.split(";"):
+        times, asked, *words = part.split()
+        called, _, returned = times.partition("-")
+        end = float(returned) if returned else math.inf
+        operations.append(Operation(float(called), end, asked, words == ["yes"]))
+    return operations
+
+
+@pytest.mark.parametrize(
+    ("text", "can_be"),
+    [
+        ("0-1 make yes; 2-3 look yes; 4-5 remove yes; 6-7 look no", True),
+        ("0-9 make yes; 1-8 make no", True),
+        ("0- make; 1-2 look no; 3-4 look yes", True),
+        ("0-1 make no", False),  # done twice, over two leaders: the repeat was told of the first
+        ("0-1 make yes; 2-3 look no", False),  # lost
+        ("0-1 make yes; 2-3 remove yes; 4-5 look yes", False),  # done twice, later
+        ("0-1 make yes; 2-9 remove yes; 3-4 look no; 5-6 look yes", False),  # back in time
+        ("0-1 make yes; 2-9 make yes; 3-4 look yes", False),
+    ],
+)
+def test_names(text: str, can_be: bool) -> None:
+    assert is_linearizable(of_name(text), False, name) == can_be

@@ -115,6 +115,26 @@ def test_a_cut_is_durable_and_reaches_over_files() -> None:
         assert opened(disk).read(4, 5) == (b"r4", b"new")
 
 
+def test_a_full_disk_goes_on_with_the_file_that_it_has() -> None:
+    """No new file can be begun; the log and its checkpoint lose nothing by that."""
+    for room_bytes in (0, 10):
+        disk = ForgetfulDisk()
+        log = opened(disk)
+        log.write(1, [BEGAN, b"r2"])
+        before = disk.names("/log")
+        disk.room_bytes = room_bytes
+        log.rotate()
+        assert disk.names("/log") == before
+        disk.room_bytes = None
+        log.write(3, [b"r3"])
+        log.sync()
+        log.rotate()
+        log.write(4, [b"r4"])
+        log.sync()
+
+        assert opened(disk).read(1, 9) == (BEGAN, b"r2", b"r3", b"r4")
+
+
 def test_a_power_cut_at_any_moment_leaves_what_was_synced() -> None:
     for seed in range(150):
         disk = ForgetfulDisk(seed)

@@ -19,6 +19,7 @@ import pytest
 from mrstream.cluster.config.config import Cluster
 from mrstream.cluster.config.reader import read_config
 from mrstream.cluster.config.state import Secret, write_private
+from mrstream.cluster.daemon import EXIT_BUG, EXIT_REFUSED
 from mrstream.cluster.errors import DaemonFault, HostUnreachable, Unavailable
 from mrstream.cluster.wire.messages import Health, HealthReply, Metrics, Stop
 from mrstream.cluster.wire.network import Connection
@@ -191,3 +192,42 @@ def test_the_diagnostic_log_has_requests_without_payload(place: Place) -> None:
     text = (place.directory / "logs" / f"{ROLE}.rpc.log").read_text()
     assert "Stop grace_s=3.5 from=client@127.0.0.1:" in text
     assert place.secret.secret.hex() not in text + place.log()
+
+
+@pytest.mark.parametrize("end", ["fail", "refuse"])
+def test_a_daemon_that_must_end_does_though_its_last_words_find_no_room(end: str) -> None:
+    """stderr is a file of the host's disk, which may be what is full."""
+    program = (
+        "from mrstream.cluster.daemon import Daemon\n"
+        "from mrstream.cluster.errors import DiskFailed\n"
+        "daemon = object.__new__(Daemon)\n"
+        "daemon.role = 'toy'\n"
+        f"daemon.{end}(DiskFailed('no space left'))\n"
+    )
+    with open("/dev/full", "w") as full:
+        ended = subprocess.run([sys.executable, "-c", program], stderr=full, timeout=60)
+
+    assert ended.returncode == {"fail": EXIT_BUG, "refuse": EXIT_REFUSED}[end]
+
+
+@pytest.mark.parametrize("interpreter", ["", "/nowhere/python"])
+def test_a_life_that_is_over_ends_whatever_stands_in_the_way(interpreter: str) -> None:
+    """A deposed leader whose log cannot be closed, on a full disk, or whose Python is being
+    replaced, must not live on."""
+    program = (
+        "import os, sys\n"
+        "from mrstream.cluster.daemon import Daemon\n"
+        "if 'SECOND' in os.environ:\n"
+        "    sys.exit(7)\n"
+        "os.environ['SECOND'] = '1'\n"
+        f"sys.executable = {interpreter!r} or sys.executable\n"
+        "class Log:\n"
+        "    def close(self):\n"
+        "        raise OSError(28, 'no space left')\n"
+        "daemon = object.__new__(Daemon)\n"
+        "daemon.role, daemon._daemon_log = 'toy', Log()\n"
+        "daemon.restart('deposed')\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], stderr=subprocess.PIPE, timeout=60)
+
+    assert ended.returncode == (EXIT_BUG if interpreter else 7), ended.stderr

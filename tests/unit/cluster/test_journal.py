@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -302,6 +304,24 @@ def test_a_forked_checkpoint_holds_the_state_at_the_fork_while_the_service_goes_
 
     assert list_checkpoints(OsDisk(), str(tmp_path)) == [2]
     assert contents(OsDisk(), str(tmp_path)) == [b"a", b"b", b"c"]
+
+
+def test_a_checkpoint_that_fails_leaves_nothing_behind(tmp_path: Path) -> None:
+    """On a full disk its half would take the room that the log needs."""
+    journal = Journal(str(tmp_path), "c1")
+    journal.recover()
+    journal.start()
+    journal.append(b"a")
+
+    def produce() -> Iterator[bytes]:
+        yield b"x" * 3_000_000
+        raise OSError(errno.ENOSPC, "no space left on device")
+
+    journal.fork_checkpoint(produce).join(60)
+    journal.close()
+
+    assert [name for name in os.listdir(tmp_path) if "checkpoint" in name] == []
+    assert contents(OsDisk(), str(tmp_path)) == [b"a"]
 
 
 def test_sinks_hold_the_records_before_they_are_called_durable() -> None:

@@ -8,6 +8,7 @@ import os
 import socket
 import struct
 import threading
+import time
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, ClassVar
 
@@ -20,6 +21,7 @@ from mrstream.cluster.errors import (
     HostUnreachable,
     NotTrusted,
     Speechless,
+    Unavailable,
     UnknownRequest,
     UserError,
     WrongCluster,
@@ -168,6 +170,40 @@ def test_a_repeated_request_is_answered_but_not_carried_out_again() -> None:
     run(main)
 
 
+@pytest.mark.parametrize("kind", [Refusal, Unavailable])
+def test_a_copy_of_a_refused_request_is_not_carried_out_later(kind: type[ClusterError]) -> None:
+    """F5: its client was told no, and went on; the copy came over a connection that it had given
+    up. Only where nothing could be said is a repeat tried afresh."""
+
+    async def main() -> None:
+        runs = 0
+
+        def add(request: Add, peer: Peer) -> int:
+            nonlocal runs
+            runs += 1
+            if runs == 1:
+                raise kind("not today")
+            return request.n
+
+        server = Server({Add: add}, MASTER)
+        address = await server.start("127.0.0.1:0")
+        one = await Channel.connect(address, CLIENT, client_id=5)
+        two = await Channel.connect(address, CLIENT, client_id=5)
+        with pytest.raises(kind, match="not today"):
+            await one.call(Add(4), number=1)
+
+        if kind is Unavailable:
+            assert await two.call(Add(4), number=1) == 4
+        else:
+            with pytest.raises(kind, match="not today"):
+                await two.call(Add(4), number=1)
+            assert runs == 1
+            assert await two.call(Add(4), number=2) == 4
+        await server.close()
+
+    run(main)
+
+
 def test_a_repeat_while_the_first_is_still_running_waits_for_its_answer() -> None:
     async def main() -> None:
         runs = 0
@@ -240,6 +276,34 @@ def test_a_channel_gives_up_after_the_time_it_was_given() -> None:
             await channel.call(Slow(5), timeout_s=0.05)
 
         assert await channel.call(Add(1)) == 1
+        await desk.server.close()
+
+    run(main)
+
+
+@pytest.mark.parametrize("turns", [1, 2, 3])
+def test_a_connection_that_is_made_just_when_the_time_for_it_is_over_is_given_up(
+    turns: int,
+) -> None:
+    """A host that was frozen, or cut off and joined again, finds all its time-outs and all its
+    connections at once. That is no bug of the caller's: what runs for ever goes on trying."""
+
+    async def main() -> None:
+        desk = Desk()
+        address = await desk.server.start("127.0.0.1:0")
+        trying = asyncio.ensure_future(Channel.connect(address, CLIENT, timeout_s=0.05))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        time.sleep(0.2)  # the loop is stopped: meanwhile the kernel connects
+        with pytest.raises(HostUnreachable, match="no answer within"):
+            await trying
+        said: list[dict[str, Any]] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, what: said.append(what))
+        channel = await Channel.connect(address, CLIENT)
+
+        assert await channel.call(Add(1)) == 1
+        assert said == []
+        channel.close()
         await desk.server.close()
 
     run(main)

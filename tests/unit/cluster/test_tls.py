@@ -95,6 +95,24 @@ def test_a_channel(server: Server) -> None:
     asyncio.run(main())
 
 
+def test_a_peer_that_vanishes_is_noticed_under_tls_too(server: Server) -> None:
+    """A member of a group only listens: without the kernel's questions it would do so for ever."""
+
+    async def main() -> None:
+        channel = await Channel.connect(server.address, identity(SECRET))
+        assert await channel.call(Twice(4)) == 8
+        for end in (channel.transport, server.peers[-1].transport):
+            sock = end.get_extra_info("socket")
+            assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+            assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+            assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) < 60
+        channel.close()
+
+    for loop in (asyncio.new_event_loop(), new_event_loop()):
+        loop.run_until_complete(main())
+        loop.close()
+
+
 def test_one_without_tls_or_with_another_clusters_keys_gets_nowhere(server: Server) -> None:
     plain = Identity(SECRET.cluster_id, SECRET.secret)
     with pytest.raises(Unavailable), Connection(server.address, plain) as connection:

@@ -44,7 +44,7 @@ class TestEpochs:
             disk.crash(random.Random(1))
 
         assert [read_epoch(disk) for disk in disks] == [7, 7]
-        assert disks[0].contents(EPOCHS) == b'{"dfs": 7}\n'
+        assert disks[0].contents(EPOCHS).split() == [b'{"dfs":', b"7}"]
 
     def test_a_lower_epoch_is_refused_after_a_power_cut_too(self) -> None:
         disk = MemoryDisk("a")
@@ -75,6 +75,21 @@ class TestEpochs:
         with pytest.raises(Unavailable, match="no disk takes the master's epoch 5"):
             allegiance.meet(5)
         assert allegiance.epoch == 0
+
+    @pytest.mark.parametrize("epoch", [8, (1 << 31) - 1])
+    def test_a_disk_that_others_filled_still_takes_the_next_epoch(self, epoch: int) -> None:
+        """Else the server would register, fail to obey, and register again, without end."""
+        for seed in range(20):
+            disk = MemoryDisk("a", capacity_bytes=1 << 20)
+            allegiance = allegiance_of(store_on(disk))
+            allegiance.meet(7)
+            disk.capacity_bytes = 0
+
+            allegiance.meet(epoch)
+            disk.crash(random.Random(seed))
+
+            assert allegiance.epoch == epoch and read_epoch(disk) == epoch
+            assert not disk.exists(EPOCHS + ".new")
 
     @given(st.binary(max_size=40))
     def test_a_file_that_cannot_be_read_is_said_and_never_guessed(self, content: bytes) -> None:

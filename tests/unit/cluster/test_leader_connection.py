@@ -1,0 +1,153 @@
+"""A client of a group whose leader is cut off: connections that are open, and dead."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+import pytest
+
+from mrstream.cluster.consensus.members import MemberId
+from mrstream.cluster.consensus.standing import NotLeader, Standing, WhoLeads
+from mrstream.cluster.errors import CallTimedOut
+from mrstream.cluster.leader import connection
+from mrstream.cluster.leader.connection import LeaderConnection
+from mrstream.cluster.leader.finding import Finding
+from mrstream.cluster.wire.messages import Request
+from mrstream.cluster.wire.network import Identity, Peer, Server, new_event_loop
+
+SECRET = b"k" * 32
+
+
+class Ask(Request, frozen=True):
+    reply: ClassVar[Any] = str
+    mutates: ClassVar[bool] = True
+
+
+class Member:
+    """Answers as it is told; a silent one is what a host that was cut off looks like."""
+
+    def __init__(self, host: str, loop: asyncio.AbstractEventLoop) -> None:
+        self.host = host
+        self.is_silent = self.is_serving = False
+        self.leader, self.epoch = "", 1
+        self.refusals_left = 0
+        self.asked: list[tuple[int, int]] = []
+        self._loop = loop
+        self._identity = Identity("c", SECRET, "dfs.master", host)
+        self._server = Server({Ask: self._ask, WhoLeads: self._who_leads}, self._identity)
+        self.address = self._do(self._server.start("127.0.0.1:0"))
+
+    def _do(self, work: Any) -> Any:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(60)
+
+    def close(self) -> None:
+        self._do(self._server.close())
+
+    def _ask(self, request: Ask, peer: Peer) -> Any:
+        self.asked.append(peer.request_id)
+        if self.is_silent:
+            return self._loop.create_future()
+        if self.is_serving and not self.refusals_left:
+            return self.host
+        self.refusals_left = max(0, self.refusals_left - 1)
+        raise NotLeader(f"{self.host} does not lead", leader=self.leader, epoch=self.epoch)
+
+    def _who_leads(self, request: WhoLeads, peer: Peer) -> Any:
+        if self.is_silent:
+            return self._loop.create_future()
+        me, leader = MemberId(f"{self.host}/j"), MemberId(f"{self.leader}/j" if self.leader else "")
+        return Standing(me, leader, self.epoch, 0, 0, is_serving=self.is_serving)
+
+
+@pytest.fixture
+def members(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Member]]:
+    monkeypatch.setattr(connection, "ASK_S_MAX", 0.2)
+    loop = new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    made = {host: Member(host, loop) for host in ("h1", "h2", "h3")}
+    yield made
+    for member in made.values():
+        member.close()
+    loop.call_soon_threadsafe(loop.stop)
+    thread.join(60)
+    loop.close()
+
+
+def client_of(members: dict[str, Member], first: str) -> LeaderConnection:
+    finding = Finding({host: member.address for host, member in members.items()}, first)
+    return LeaderConnection(finding, Identity("c", SECRET, "client", "here"))
+
+
+def call(client: LeaderConnection, timeout_s: float = 60.0, number: int | None = None) -> str:
+    return str(client.call(Ask(), timeout_s, number, patience_s=0.1, look_s=0.1))
+
+
+def test_a_leader_that_was_asked_a_moment_too_early_is_found_again(
+    members: dict[str, Member],
+) -> None:
+    """h1 is cut off; h3 is asked when it was elected and did not serve yet, so the client turns to
+    the next: h1, over a connection that is open and dead. What h3 says of itself then counts."""
+    members["h1"].is_silent = True
+    members["h2"].leader, members["h2"].epoch = "h3", 6
+    members["h3"].leader, members["h3"].epoch, members["h3"].is_serving = "h3", 6, True
+    with client_of(members, "h2") as client:
+        assert client.finding.refused(members["h2"].address, NotLeader("", leader="h3", epoch=6))
+        assert client.finding.refused(members["h3"].address, NotLeader("", leader="", epoch=6))
+        assert client.finding.host == "h1"
+
+        assert call(client) == "h3"
+        assert members["h1"].asked, "it was asked first, and nobody else knew better"
+
+
+def test_one_that_is_about_to_lead_is_asked_again_and_nobody_else(
+    members: dict[str, Member],
+) -> None:
+    members["h1"].is_silent = members["h2"].is_silent = True
+    h3 = members["h3"]
+    h3.leader, h3.epoch, h3.is_serving, h3.refusals_left = "h3", 6, True, 1
+    with client_of(members, "h3") as client:
+        with pytest.raises(NotLeader):  # the caller waits, as its policy says
+            call(client)
+        assert call(client) == "h3"
+        assert not members["h1"].asked and not members["h2"].asked
+
+
+def test_a_silent_host_is_left_even_if_nobody_knows_another_leader(
+    members: dict[str, Member],
+) -> None:
+    """And its connection with it: after that a call begins with a new one, and keeps its number."""
+    members["h1"].is_silent = True
+    members["h2"].leader = members["h3"].leader = "h1"  # they have not noticed yet
+    with client_of(members, "h1") as client:
+        number = client.next_number()
+        with pytest.raises(CallTimedOut):
+            call(client, 0.5, number)
+        assert client.finding.host == "h2"
+        members["h3"].is_serving, members["h3"].leader, members["h3"].epoch = True, "h3", 2
+        members["h2"].leader, members["h2"].epoch = "h3", 2
+
+        assert call(client, number=number) == "h3"
+        assert {asked[1] for member in members.values() for asked in member.asked} == {number}
+
+
+def test_a_slow_leader_that_lives_keeps_its_clients(members: dict[str, Member]) -> None:
+    members["h1"].is_serving = True
+    slow: list[Any] = []
+
+    def ask(request: Ask, peer: Peer) -> Any:
+        slow.append(asyncio.get_running_loop().create_future())
+        return slow[-1]
+
+    members["h1"]._server._handlers[Ask] = ask
+    with client_of(members, "h1") as client:
+        began_s = time.monotonic()
+        with pytest.raises(CallTimedOut):
+            call(client, 0.7)
+        assert time.monotonic() - began_s >= 0.7
+        assert client.finding.host == "h1" and len(slow) == 1
+        assert client._connection(members["h1"].address).is_open
