@@ -90,11 +90,13 @@ soak: setup
 	$(BIN)/python tests/property/fuzz --seeds $(SEEDS)
 	$(BIN)/python -m tests.simulation.consensus.exhaustive --whole --minutes $(MINUTES)
 	MRSTREAM_SEEDS=0:$(SEEDS) $(BIN)/pytest -q --timeout 0 tests/simulation/test_dfs.py tests/simulation/test_lock.py tests/simulation/test_lock_group.py
+	MRSTREAM_JOB_SEEDS=0:$(SEEDS) $(BIN)/pytest -q --timeout 0 tests/simulation/test_job_failover.py
 	$(BIN)/python tests/cluster/dfs_soak.py
 	$(BIN)/python tests/cluster/job_soak.py --minutes $(MINUTES)
 	tests/cluster/install.sh
 	$(BIN)/python tests/cluster/lock_rounds.py --rounds 10
 	MRSTREAM_FAILOVER_FAULTS="kill freeze cut kill freeze cut" $(BIN)/pytest -q --timeout 0 tests/cluster/test_dfs_failover_on_hosts.py
+	MRSTREAM_JOB_FAULTS="kill freeze kill freeze kill freeze kill freeze kill freeze" $(BIN)/pytest -q --timeout 0 tests/cluster/test_job_group.py
 	for hosts in netns docker; do \
 	  $(BIN)/python tests/cluster/job_soak.py --hosts $$hosts --master-kills 50 || exit 1; done
 

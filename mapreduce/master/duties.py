@@ -182,10 +182,15 @@ class Duties:
 
     def _is_void(self, command: Command) -> bool:
         """Was it taken back while it waited? A worker that registered meanwhile did not name the
-        attempt, so the brain has given it up: started now, it would run beside its successor."""
-        if isinstance(command, StartAttempt | GrantCommit):
-            return not self._brain.holds(command.attempt_id)
-        return False
+        attempt, so the brain has given it up: started now, it would run beside its successor; or an
+        attempt was killed that waited for its right to commit."""
+        match command:
+            case StartAttempt(attempt_id=attempt_id):
+                return not self._brain.holds(attempt_id)
+            case GrantCommit(attempt_id=attempt_id):
+                return not self._brain.may_commit(attempt_id)
+            case _:
+                return False
 
     def _record_of(self, command: Command) -> AnyRecord | None:
         """Give what must be durable before this command, and all after it, is carried out."""

@@ -1,5 +1,5 @@
-"""Three job masters in the simulator: the real scheduler, duties and fold over real consensus brains
-and the real group log on disks that forget; one leads, the others are its shadows.
+"""Three job masters in the simulator: the real scheduler, duties and fold over real consensus
+brains and the real group log on disks that forget; one leads, the others are its shadows.
 
 Checked as things happen: C1 to C7 by the oracle of the consensus, every order and answer is of the
 latest epoch that spoke (C4); a shadow's fold is that of what is committed. What workers, the dfs
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 LIMITS = SchedulerLimits(silence_s_max=4.0, restored_hold_s=1.5, restored_segments_wait_s=4.0)
 TICK_S = 0.5
 OPERATE_S = 0.3
+LOSS = 0.002
 NAMES = ("m1", "m2", "m3")
 
 
@@ -143,7 +144,8 @@ class JobMaster(Process):
 
     def lead(self, epoch: int) -> None:
         super().lead(epoch)
-        self.run.took_over(self)
+        if self.may_speak():  # else it was stopped, another leads, and nothing will leave here
+            self.run.took_over(self)
         self.duties.await_fence()
         self.duties.begin_life(1000)
         for known in list(self.journaled.jobs.values()):
@@ -208,7 +210,7 @@ class JobMaster(Process):
     def _order(self, worker: str, order: StartAttempt | KillAttempt | GrantCommit) -> None:
         if worker in self.connected:
             act = partial(self.run.workers[worker].pushed, self.serving_epoch, order)
-            self.group.world.send(self.host.name, worker, act)
+            self.run.send(self.host.name, worker, act)
 
     def _grant(self, command: GrantCommit) -> None:
         self.run.granted(command, self.serving_epoch)
@@ -307,6 +309,8 @@ class Masters:
         self._operate()
 
     def _carry(self, sender: MemberId, to: MemberId, word: Any) -> None:
+        if self.world.random.random() < LOSS:
+            return
         receive = partial(self.hosts[host_of(to)].receive, sender, to, word)
         self.world.send(host_of(sender), host_of(to), receive)
 
