@@ -3,6 +3,7 @@
 /.mrstream/files/DIGEST{x|-}/NAME    a file that travels with jobs, by its content; x: runs
 /.mrstream/environments/KEY/…        a Python environment of jobs, and `facts.json`, written last
 /.mrstream/results/SUBMISSION/…      output that a client prints and then deletes
+/.mrstream/history/JOB/…             reports of ended jobs, where masters are a group
 /.mrstream/flows/FLOW/STEP.N         what steps of a flow write for others; the flow deletes it
 /.mrstream/flows/FLOW/_flow/…        what is kept of a detached flow; `flow remove` deletes it
 """
@@ -20,6 +21,7 @@ ENVIRONMENT_KEPT_S: Final = 30 * 24 * 3600.0
 ENVIRONMENT_NOTED_S: Final = 24 * 3600.0
 """That it is used is noted again after so long."""
 RESULTS: Final = "/.mrstream/results"
+HISTORY: Final = "/.mrstream/history"
 FLOWS: Final = "/.mrstream/flows"
 RESULTS_KEPT_S: Final = 24 * 3600.0
 

@@ -223,6 +223,8 @@ class WorkerSettings(Message, frozen=True):
 
     heartbeat_s: float
     silence_s_max: float
+    epoch: int = 0
+    """Of its lead: what it says, and pushed before this, is void for whoever met a later one."""
 
 
 class Register(Request, frozen=True):
@@ -330,6 +332,7 @@ class RunAttempt(Message, frozen=True):
     split: Split | None = None
     output_directory: str = ""
     keep_input: bool = False
+    epoch: int = 0
 
 
 class StopRunning(Message, frozen=True):
@@ -337,12 +340,14 @@ class StopRunning(Message, frozen=True):
 
     attempt_id: str
     reason: str
+    epoch: int = 0
 
 
 class AllowCommit(Message, frozen=True):
     """This attempt may make its output visible; then say that it is done."""
 
     attempt_id: str
+    epoch: int = 0
 
 
 class SegmentAt(Message, frozen=True):
@@ -362,6 +367,7 @@ class SegmentNews(Message, frozen=True):
     abandoned: tuple[int, ...] = ()
     addresses: dict[str, str] = msgspec.field(default_factory=dict)
     """Where the workers named in `added` give segments."""
+    epoch: int = 0
 
 
 class ForgetJob(Message, frozen=True):
@@ -369,8 +375,12 @@ class ForgetJob(Message, frozen=True):
 
     job_id: str
     succeeded: bool
+    epoch: int = 0
 
 
+Order = RunAttempt | StopRunning | AllowCommit | SegmentNews | ForgetJob
+"""Each carries the epoch of the leader that gave it; 0: there is one master, and never was another.
+F2: a worker obeys none of an epoch below the highest that it met."""
 PUSHED: tuple[type[Message], ...] = (
     RunAttempt,
     StopRunning,

@@ -20,8 +20,8 @@ from mrstream.cluster.config.config import (
     load,
 )
 from mrstream.cluster.errors import ClusterError, HostUnreachable, UserError
+from mrstream.cluster.leader.connection import connect_to_leader
 from mrstream.cluster.wire.messages import Metrics, Request
-from mrstream.cluster.wire.network import Connection
 from mrstream.dfs.client.client import DfsClient, client_of
 from mrstream.dfs.client.reader import DfsReader
 from mrstream.dfs.client.retry import RetryPolicy
@@ -199,12 +199,7 @@ class ClusterSource:
     def _connect(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._dfs = client_of(cluster, user=self._user, retry=RetryPolicy(total_s=0.0))
-        self._jobs = Connection(
-            cluster.config.master_address(MAPREDUCE_MASTER),
-            cluster.identity(),
-            role=MAPREDUCE_MASTER,
-            connect_s_max=ANSWER_S_MAX,
-        )
+        self._jobs = connect_to_leader(cluster, MAPREDUCE_MASTER, connect_s_max=ANSWER_S_MAX)
 
     @staticmethod
     def of_current(explicit: str | None) -> ClusterSource:
@@ -254,10 +249,10 @@ class ClusterSource:
         return rows
 
     def figures(self) -> list[tuple[str, str, dict[str, float]]]:
-        host = self.master_host
+        jobs = self._ask(Metrics())
         return [
-            (MAPREDUCE_MASTER, host, self._ask(Metrics())),
-            (DFS_MASTER, host, self._dfs.call_once(Metrics())),
+            (MAPREDUCE_MASTER, self._jobs.finding.host, jobs),
+            (DFS_MASTER, self.master_host, self._dfs.call_once(Metrics())),
         ]
 
     def report(self, job_id: str) -> JobReport:

@@ -31,8 +31,8 @@ CERTIFICATE_ENDS: Final = "its certificate ends"
 """What a gateway's health says when that is near."""
 
 MASTER_ROLES: Final = (DFS_MASTER, MAPREDUCE_MASTER)
-GROUP_ROLES: Final = (DFS_MASTER, LOCK_MASTER)
-"""The masters that run on all hosts of `masters:`, one of them leading; others run on `master:`."""
+GROUP_ROLES: Final = (DFS_MASTER, MAPREDUCE_MASTER, LOCK_MASTER)
+"""The masters: they run on all hosts of `masters:`, one of each leading."""
 HOST_ROLES: Final = (CHUNKSERVER, WORKER)
 ROLES: Final = (DFS_MASTER, CHUNKSERVER, MAPREDUCE_MASTER, WORKER, LOCK_MASTER, GATEWAY)
 """In the order in which they are started; stopping goes the other way. The last two run only where
@@ -216,8 +216,8 @@ class ClusterConfig:
         return (self.master, *(name for name in others if name != self.master))
 
     def masters_known_to(self, role: str) -> tuple[str, ...]:
-        """Return the hosts of the masters that a daemon belongs to, or else talks to: those of the
-        dfs. When they change, it is started anew."""
+        """Return the hosts of the masters that a daemon belongs to, or else talks to. When they
+        change, it is started anew."""
         return self.masters_of(role if role in GROUP_ROLES else DFS_MASTER)
 
     def group_addresses(self, role: str) -> dict[str, str]:

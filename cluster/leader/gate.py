@@ -30,7 +30,8 @@ class Log(Protocol):
         ...
 
 
-def _always() -> bool:
+def always() -> bool:
+    """The lease of a master that is alone."""
     return True
 
 
@@ -41,7 +42,7 @@ class Gate(Generic[Said]):
         self,
         log: Log,
         carry_out: Callable[[Said], None],
-        may_speak: Callable[[], bool] = _always,
+        may_speak: Callable[[], bool] = always,
     ) -> None:
         """`may_speak`: does the lease hold, at this moment? A master that is alone always may."""
         self._log = log

@@ -1,8 +1,9 @@
 """Runs a job on a cluster, as its user sees it: the same lines and exit status as local mode.
 
 Takes a `JobSpec` and the cluster's file; ships the job's own files, plans its splits, submits, and
-waits. Rides over a restart of the master. Ctrl-C kills the job. Without an output directory results
-go to standard output in partition order. Never decides anything about tasks.
+waits. Rides over a restart of the master, and over another that takes its place. Ctrl-C kills the
+job. Without an output directory results go to standard output in partition order. Never decides
+anything about tasks.
 """
 
 from __future__ import annotations
@@ -21,10 +22,10 @@ import msgspec
 from mrstream.cluster.config import state
 from mrstream.cluster.config.config import MAPREDUCE_MASTER, Cluster, ClusterConfig
 from mrstream.cluster.errors import ClusterError, Unavailable, UserError
+from mrstream.cluster.leader.connection import connect_to_leader
 from mrstream.cluster.units import decimal_size
-from mrstream.cluster.wire.addresses import silent_master
+from mrstream.cluster.wire.addresses import CONNECT_S_MAX, silent_master
 from mrstream.cluster.wire.messages import Request
-from mrstream.cluster.wire.network import Connection
 from mrstream.mapreduce.client import staging
 from mrstream.mapreduce.console import LIVE_EVERY_S, Console
 from mrstream.mapreduce.dataflow import dfs_files
@@ -69,15 +70,11 @@ def run(
 
 
 class JobClient:
-    """Questions to the job master, asked again while it restarts."""
+    """Questions to the job master that leads, asked again while none does."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
-        self._connection = Connection(
-            cluster.config.master_address(MAPREDUCE_MASTER),
-            cluster.identity(),
-            role=MAPREDUCE_MASTER,
-        )
+        self._connection = connect_to_leader(cluster, MAPREDUCE_MASTER, connect_s_max=CONNECT_S_MAX)
 
     def __enter__(self) -> JobClient:
         return self

@@ -92,12 +92,12 @@ class Committer:
         self._files.mkdirs(directory)
         return directory
 
-    def commit_task(self, attempt_id: str) -> None:
+    def commit_task(self, attempt_id: str) -> bool:
         """Publish everything that the attempt wrote; the caller makes sure that only one attempt
-        of a task does."""
+        of a task does. Says whether there was anything: even without output there is its place."""
         directory = self.attempt_dir(attempt_id)
         if self._files.status(directory) is None:
-            return
+            return False
         if self._algorithm == 1:
             committed = join(self._job_temporary, task_of(attempt_id))
             self._files.delete(committed)
@@ -105,6 +105,7 @@ class Committer:
         else:
             self._merge(directory, self.output_url)
             self._files.delete(directory)
+        return True
 
     def abort_task(self, attempt_id: str) -> None:
         """Throw away what the attempt wrote."""

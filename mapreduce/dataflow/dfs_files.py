@@ -12,7 +12,7 @@ from typing import BinaryIO, cast
 from urllib.parse import unquote
 
 from mrstream.cluster.config.config import Cluster
-from mrstream.dfs.chunk import FileId
+from mrstream.dfs.chunk import NO_FENCE, Fence, FileId
 from mrstream.dfs.client import writer
 from mrstream.dfs.client.client import DfsClient, client_of, connect
 from mrstream.dfs.client.reader import DfsReader
@@ -24,20 +24,20 @@ from mrstream.mapreduce.dataflow.files import FileStatus, InputReplaced, parent
 _LOCATE_CHUNKS = 64
 # A plan asks for every piece of a file in turn; for so long the answers stand.
 _LOCATED_S = 5.0
-_served: tuple[Cluster, str] | None = None
+_served: tuple[Cluster, str, Fence] | None = None
 _replication = 0
 _clients: dict[tuple[int, str], DfsClient] = {}
 
 
-def serve(cluster: Cluster, user: str = "", replication: int = 0) -> None:
+def serve(cluster: Cluster, user: str = "", replication: int = 0, fence: Fence = NO_FENCE) -> None:
     """From now on, in this process and its forks, reach this cluster by what is given here.
 
     Daemons have their cluster's file and secret in a directory of their own, and no user's state.
     `user` owns what is made; empty: whoever runs this process. Files made have so many replicas;
-    0: as many as their directory says.
+    0: as many as their directory says. Every change is made under `fence`, if there is one.
     """
     global _served, _replication
-    _served = (cluster, user)
+    _served = (cluster, user, fence)
     _replication = replication
     _clients.clear()
 
@@ -45,7 +45,7 @@ def serve(cluster: Cluster, user: str = "", replication: int = 0) -> None:
 def new_client(name: str = "") -> DfsClient:
     """Give a client of the cluster of this name; empty: the one served, else the current one."""
     if _served is not None and name in ("", _served[0].config.name):
-        return client_of(_served[0], user=_served[1])
+        return client_of(_served[0], user=_served[1], fence=_served[2])
     return connect(name or None)
 
 

@@ -41,8 +41,8 @@ _FORMATS: Final = {
     ".parquet": "parquet", ".pq": "parquet", ".avro": "avro", ".arrow": "arrow",
     ".feather": "arrow", ".warc": "warc",
 }  # fmt: skip
-SPEC_BYTES_MAX: Final = 24 * 1024 * 1024
-"""Of a packed job: it must fit into a message and into a record of the journal."""
+SPEC_BYTES_MAX: Final = 24 * 1024 * 1024 - 64 * 1024
+"""Of a packed job: it must fit into a message and into a record of a group's journal, 24 MiB."""
 
 
 class JobSpec(msgspec.Struct, frozen=True):

@@ -1,22 +1,25 @@
 """The job master's duties in order: decide, journal, wait until it is durable, then carry out (M1).
 
 Sits between the brain and whatever speaks to workers: the asyncio shell of `master_shell`, or a
-simulator. Everything decided waits in line behind the records that it rests on, and is carried out
-in the order in which it was decided. Nothing goes into the journal but through here. Never does any
-IO itself, reads no clock, never decides.
+simulator. Everything decided waits at the gate behind the records that it rests on, and for the
+leader's lease, and is carried out in the order in which it was decided. What touches the dfs, or
+lets a worker touch the output of a job, waits besides until the dfs refuses whoever led before
+(F6). Nothing goes into the journal but through here. Never does any IO itself, reads no clock,
+never decides.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Protocol, assert_never
 
+from mrstream.cluster.leader.gate import Gate, always
 from mrstream.mapreduce.attempt.attempt_report import Done
 from mrstream.mapreduce.master import job_journal
 from mrstream.mapreduce.master.job_journal import (
     LIFE_ATTEMPTS,
     AnyRecord,
+    CommitGranted,
     JobDecided,
     Journaled,
     MasterStarted,
@@ -57,10 +60,10 @@ from mrstream.mapreduce.scheduler.scheduler import Scheduler
 
 
 class Log(Protocol):
-    """What is needed of a journal."""
+    """What is needed of a journal; of the group's, or of a master's that is alone."""
 
     @property
-    def sequence(self) -> int:
+    def seen(self) -> int:
         """The last sequence given out."""
         ...
 
@@ -92,40 +95,61 @@ class Duties:
     def __init__(
         self,
         brain: Scheduler,
-        journal: Log,
+        log: Log,
         journaled: Journaled,
         books: Books,
         carry_out: Callable[[Command], None],
+        may_speak: Callable[[], bool] = always,
     ) -> None:
+        """`may_speak`: does the lease hold? A master that is alone always may."""
         self._brain = brain
-        self._journal = journal
+        self._log = log
         self._journaled = journaled
         self._books = books
         self._carry_out = carry_out
-        self._held: deque[tuple[int, list[Command]]] = deque()
-        self.unsaved_bytes = 0
-        """Bytes of records since whoever writes checkpoints last set this to 0."""
+        self.gate: Gate[Command] = Gate(log, self._do, may_speak)
+        self._has_fence = True
+        self._unfenced: list[Command] = []
 
     @property
     def is_clear(self) -> bool:
         """Is everything decided so far durable and carried out?"""
-        return not self._held and self._journal.durable >= self._journal.sequence
+        return self.gate.is_clear
 
-    @property
-    def waits_for(self) -> int:
-        """The sequence that must be durable before the next thing is carried out; 0: none waits."""
-        return self._held[0][0] if self._held else 0
+    # --- the fence
+
+    def await_fence(self) -> None:
+        """Another may have led before: touch nothing in the dfs until `fence_raised`."""
+        self._has_fence = False
+
+    def fence_raised(self) -> None:
+        """From now on the dfs refuses whoever led before: do what waited for that."""
+        self._has_fence = True
+        waiting, self._unfenced = self._unfenced, []
+        self.gate.say(waiting)
+
+    def to_fence(self, attempt_id: AttemptId) -> list[AttemptId]:
+        """Give the attempts that were let commit before this one, in any life: their output has to
+        be taken away before this one may."""
+        granted = self._granted(attempt_id)
+        return [parse_attempt_id(other) for other in granted if other != str(attempt_id)]
+
+    def _granted(self, attempt_id: AttemptId) -> dict[str, None]:
+        known = self._journaled.jobs.get(attempt_id.task_id.job_id)
+        return {} if known is None else known.granted_with(str(attempt_id))
 
     # --- a life begins
 
-    def begin_life(self) -> None:
-        """Count this life of the master; whatever it does rests on that."""
-        self.append(MasterStarted(self._journaled.life + 1))
+    def begin_life(self, stamp_ms: int) -> None:
+        """Count this life of the master; whatever it does rests on that. `stamp_ms` is what the ids
+        of jobs begin with, if no life before has said."""
+        known = self._journaled
+        self.append(MasterStarted(known.life + 1, known.stamp_ms or stamp_ms, known.jobs_count))
 
     def restore(self, known: OpenJob, asked: JobSubmitted, now_s: float, wall_s: float) -> None:
         """Go on with a job that no life before has closed; `asked` is what its client wanted."""
         if known.decided is not None:
-            self._say([end_of(known.decided)])
+            self.gate.say([end_of(known.decided)])
             return
         self.event(_restored(known, asked, self._journaled.life), now_s, wall_s)
         if known.priority is not None:
@@ -141,37 +165,32 @@ class Duties:
             record = self._record_of(command)
             if record is not None:
                 self.append(record)
-        if commands:
-            self._say(commands)
+        self.gate.say(commands)
 
     def append(self, record: AnyRecord) -> None:
         """Put a record into the journal; all that is decided from now on rests on it."""
-        payload = job_journal.encode(record)
+        self._log.append(job_journal.encode(record))  # which may refuse it
         self._journaled.apply(record)
-        self._journal.append(payload)
-        self.unsaved_bytes += len(payload)
 
-    def release(self) -> None:
-        """The journal is durable further than before: carry out what waited for that."""
-        held, durable = self._held, self._journal.durable
-        while held and held[0][0] <= durable:
-            for command in held.popleft()[1]:
-                if not self._is_void(command):
-                    self._carry_out(command)
+    def _do(self, command: Command) -> None:
+        if self._is_void(command):
+            return
+        if not self._has_fence and isinstance(command, GrantCommit | FinishJob):
+            self._unfenced.append(command)
+        else:
+            self._carry_out(command)
 
     def _is_void(self, command: Command) -> bool:
         """Was it taken back while it waited? A worker that registered meanwhile did not name the
-        attempt, so the brain has given it up: started now, it would run beside its successor."""
-        if isinstance(command, StartAttempt | GrantCommit):
-            return not self._brain.holds(command.attempt_id)
-        return False
-
-    def _say(self, commands: list[Command]) -> None:
-        if self.is_clear:
-            for command in commands:
-                self._carry_out(command)
-        else:
-            self._held.append((self._journal.sequence, commands))
+        attempt, so the brain has given it up: started now, it would run beside its successor; or an
+        attempt was killed that waited for its right to commit."""
+        match command:
+            case StartAttempt(attempt_id=attempt_id):
+                return not self._brain.holds(attempt_id)
+            case GrantCommit(attempt_id=attempt_id):
+                return not self._brain.may_commit(attempt_id)
+            case _:
+                return False
 
     def _record_of(self, command: Command) -> AnyRecord | None:
         """Give what must be durable before this command, and all after it, is carried out."""
@@ -184,7 +203,9 @@ class Duties:
                 return TaskAbandoned(task_id.job_id, str(task_id))
             case FinishJob(job_id=job_id, outcome=outcome, reason=reason, culprit=culprit):
                 return JobDecided(job_id, outcome.value, reason, str(culprit or ""))
-            case StartAttempt() | KillAttempt() | GrantCommit():
+            case GrantCommit(attempt_id=attempt_id):
+                return self._grant_record(attempt_id)
+            case StartAttempt() | KillAttempt():
                 return None
             case PublishSegment() | WithdrawSegment():
                 return None
@@ -192,6 +213,12 @@ class Duties:
                 return None
             case _:
                 assert_never(command)
+
+    def _grant_record(self, attempt_id: AttemptId) -> CommitGranted | None:
+        """One is enough, however often an attempt asks."""
+        if str(attempt_id) in self._granted(attempt_id):
+            return None
+        return CommitGranted(attempt_id.task_id.job_id, str(attempt_id))
 
 
 def end_of(decided: JobDecided) -> FinishJob:

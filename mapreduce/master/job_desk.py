@@ -53,12 +53,11 @@ class JobDesk:
         self._shell = shell
         self._history = history
         self._config = config
-        self._submissions: dict[str, JobId] = {}
+        self._number = 0
         self._coming: dict[str, asyncio.Task[JobId]] = {}
-        self._jobs_count = 0
         self._clear_at_s = shell.clock.now_s() + CLEAR_EVERY_S
-        self._started_ms = int(shell.clock.wall_s() * 1000)
         shell.on_finish = self._finish
+        shell.on_lead = self._restore
         self.handlers: Mapping[type[Any], Handler] = {
             SubmitJob: self._submit,
             KillJob: self._kill_job,
@@ -72,19 +71,24 @@ class JobDesk:
         """A submission said twice is one job, and its id is an answer only once the job runs:
         whoever has it may kill it."""
         submission = request.submission
-        known = self._submissions.get(submission)
-        if known is not None:
-            return known
         coming = self._coming.get(submission)
         if coming is None:
+            known = self._shell.journaled.find_submission(submission)
+            if known is not None:
+                return await self._known(known)
             coming = self._coming[submission] = asyncio.create_task(self._accept(request))
             coming.add_done_callback(lambda _: self._coming.pop(submission))
         return await asyncio.shield(coming)
 
+    async def _known(self, job_id: str) -> str:
+        await self._shell.settled()
+        return job_id
+
     async def _accept(self, request: SubmitJob) -> JobId:
         shell = self._shell
-        self._jobs_count += 1
-        job_id = JobId(f"job_{self._started_ms}_{self._jobs_count:04d}")
+        # Above all that the journal knows, and those on their way into it.
+        self._number = max(self._number, shell.journaled.jobs_count) + 1
+        job_id = JobId(shell.journaled.job_id(self._number))
         record = JobAccepted(
             job_id, request.submission, request.spec, request.file_count,
             request.is_output_temporary, shell.clock.wall_s(),
@@ -95,20 +99,19 @@ class JobDesk:
         if ledger.spec.environment is not None:
             for link in shell.links:
                 refuse_misfit(ledger.spec.environment, link.platform, link.worker_id)
-        await shell.in_thread(ledger.output.check)
+        await shell.in_dfs(ledger.output.check)
         # Accepted first, made then: a client whose answer was lost with a master asks the next
         # one again, which must not find the directory and refuse.
         shell.append(record)
-        await shell.when_durable()
+        await shell.settled()
         try:
-            await shell.in_thread(ledger.output.set_up)
+            await shell.in_dfs(ledger.output.set_up)
         except (UserError, OSError):
             # Refused only when that is durable: the next life must not run what a client gave up.
             shell.append(JobClosed(job_id))
-            await shell.when_durable()
+            await shell.settled()
             raise
         shell.books.admit(ledger)
-        self._submissions[request.submission] = job_id
         log.info("job=%s user=%s maps=%d reduces=%d submitted", job_id, ledger.spec.user,
                  len(ledger.spec.splits), ledger.spec.reduces)  # fmt: skip
         if not len(shell.links):
@@ -125,12 +128,11 @@ class JobDesk:
             is_output_temporary=record.is_output_temporary,
         )
 
-    def restore(self) -> None:
-        """Go on with the jobs that a life before had not closed."""
+    def _restore(self) -> None:
+        """Go on with the jobs that a life before, here or elsewhere, had not closed."""
         shell = self._shell
         for known in list(shell.journaled.jobs.values()):
             ledger = self._ledger_of(known.accepted)
-            self._submissions[known.accepted.submission] = ledger.job_id
             shell.books.admit(ledger)
             log.info("job=%s restored commits=%d", ledger.job_id, len(known.committed))
             shell.restore(ledger)
@@ -158,10 +160,10 @@ class JobDesk:
         row = shell.books.notices.jobs.get(ledger.job_id) or JobRow(ledger.job_id)
         snapshot = shell.books.notices.job(ledger.job_id, JobSeen(), wall_s)
         report = ledger.report(row, snapshot, totals, wall_s)
-        packed = shell.journaled.jobs[ledger.job_id].accepted.spec
-        await shell.in_thread(self._history.write, report, None if succeeded else packed)
-        shell.append(JobClosed(ledger.job_id))
-        await shell.when_durable()
+        accepted = shell.journaled.jobs[ledger.job_id].accepted
+        await shell.in_dfs(self._history.write, report, None if succeeded else accepted.spec)
+        shell.append(JobClosed(ledger.job_id, accepted.submission, shell.clock.wall_s()))
+        await shell.settled()
         shell.books.retire(ledger)
         for link in shell.links:
             link.push(ForgetJob(ledger.job_id, succeeded))
@@ -172,12 +174,12 @@ class JobDesk:
     async def _settle_output(self, ledger: JobLedger, outcome: JobOutcome) -> None:
         shell, output = self._shell, ledger.output
         if outcome is JobOutcome.SUCCEEDED:
-            await shell.in_thread(output.commit_job)
+            await shell.in_dfs(output.commit_job)
             return
         is_killed = outcome is JobOutcome.KILLED
-        await shell.in_thread(lambda: output.abort_job(is_killed=is_killed))
+        await shell.in_dfs(lambda: output.abort_job(is_killed=is_killed))
         if ledger.is_output_temporary:
-            await shell.in_thread(output.remove)
+            await shell.in_dfs(output.remove)
 
     def _totals(self, job_id: JobId) -> JobTotals | None:
         try:
@@ -194,7 +196,8 @@ class JobDesk:
 
     async def _clear_leftovers(self) -> None:
         try:
-            await self._shell.in_thread(clear_leftovers, self._shell.clock.wall_s())
+            await self._shell.in_dfs(clear_leftovers, self._shell.clock.wall_s())
+            await self._shell.in_dfs(self._history.prune)
         except ClusterError as error:
             log.info("leftovers are not cleared: %s", error)
 
@@ -211,7 +214,7 @@ class JobDesk:
             return False
         reason = request.reason or "killed on request"
         self._shell.event(JobKilled(JobId(request.job_id), reason))
-        await self._shell.when_durable()
+        await self._shell.settled()
         return True
 
     async def _set_priority(self, request: SetPriority, peer: Peer) -> bool:
@@ -219,9 +222,10 @@ class JobDesk:
             raise UserError(f"priority {request.priority} is not 1 (very low) to 5 (very high)")
         if JobId(request.job_id) not in self._shell.books.jobs:
             return False
-        self._shell.append(PriorityChanged(request.job_id, request.priority))
-        self._shell.event(JobPrioritySet(JobId(request.job_id), request.priority))
-        await self._shell.when_durable()
+        if peer.request_id not in self._shell.journaled.jobs[request.job_id].requests:
+            self._shell.append(PriorityChanged(request.job_id, request.priority, peer.request_id))
+            self._shell.event(JobPrioritySet(JobId(request.job_id), request.priority))
+        await self._shell.settled()
         return True
 
     def _stop_attempt(self, request: StopAttempt, peer: Peer) -> bool:

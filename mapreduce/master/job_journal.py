@@ -1,14 +1,14 @@
 """What the job master makes durable: little (a job came, a task is over, a job ended).
 
-Takes and gives frozen records; `Journaled` folds them into what a restarted master must go on with.
-Running attempts and segments are not here: workers bring them when they register again. Never does
-any IO.
+Takes and gives frozen records; `Journaled` folds them into what the next life of the master, on
+this host or another, must go on with. Running attempts and segments are not here: workers bring
+them when they register again. Never does any IO, reads no clock: every host folds the same.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Final
+from typing import Final, assert_never
 
 import msgspec
 
@@ -17,6 +17,12 @@ from mrstream.mapreduce.attempt.attempt_report import Done
 
 LIFE_ATTEMPTS: Final = 1000
 """Attempt numbers start at this many times the restarts of the master, so that none comes twice."""
+CLOSED_KEPT_S: Final = 3600.0
+"""So long after a job's end its submission, said again, still finds it."""
+REQUESTS_KEPT: Final = 100
+"""So many changes of a job's priority are known again when they are repeated."""
+RequestId = tuple[int, int]
+NO_REQUEST: Final[RequestId] = (0, 0)
 
 
 class Record(msgspec.Struct, frozen=True, array_like=True, tag=True):
@@ -27,6 +33,10 @@ class MasterStarted(Record, frozen=True):
     """A master began its life; lives are counted so that attempts never share a number."""
 
     life: int
+    stamp_ms: int = 0
+    """What the ids of jobs begin with; the first that was ever said holds for all lives."""
+    jobs_count: int = 0
+    """How many jobs had an id of that stamp before this."""
 
 
 class JobAccepted(Record, frozen=True):
@@ -50,6 +60,14 @@ class TaskCommitted(Record, frozen=True):
     seconds: float = 0.0
 
 
+class CommitGranted(Record, frozen=True):
+    """An attempt may make its output visible. Before another of its task may, in whichever life,
+    its output has to be taken away."""
+
+    job_id: str
+    attempt_id: str
+
+
 class TaskAbandoned(Record, frozen=True):
     """A task has failed for good, and the job goes on without it (its failures.maxpercent)."""
 
@@ -62,6 +80,8 @@ class PriorityChanged(Record, frozen=True):
 
     job_id: str
     priority: int
+    request: RequestId = NO_REQUEST
+    """Of whom: said again, to another leader too, it changes nothing."""
 
 
 class JobDecided(Record, frozen=True):
@@ -74,20 +94,17 @@ class JobDecided(Record, frozen=True):
 
 
 class JobClosed(Record, frozen=True):
-    """All is done for a job, and its report is in the history."""
+    """All is done for a job, and its report is in the history; or it was refused after all."""
 
     job_id: str
+    submission: str = ""
+    """Said again within an hour it still gives this job; empty where it was refused."""
+    closed_at_s: float = 0.0
 
 
-AnyRecord = (
-    MasterStarted
-    | JobAccepted
-    | TaskCommitted
-    | TaskAbandoned
-    | PriorityChanged
-    | JobDecided
-    | JobClosed
-)
+OfJob = TaskCommitted | CommitGranted | TaskAbandoned | PriorityChanged | JobDecided
+"""What is said of a job that is not closed."""
+AnyRecord = MasterStarted | JobAccepted | JobClosed | OfJob
 
 _encode = msgspec.msgpack.Encoder().encode
 _decoder: msgspec.msgpack.Decoder[AnyRecord] = msgspec.msgpack.Decoder(AnyRecord)
@@ -109,8 +126,17 @@ class OpenJob:
         """By task: an attempt id without its number."""
         self.abandoned: dict[str, TaskAbandoned] = {}
         """By task id."""
+        self.granted: dict[str, dict[str, None]] = {}
+        """Attempts that may have made output visible, of tasks that are not over; by task, as in
+        `committed`."""
         self.priority: int | None = None
+        self.requests: dict[RequestId, int] = {}
+        """Changes of the priority by known requests, the last ones."""
         self.decided: JobDecided | None = None
+
+    def granted_with(self, attempt_id: str) -> dict[str, None]:
+        """Give the attempts of the same task that may have made output visible."""
+        return self.granted.get(_task_of(attempt_id), {})
 
 
 class Journaled:
@@ -118,28 +144,52 @@ class Journaled:
 
     def __init__(self) -> None:
         self.life = 0
+        self.stamp_ms = 0
+        self.jobs_count = 0
         self.jobs: dict[str, OpenJob] = {}
+        self.closed: dict[str, JobClosed] = {}
+        """Jobs that ended within the hour before the last one did, by submission."""
 
     def apply(self, record: AnyRecord) -> None:
         """Take the next record; records of jobs that are closed say nothing any more."""
         if isinstance(record, MasterStarted):
             self.life = record.life
+            self.stamp_ms = self.stamp_ms or record.stamp_ms
+            self.jobs_count = max(self.jobs_count, record.jobs_count)
         elif isinstance(record, JobAccepted):
             self.jobs[record.job_id] = OpenJob(record)
+            self._count(record.job_id)
         elif isinstance(record, JobClosed):
             self.jobs.pop(record.job_id, None)
+            self._close(record)
         elif (job := self.jobs.get(record.job_id)) is not None:
-            match record:
-                case TaskCommitted(attempt_id=attempt_id):
-                    job.committed[attempt_id.rpartition("_")[0]] = record
-                case TaskAbandoned(task_id=task_id):
-                    # A map that was done may be given up: nobody could fetch its output.
-                    job.committed.pop(f"attempt{task_id.removeprefix('task')}", None)
-                    job.abandoned[task_id] = record
-                case PriorityChanged(priority=priority):
-                    job.priority = priority
-                case JobDecided():
-                    job.decided = record
+            _apply_to(job, record)
+
+    def job_id(self, number: int) -> str:
+        """Give the id of a job; none comes twice if each number is above `jobs_count`."""
+        return f"job_{self.stamp_ms}_{number:04d}"
+
+    def find_submission(self, submission: str) -> str | None:
+        """Give the job of a submission, running or ended within the hour."""
+        for known in self.jobs.values():
+            if known.accepted.submission == submission:
+                return known.accepted.job_id
+        closed = self.closed.get(submission)
+        return None if closed is None else closed.job_id
+
+    def _count(self, job_id: str) -> None:
+        """Ids of before there was one stamp for all lives count for nothing."""
+        head, _, number = job_id.rpartition("_")
+        if head == f"job_{self.stamp_ms}" and number.isdecimal():
+            self.jobs_count = max(self.jobs_count, int(number))
+
+    def _close(self, record: JobClosed) -> None:
+        if record.submission:
+            self.closed[record.submission] = record
+        for submission, known in list(self.closed.items()):
+            if known.closed_at_s >= record.closed_at_s - CLOSED_KEPT_S:
+                break  # in the order of their ends, but for clocks that differ
+            del self.closed[submission]
 
     def restore(self, checkpoint: Iterable[bytes], records: Iterable[tuple[int, bytes]]) -> None:
         """Fold what was found on disk; JournalCorrupt if a record says nothing."""
@@ -164,12 +214,50 @@ class Journaled:
             yield _encode(held)
 
     def _records(self) -> Iterator[AnyRecord]:
-        yield MasterStarted(self.life)
+        yield MasterStarted(self.life, self.stamp_ms, self.jobs_count)
+        yield from self.closed.values()
         for job in self.jobs.values():
+            job_id = job.accepted.job_id
             yield job.accepted
+            for request, priority in job.requests.items():
+                yield PriorityChanged(job_id, priority, request)
             if job.priority is not None:
-                yield PriorityChanged(job.accepted.job_id, job.priority)
+                yield PriorityChanged(job_id, job.priority)
+            for granted in job.granted.values():
+                for attempt_id in granted:
+                    yield CommitGranted(job_id, attempt_id)
             yield from job.committed.values()
             yield from job.abandoned.values()
             if job.decided is not None:
                 yield job.decided
+
+
+def _apply_to(job: OpenJob, record: OfJob) -> None:
+    match record:
+        case TaskCommitted(attempt_id=attempt_id):
+            task = _task_of(attempt_id)
+            job.committed[task] = record
+            job.granted.pop(task, None)
+        case CommitGranted(attempt_id=attempt_id):
+            job.granted.setdefault(_task_of(attempt_id), {})[attempt_id] = None
+        case TaskAbandoned(task_id=task_id):
+            # A map that was done may be given up: nobody could fetch its output.
+            task = f"attempt{task_id.removeprefix('task')}"
+            job.committed.pop(task, None)
+            job.granted.pop(task, None)
+            job.abandoned[task_id] = record
+        case PriorityChanged(priority=priority, request=request):
+            job.priority = priority
+            if tuple(request) != NO_REQUEST:
+                job.requests[request] = priority
+                if len(job.requests) > REQUESTS_KEPT:
+                    del job.requests[next(iter(job.requests))]
+        case JobDecided():
+            job.decided = record
+        case _:
+            assert_never(record)
+
+
+def _task_of(attempt_id: str) -> str:
+    """An attempt id without its number."""
+    return attempt_id.rpartition("_")[0]

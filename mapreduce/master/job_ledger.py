@@ -89,7 +89,8 @@ class JobLedger:
         self.results: dict[TaskId, Result] = {}
         self.offered: dict[AttemptId, Done] = {}
         """Ends that were reported, until the scheduler says whether they count."""
-        self.granted: dict[TaskId, AttemptId] = {}
+        self.fenced: dict[AttemptId, None] = {}
+        """Attempts whose output was taken away, since another of their task may commit."""
         self.segments: dict[int, SegmentAt] = {}
         """What reduces were told of map output, and those that start later are."""
         self.abandoned: dict[int, None] = {}

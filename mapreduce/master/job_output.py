@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Final
 
 from mrstream.cluster.errors import Unavailable
+from mrstream.dfs.chunk import Fence
 from mrstream.dfs.client.client import DfsClient
 from mrstream.dfs.errors import NoSuchFile
 from mrstream.mapreduce.dataflow import dfs_files
@@ -56,7 +57,7 @@ class JobOutput:
 
     def set_up(self) -> None:
         """Make the directory; may be repeated."""
-        _again(self._committer.setup_job, self.url)
+        _again(self._committer.setup_job, f"output {self.url}")
 
     def fence(self, attempt_id: str) -> None:
         """Take an attempt's output away, so that it can commit no more: another shall."""
@@ -69,7 +70,7 @@ class JobOutput:
             self._committer.setup_job()
             self._committer.commit_job()
 
-        _again(commit, self.url)
+        _again(commit, f"output {self.url}")
 
     def abort_job(self, *, is_killed: bool) -> None:
         """Clear up; a directory that was made in vain goes too if a person stopped the job."""
@@ -79,11 +80,21 @@ class JobOutput:
             if is_killed and self._files.exists(self.url) and not self._files.list(self.url):
                 self._files.delete(self.url)
 
-        _again(abort, self.url)
+        _again(abort, f"output {self.url}")
 
     def remove(self) -> None:
         """Delete the whole directory: it was a temporary one."""
-        _again(lambda: self._files.delete(self.url), self.url)
+        _again(lambda: self._files.delete(self.url), f"output {self.url}")
+
+
+def raise_fence(fence: Fence) -> None:
+    """Have the dfs refuse the changes of whoever worked under an older one; blocks."""
+
+    def raise_it() -> None:
+        with dfs_files.new_client() as client:
+            client.raise_fence(fence)
+
+    _again(raise_it, f"fence {fence[0]}")
 
 
 def stop_trying() -> None:
@@ -134,12 +145,12 @@ def clear_environments(client: DfsClient, now_s: float) -> None:
             client.delete(entry.path, recursive=True, skip_trash=True)
 
 
-def _again(work: Callable[[], None], url: str) -> None:
+def _again(work: Callable[[], None], what: str) -> None:
     while True:
         try:
             work()
             return
         except Unavailable as error:
-            log.warning("output %s: %s; trying again", url, error)
+            log.warning("%s: %s; trying again", what, error)
             if _stopping.wait(RETRY_S):
                 raise

@@ -34,7 +34,7 @@ from mrstream.mapreduce.protocol import (
     WatchCluster,
     WatchJob,
 )
-from mrstream.mapreduce.scheduler.ids import JobId, parse_attempt_id
+from mrstream.mapreduce.scheduler.ids import JobId, job_order, parse_attempt_id
 from mrstream.mapreduce.snapshot import ClusterSnapshot, JobRow, JobSeen, JobSnapshot
 
 WAIT_S_MAX: Final = 20.0
@@ -55,6 +55,7 @@ class JobQuestions:
         self._scheduler = shell.scheduler
         self._notices = shell.books.notices
         self._history = history
+        self._in_thread = shell.in_thread
         self._find = shell.books.ledger
         self._running: Mapping[JobId, JobLedger] = shell.books.jobs
         self.handlers: Mapping[type[Any], Handler] = {
@@ -74,23 +75,25 @@ class JobQuestions:
     async def _wait_for_news(self, request: WaitForNews, peer: Peer) -> JobNews:
         ledger = self._find(request.job_id)
         if ledger is None:
-            return self._old_news(request.job_id)
+            return await self._old_news(request.job_id)
         if ledger.job_id in self._running and len(ledger.lines) <= request.seen:
             news = asyncio.get_running_loop().create_future()
             ledger.waiters.append(news)
             await asyncio.wait([news], timeout=min(max(0.0, request.wait_s), WAIT_S_MAX))
         is_over = ledger.job_id not in self._running
         view = self._scheduler.job(ledger.job_id)
+        # Who has seen more than there is has seen the lines of a life before.
+        seen = request.seen if request.seen <= len(ledger.lines) else 0
         return JobNews(
             len(ledger.lines),
-            tuple(ledger.lines[request.seen :]),
+            tuple(ledger.lines[seen:]),
             ledger.progress(view, self._now_s()),
             ledger.end if is_over else None,
         )
 
-    def _old_news(self, job_id: str) -> JobNews:
+    async def _old_news(self, job_id: str) -> JobNews:
         """Answer for a job that ended before this master started, or long ago."""
-        report = self._report(job_id)
+        report = await self._report(job_id)
         job = report.job
         progress = JobProgress(
             job.map_fraction, job.reduce_fraction, job.maps_done, job.maps, job.reduces_done,
@@ -108,25 +111,24 @@ class JobQuestions:
             raise NoSuchJob(f"{request.job_id} is not shown: it never was, or it ended long ago")
         return found
 
-    def _list_jobs(self, request: ListJobs, peer: Peer) -> tuple[JobRow, ...]:
+    async def _list_jobs(self, request: ListJobs, peer: Peer) -> tuple[JobRow, ...]:
         rows = {
             row.key: row
             for row in self._notices.jobs
             if request.everything or JobId(row.key) in self._running
         }
         if request.everything:
-            for job_id in self._history.job_ids()[-LISTED_JOBS_MAX:]:
-                if job_id not in rows and (report := self._history.read(job_id)) is not None:
-                    rows[job_id] = report.job
-        return tuple(sorted(rows.values(), key=lambda row: row.key))
+            for row in await self._in_thread(self._history.rows, LISTED_JOBS_MAX):
+                rows.setdefault(row.key, row)
+        return tuple(sorted(rows.values(), key=lambda row: job_order(row.key)))
 
-    def _report_of_job(self, request: ReportOfJob, peer: Peer) -> JobReport:
-        return self._report(request.job_id)
+    async def _report_of_job(self, request: ReportOfJob, peer: Peer) -> JobReport:
+        return await self._report(request.job_id)
 
-    def _report(self, job_id: str) -> JobReport:
+    async def _report(self, job_id: str) -> JobReport:
         ledger = self._running.get(JobId(job_id))
         if ledger is None:
-            report = self._history.read(job_id)
+            report: JobReport | None = await self._in_thread(self._history.read, job_id)
             if report is None:
                 raise NoSuchJob(f"there is no job {job_id}")
             return report
@@ -136,15 +138,15 @@ class JobQuestions:
         assert row is not None, "a running job has a row"
         return ledger.report(row, snapshot, self._scheduler.totals(ledger.job_id), now_s)
 
-    def _spec_of_job(self, request: SpecOfJob, peer: Peer) -> bytes:
-        spec = self._history.read_spec(request.job_id)
+    async def _spec_of_job(self, request: SpecOfJob, peer: Peer) -> bytes:
+        spec: bytes | None = await self._in_thread(self._history.read_spec, request.job_id)
         if spec is None:
             raise NoSuchJob(f"{request.job_id} is not kept: only jobs that failed are")
         return spec
 
     async def _ask_worker(self, request: ReadLog | ReadKept, peer: Peer) -> LogPiece:
         """Pass a question on to the worker that ran the attempt."""
-        host = self._host_of(request.attempt_id)
+        host = await self._host_of(request.attempt_id)
         address = self._daemon.config.address(host, WORKER)
         piece: LogPiece = await self._ask(address, request)
         return piece
@@ -156,12 +158,12 @@ class JobQuestions:
         finally:
             channel.close()
 
-    def _host_of(self, attempt_id: str) -> str:
+    async def _host_of(self, attempt_id: str) -> str:
         try:
             job_id = parse_attempt_id(attempt_id).task_id.job_id
         except ValueError as error:
             raise UserError(str(error)) from None
-        for attempt in self._report(job_id).attempts:
+        for attempt in (await self._report(job_id)).attempts:
             if attempt.attempt_id == attempt_id:
                 return attempt.host
         raise UserError(f"{job_id} has no attempt {attempt_id}")

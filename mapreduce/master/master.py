@@ -1,10 +1,12 @@
-"""The job master: one process that runs every job of the cluster (MapReduce §3.1).
+"""The job master: one process runs every job of the cluster, others wait (MapReduce §3.1).
 
 `duties` lets the brain, `mapreduce.scheduler`, decide and journals that; `master_shell` sends what
 may be sent; `job_desk` takes jobs in and closes them; `worker_desk` hears workers; `job_questions`
 answers people. Killed and started again it goes on with running jobs: finished maps are not
-repeated, since workers bring their segments when they register, and clients that wait ask again.
-Never sees a record, never decides anything itself.
+repeated, since workers bring their segments when they register, and clients that wait ask again. So
+it is when another host takes over: who leads, and whether anything may be said, is the office's to
+know (`cluster/leader`); a master that does not lead folds the journal and opens no desk. Never sees
+a record, never decides anything itself.
 """
 
 from __future__ import annotations
@@ -19,9 +21,8 @@ from typing import Any, Final
 from mrstream.cluster.config.config import MAPREDUCE_MASTER
 from mrstream.cluster.daemon import Daemon, run
 from mrstream.cluster.wire.network import Handler, Peer
-from mrstream.mapreduce.dataflow import dfs_files
 from mrstream.mapreduce.master.job_desk import JobDesk
-from mrstream.mapreduce.master.job_history import JobHistory
+from mrstream.mapreduce.master.job_history import InDfs, JobHistory, OwnDisk
 from mrstream.mapreduce.master.job_questions import JobQuestions
 from mrstream.mapreduce.master.master_shell import TICK_S, MasterShell
 from mrstream.mapreduce.master.worker_desk import WorkerDesk
@@ -40,27 +41,34 @@ class Master:
     def __init__(self, daemon: Daemon) -> None:
         self._daemon = daemon
         self._shell = MasterShell(daemon)
-        history = JobHistory(os.path.join(daemon.state_directory, "history"))
+        own_disk = OwnDisk(os.path.join(daemon.state_directory, "history"))
+        if self._shell.is_alone:
+            history = JobHistory(own_disk)
+        else:
+            history = JobHistory(InDfs(), before=own_disk)
         self._job_desk = JobDesk(self._shell, history, daemon.config)
         dfs = daemon.config.dfs
         self._worker_desk = WorkerDesk(
             self._shell, WorkerSettings(dfs.heartbeat_s, dfs.dead_after_s)
         )
         self._ticker: asyncio.TimerHandle | None = None
+        office = self._shell.office
         self.handlers: Mapping[type[Any], Handler] = {
-            **JobQuestions(daemon, self._shell, history).handlers,
-            **self._job_desk.handlers,
-            **self._worker_desk.handlers,
+            **office.handlers,
+            **office.guard(
+                {
+                    **JobQuestions(daemon, self._shell, history).handlers,
+                    **self._job_desk.handlers,
+                    **self._worker_desk.handlers,
+                }
+            ),
         }
 
     async def start(self) -> None:
-        """Recover what was acknowledged; then workers and clients may come."""
-        dfs_files.serve(self._daemon.cluster)
+        """Take up what was acknowledged; then lead (workers and clients may come), or follow."""
         self._daemon.loop.set_default_executor(ThreadPoolExecutor(THREADS, "dfs"))
-        shell = self._shell
-        shell.start()
-        self._job_desk.restore()
-        self._ticker = shell.loop.call_later(TICK_S, self._tick)
+        await self._shell.office.start()
+        self._ticker = self._shell.loop.call_later(TICK_S, self._tick)
 
     async def stop(self) -> None:
         """Make durable what was decided; jobs go on when a master starts again."""
@@ -69,10 +77,13 @@ class Master:
         await self._shell.close()
 
     def ready(self) -> tuple[bool, str]:
-        """Serving, and how much there is to do."""
-        if self._shell.journal.blocked:
-            return False, f"cannot journal: {self._shell.journal.blocked}"
-        return True, f"{len(self._shell.books.jobs)} jobs, {len(self._shell.links)} workers"
+        """Serving, and how much there is to do; or whose shadow."""
+        shell = self._shell
+        is_well, words = shell.office.ready()
+        if not is_well or not shell.office.is_leading:
+            return is_well, words
+        serving = f"{len(shell.books.jobs)} jobs, {len(shell.links)} workers"
+        return True, serving if shell.is_alone else f"{serving}, {words}"
 
     def metrics(self) -> dict[str, float]:
         """Counters for whoever asks."""
@@ -80,8 +91,9 @@ class Master:
             "jobs": float(len(self._shell.books.jobs)),
             "workers": float(len(self._shell.links)),
             "attempts_failed": float(self._shell.books.notices.attempts_failed),
-            "journal_sequence": float(self._shell.journal.sequence),
-            "journal_durable": float(self._shell.journal.durable),
+            "epoch": float(self._shell.office.epoch),
+            "journal_sequence": float(self._shell.office.seen),
+            "journal_durable": float(self._shell.office.durable),
         }
 
     def connected(self, peer: Peer) -> None:
@@ -93,11 +105,14 @@ class Master:
 
     def _tick(self) -> None:
         shell = self._shell
-        shell.event(Tick())
-        shell.books.notices.tick(shell.clock.wall_s())
-        self._job_desk.tell_counters()
-        self._job_desk.clear_leftovers_if_due()
-        shell.checkpoint_if_due()
+        # Without its lease a leader can say nothing to anybody: that time is ours, and a gap
+        # between ticks is nobody's silence. In a shadow no time passes.
+        if shell.office.is_leading:
+            shell.event(Tick())
+            shell.books.notices.tick(shell.clock.wall_s())
+            self._job_desk.tell_counters()
+            self._job_desk.clear_leftovers_if_due()
+        shell.office.checkpoint_if_due(shell.journaled.pieces)
         self._ticker = shell.loop.call_later(TICK_S, self._tick)
 
 

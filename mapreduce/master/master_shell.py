@@ -1,20 +1,23 @@
 """The job master's loop around the duties: time, threads, the journal's flushes, words to workers.
 
-Holds the brain and what stands around it: ledgers, links to workers, the journal. `event` is the
-one way to the brain; what `duties` lets go is carried out here. Never decides anything.
+Holds the brain and what stands around it: ledgers, links to workers, the office that knows whether
+this master leads, and its log. `event` is the one way to the brain; what `duties` lets go is
+carried out here. Never decides anything.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import os
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, Final, assert_never
 
 from mrstream.cluster.daemon import Daemon
 from mrstream.cluster.errors import ClusterError
 from mrstream.cluster.journal.journal import Journal
+from mrstream.cluster.leader.office import Office
+from mrstream.dfs.errors import FencedOff
+from mrstream.mapreduce.dataflow import dfs_files
 from mrstream.mapreduce.master import job_output
 from mrstream.mapreduce.master.duties import Duties
 from mrstream.mapreduce.master.job_books import JobBooks
@@ -45,6 +48,9 @@ log = logging.getLogger(__name__)
 
 TICK_S: Final = 1.0
 CHECKPOINT_BYTES: Final = 64 << 20
+LOG: Final = "journal"
+FENCE: Final = "jobs"
+"""The fence in the dfs under which a leader of a group works, its epoch the generation."""
 
 
 class MasterShell:
@@ -57,18 +63,20 @@ class MasterShell:
         self.books = JobBooks()
         self.links = WorkerLinks()
         self.journaled = Journaled()
-        self.journal = Journal(
-            os.path.join(daemon.state_directory, "journal"),
-            daemon.identity.cluster_id,
-            on_failure=lambda error: daemon.fail(error, "job journal"),
-        )
+        self.office = Office(daemon, self, LOG, checkpoint_bytes=CHECKPOINT_BYTES)
         self.duties = Duties(
-            self.scheduler, self.journal, self.journaled, self.books, self._carry_out
+            self.scheduler,
+            self.office.log,
+            self.journaled,
+            self.books,
+            self._carry_out,
+            self.office.may_speak,
         )
         self.on_finish: Callable[[FinishJob], None] = lambda finish: None
+        self.on_lead: Callable[[], None] = lambda: None
         self._daemon = daemon
+        self._fenced: asyncio.Future[None] = daemon.loop.create_future()
         self._tasks: dict[asyncio.Task[Any], None] = {}
-        self._is_watching = False
         self._waker: asyncio.TimerHandle | None = None
         self._news_due = False
 
@@ -89,6 +97,19 @@ class MasterShell:
         """Do something that blocks, such as asking the dfs."""
         return self.loop.run_in_executor(None, work, *arguments)
 
+    async def in_dfs(self, work: Callable[..., Any], *arguments: Any) -> Any:
+        """Do something that changes the dfs: once it refuses whoever led before us (F6)."""
+        await asyncio.shield(self._fenced)
+        return await self._unless_deposed(work, *arguments)
+
+    async def _unless_deposed(self, work: Callable[..., Any], *arguments: Any) -> Any:
+        """Who is fenced off decides nothing any more: what comes of it is the successor's."""
+        try:
+            return await self.in_thread(work, *arguments)
+        except FencedOff as error:
+            log.error("another leads, or led a group of before: %s", error)
+            await self.loop.create_future()  # until this process ends
+
     async def close(self) -> None:
         """End what was begun; make durable what was decided."""
         if self._waker is not None:
@@ -98,18 +119,45 @@ class MasterShell:
         if self._tasks:
             await asyncio.wait(list(self._tasks))
         job_output.stop_trying()
-        await self.in_thread(self.journal.close)
+        await self.office.stop()
 
     # --- the order of duties
 
-    def start(self) -> None:
-        """Recover what was acknowledged, and begin a life of the master."""
-        found = self.journal.recover()
-        for problem in [*found.problems, *([found.torn] if found.torn else [])]:
-            log.warning("recovery: %s", problem)
-        self.journaled.restore(found.checkpoint, found.records)
-        self.journal.start(self.loop)
-        self.duties.begin_life()
+    @property
+    def is_alone(self) -> bool:
+        """One master, over a journal that never was a group's."""
+        return isinstance(self.office.journal, Journal)
+
+    def load(self, pieces: Iterator[bytes]) -> None:
+        """The state of a checkpoint."""
+        self.journaled.restore(pieces, ())
+
+    def apply(self, payload: bytes) -> None:
+        """A record of the log."""
+        self.journaled.restore((), ((0, payload),))
+
+    def lead(self, epoch: int) -> None:
+        """All that was ever acknowledged is folded: begin a life of the master."""
+        if self.is_alone:
+            # Nobody else can ever have led: workers and the dfs need not be told one from another.
+            dfs_files.serve(self._daemon.cluster)
+            self._fenced.set_result(None)
+        else:
+            self.links.epoch = epoch
+            dfs_files.serve(self._daemon.cluster, fence=(FENCE, epoch))
+            self.duties.await_fence()
+            self.spawn(self._raise_fence(epoch))
+        self.duties.begin_life(int(self.clock.wall_s() * 1000))
+        self.on_lead()
+        self._watch()
+
+    async def _raise_fence(self, epoch: int) -> None:
+        """Have the dfs refuse whoever led before; nothing is changed there before that."""
+        await self._unless_deposed(job_output.raise_fence, (FENCE, epoch))
+        log.info("the dfs knows that epoch=%d leads", epoch)
+        self._fenced.set_result(None)
+        self.duties.fence_raised()
+        self._watch()
 
     def restore(self, ledger: JobLedger) -> None:
         """Go on with an admitted job of a life before."""
@@ -130,28 +178,13 @@ class MasterShell:
         """Put a record into the journal; it is not durable yet."""
         self.duties.append(record)
 
-    def when_durable(self) -> asyncio.Future[None]:
-        """Give a future that is done once all that was said so far survives a crash."""
-        return self.journal.when_durable(self.journal.sequence)
-
-    def checkpoint_if_due(self) -> None:
-        """Write a checkpoint, beside the service, once the journal has grown enough."""
-        if self.duties.unsaved_bytes > CHECKPOINT_BYTES:
-            self.duties.unsaved_bytes = 0
-            self.journal.fork_checkpoint(self.journaled.pieces)
+    async def settled(self) -> None:
+        """Return once all that was said so far survives a crash, and an answer may leave."""
+        await self.office.settled(self.office.seen)
 
     def _watch(self) -> None:
         """Be told when the next thing can be said: once for all that one commit makes durable."""
-        sequence = self.duties.waits_for
-        if sequence and not self._is_watching:
-            self._is_watching = True
-            self.journal.when_durable(sequence).add_done_callback(self._release)
-
-    def _release(self, durable: asyncio.Future[None]) -> None:
-        self._is_watching = False
-        if durable.exception() is None:  # else the journal has told the daemon, which is ending
-            self.duties.release()
-            self._watch()
+        self.office.watch(self.duties.gate)
 
     def _set_waker(self) -> None:
         """Wake the brain when it says that waiting tasks may start then."""
@@ -162,7 +195,11 @@ class MasterShell:
         if wake_at_s is not None:
             delay_s = max(0.001, wake_at_s - self.clock.now_s() + 0.001)
             if delay_s < TICK_S:
-                self._waker = self.loop.call_later(delay_s, self.event, Tick())
+                self._waker = self.loop.call_later(delay_s, self._wake)
+
+    def _wake(self) -> None:
+        if self.office.is_leading:  # else that time is nobody's silence; the next tick looks
+            self.event(Tick())
 
     # --- what is carried out, once all that it rests on is durable
 
@@ -206,23 +243,23 @@ class MasterShell:
         self.links.run(worker_id, ledger, order, is_map=is_map)
 
     def _grant(self, attempt_id: AttemptId, worker_id: WorkerId) -> None:
-        """Let an attempt commit; one that was let before it, and went away, must not any more."""
+        """Let an attempt commit; those that were let before it, in any life, must not any more."""
         ledger = self.books.job_of(attempt_id)
-        before = ledger.granted.get(attempt_id.task_id)
-        if before is not None and before != attempt_id:
+        before = [a for a in self.duties.to_fence(attempt_id) if a not in ledger.fenced]
+        if before:
             self.spawn(self._fence(ledger, before, attempt_id))
-            return
-        ledger.granted[attempt_id.task_id] = attempt_id
-        self.links.push(worker_id, AllowCommit(str(attempt_id)))
+        else:
+            self.links.push(worker_id, AllowCommit(str(attempt_id)))
 
-    async def _fence(self, ledger: JobLedger, before: AttemptId, after: AttemptId) -> None:
-        """Take the output of the attempt before away; then ask again for the one after it."""
+    async def _fence(self, ledger: JobLedger, before: list[AttemptId], after: AttemptId) -> None:
+        """Take the output of the attempts before away; then ask again for the one after them."""
         delay_s = 0.0
         try:
-            await self.in_thread(ledger.output.fence, str(before))
-            ledger.granted.pop(before.task_id, None)
+            for attempt_id in before:
+                await self.in_dfs(ledger.output.fence, str(attempt_id))
+                ledger.fenced[attempt_id] = None
         except ClusterError as error:
-            log.warning("cannot fence %s yet: %s", before, error)
+            log.warning("cannot fence %s yet: %s", ", ".join(map(str, before)), error)
             delay_s = TICK_S
         self.loop.call_later(delay_s, self.event, CommitRequested(after))
 

@@ -10,6 +10,8 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
+
 from mrstream.cluster.wire.network import Handler, Peer
 from mrstream.mapreduce.master.master_shell import MasterShell
 from mrstream.mapreduce.notices import Figures, final_figures
@@ -100,7 +102,7 @@ class WorkerDesk:
             )
         )
         self._retell(link.worker_id)
-        return self._settings
+        return msgspec.structs.replace(self._settings, epoch=shell.links.epoch)
 
     def _retell(self, worker_id: WorkerId) -> None:
         """Tell a worker that came back of the segments that its running reduces wait for."""
@@ -181,7 +183,7 @@ class WorkerDesk:
                 ledger.killed(attempt_id)
             shell.event(AttemptKilled(attempt_id, request.killed))
         # Acknowledged only when it is durable: until then the worker says it again.
-        return None if shell.duties.is_clear else shell.when_durable()
+        return None if shell.duties.is_clear else shell.settled()
 
     def _wants_commit(self, request: AttemptWantsCommit, peer: Peer) -> None:
         self._heard_from(request.worker_id)

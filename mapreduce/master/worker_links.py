@@ -9,19 +9,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from mrstream.cluster.wire.messages import Message
+import msgspec
+
 from mrstream.cluster.wire.network import Peer
 from mrstream.mapreduce.job.environment import Platform
 from mrstream.mapreduce.master.job_ledger import JobLedger
-from mrstream.mapreduce.protocol import RunAttempt, SegmentAt, SegmentNews
+from mrstream.mapreduce.protocol import Order, RunAttempt, SegmentAt, SegmentNews
 from mrstream.mapreduce.scheduler.ids import WorkerId
 
 
 class WorkerLink:
     """One worker."""
 
-    def __init__(self, worker_id: WorkerId) -> None:
+    def __init__(self, worker_id: WorkerId, epoch: int = 0) -> None:
         self.worker_id = worker_id
+        self._epoch = epoch
         self.peer: Peer | None = None
         self.incarnation = 0
         self.address = ""
@@ -39,10 +41,10 @@ class WorkerLink:
         self._knows.clear()
         self._hears.clear()
 
-    def push(self, message: Message) -> None:
-        """Send a message, if the worker is there."""
+    def push(self, order: Order) -> None:
+        """Send an order, if the worker is there; it obeys the latest leader that it met."""
         if self.peer is not None:
-            self.peer.push(message)
+            self.peer.push(msgspec.structs.replace(order, epoch=self._epoch))
 
     def knows(self, job_id: str) -> bool:
         """Whether the spec of a job went to it; it has, after this."""
@@ -70,6 +72,8 @@ class WorkerLinks:
     """All of them, by id; also what is about to be told of segments."""
 
     def __init__(self) -> None:
+        self.epoch = 0
+        """Of our lead; 0: there is no other master."""
         self._links: dict[WorkerId, WorkerLink] = {}
         self._added: dict[str, dict[int, SegmentAt]] = {}
         self._withdrawn: dict[str, dict[str, None]] = {}
@@ -87,7 +91,8 @@ class WorkerLinks:
 
     def meet(self, worker_id: str) -> WorkerLink:
         """Give the link of a worker, made if it is new."""
-        return self._links.setdefault(WorkerId(worker_id), WorkerLink(WorkerId(worker_id)))
+        link = WorkerLink(WorkerId(worker_id), self.epoch)
+        return self._links.setdefault(link.worker_id, link)
 
     def lose(self, worker_id: str) -> None:
         """Forget a worker, and end its connection."""
@@ -95,11 +100,11 @@ class WorkerLinks:
         if link is not None and link.peer is not None:
             link.peer.close()
 
-    def push(self, worker_id: str, message: Message) -> None:
+    def push(self, worker_id: str, order: Order) -> None:
         """Send to one worker, if it is there."""
         link = self.get(worker_id)
         if link is not None:
-            link.push(message)
+            link.push(order)
 
     def run(self, worker_id: str, ledger: JobLedger, order: RunAttempt, *, is_map: bool) -> None:
         """Send an order, with the job if the worker has not got it, and with all places of map

@@ -75,5 +75,11 @@ def parse_task_id(text: str) -> TaskId:
     return TaskId(JobId(f"job_{bare}"), TaskKind(kind), int(index))
 
 
+def job_order(job_id: str) -> tuple[str, int, str]:
+    """Sort by this to have jobs in the order of their ids: numbers have no fixed width."""
+    head, _, number = job_id.rpartition("_")
+    return head, int(number) if number.isdecimal() else -1, job_id
+
+
 def _bare(job_id: str) -> str:
     return job_id.removeprefix("job_")

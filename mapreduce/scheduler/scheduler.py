@@ -155,6 +155,11 @@ class Scheduler:
         """Whether an attempt has a slot of a worker, a dying one too."""
         return attempt_id in self._state.attempts
 
+    def may_commit(self, attempt_id: AttemptId) -> bool:
+        """Whether an attempt, and no other of its task, may make its output visible."""
+        attempt = self._state.attempts.get(attempt_id)
+        return attempt is not None and attempt.task.granted is attempt
+
     def running_on(self, worker_id: WorkerId) -> list[AttemptId]:
         """Attempts that hold a slot of a worker, dying ones too."""
         worker = self._state.workers.by_id.get(worker_id)

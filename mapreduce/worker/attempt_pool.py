@@ -54,8 +54,8 @@ class RunningAttempt:
         self.kill_reason: str | None = None
         self.has_shuffled = False
         self.said_bytes = 0
-        self.commit: asyncio.Future[bool] | None = None
-        """While it waits for the right to commit: true for granted, false for killed."""
+        self.commit: asyncio.Future[int | None] | None = None
+        """While it waits for the right to commit: the epoch of who gave it; None: it is killed."""
         self.greeting: Callable[[], bytes] | None = None
         """Gives what the attempt is told first, once it can be told anything."""
         self.process: AttemptSocket | None = None

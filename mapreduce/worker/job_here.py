@@ -13,6 +13,7 @@ import msgspec
 
 from mrstream.cluster.errors import Unavailable
 from mrstream.dfs.client.client import DfsClient
+from mrstream.dfs.errors import NoSuchFile
 from mrstream.mapreduce.dataflow.committer import Committer, committer_for
 from mrstream.mapreduce.dataflow.fetcher import SegmentPlace
 from mrstream.mapreduce.dataflow.files import files_for
@@ -89,13 +90,18 @@ class JobHere:
 
     # --- output -------------------------------------------------------------------------
 
-    def commit(self, attempt_id: str) -> None:
-        """Make an attempt's output visible; blocks. `Fenced` if the master took it away."""
-        committer = self._committer()
-        files = files_for(self.filesystem, self.spec.working_directory)
-        if files.status(committer.attempt_dir(attempt_id)) is None:
+    def commit(self, attempt_id: str, is_allowed: Callable[[], bool]) -> bool:
+        """Make an attempt's output visible if that is (still) allowed, else say no; blocks.
+        `Fenced` if the master took it away."""
+        if not is_allowed():
+            return False
+        try:
+            was_there = self._committer().commit_task(attempt_id)
+        except NoSuchFile:
+            was_there = False  # taken away in the middle: whoever may commit now does all of it
+        if not was_there:
             raise Fenced(f"the output of {attempt_id} is gone: another attempt may commit")
-        committer.commit_task(attempt_id)
+        return True
 
     def drop_output(self, attempt_id: str) -> None:
         """Throw away what an attempt wrote; blocks."""

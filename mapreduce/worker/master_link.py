@@ -1,8 +1,9 @@
-"""A worker's connection to the job master: made again and again, and never missed for long.
+"""A worker's connection to the job master that leads: made again and again, never missed for long.
 
-Registers, beats, and passes on what the master pushes. The ends of attempts are said until the
-master acknowledges them; all else is said once, since a new connection says all that matters. Knows
-nothing of what attempts do.
+Registers, beats, and passes on what the master pushes, unless it comes of a leader that is none any
+more. The ends of attempts are said until the master acknowledges them; all else is said once, since
+a new connection says all that matters. Where several masters may lead, one that does not answer is
+left as soon as another says that it leads. Knows nothing of what attempts do.
 """
 
 from __future__ import annotations
@@ -13,16 +14,31 @@ import time
 from typing import Any, Final, Protocol
 
 from mrstream.cluster.config.config import MAPREDUCE_MASTER
+from mrstream.cluster.consensus.standing import Standing, WhoLeads
 from mrstream.cluster.daemon import Daemon
 from mrstream.cluster.errors import ClusterError, Unavailable
+from mrstream.cluster.leader.channel import open_channel
+from mrstream.cluster.leader.connection import LeaderMoved
+from mrstream.cluster.leader.finding import Finding
 from mrstream.cluster.wire.messages import Request
 from mrstream.cluster.wire.network import Channel
-from mrstream.mapreduce.protocol import PUSHED, AttemptEnded, Heartbeat, Register, WorkerSettings
+from mrstream.mapreduce.protocol import (
+    PUSHED,
+    AttemptEnded,
+    Heartbeat,
+    Order,
+    Register,
+    WorkerSettings,
+)
+from mrstream.mapreduce.worker.allegiance import Allegiance, StaleLeader
 
 log = logging.getLogger(__name__)
 
 RECONNECT_S: Final = 0.2
 CALL_S_MAX: Final = 30.0
+LOOK_S: Final = 1.0
+"""A leader that is silent for so long is no reason to leave it, but one to ask the others."""
+ASK_S_MAX: Final = 1.0
 
 
 class Speaker(Protocol):
@@ -40,7 +56,7 @@ class Speaker(Protocol):
         """What is new since the last one."""
         ...
 
-    def pushed(self, message: Any) -> None:
+    def pushed(self, order: Order) -> None:
         """The master says something."""
         ...
 
@@ -53,7 +69,8 @@ class MasterLink:
     """The connection, whenever there is one."""
 
     def __init__(self, daemon: Daemon, speaker: Speaker) -> None:
-        self.address = daemon.config.master_address(MAPREDUCE_MASTER)
+        self._finding = Finding(daemon.config.master_addresses(MAPREDUCE_MASTER))
+        self.allegiance = Allegiance()
         self.is_registered = False
         self.unacknowledged: dict[str, AttemptEnded] = {}
         """Ends of attempts, by attempt id."""
@@ -61,6 +78,11 @@ class MasterLink:
         self._speaker = speaker
         self._channel: Channel | None = None
         self._settings = WorkerSettings(1.0, 10.0)
+
+    @property
+    def address(self) -> str:
+        """Where the master is, as far as is known."""
+        return self._finding.address
 
     async def talk(self) -> None:
         """Be in touch with the master, again and again."""
@@ -102,18 +124,12 @@ class MasterLink:
 
     async def _with_master(self) -> None:
         """Register, and beat until the connection is lost."""
-        channel = await Channel.connect(
-            self.address,
-            self._identity,
-            role=MAPREDUCE_MASTER,
-            on_push=self._speaker.pushed,
-            push_types=PUSHED,
-        )
+        channel = await self._connect()
         self._channel = channel
         try:
             await self._register(channel)
             while True:
-                if not await channel.call(self._speaker.heartbeat(), CALL_S_MAX):
+                if not await self._answer(channel, self._speaker.heartbeat()):
                     await self._register(channel)
                 await asyncio.wait([channel.closed], timeout=self._settings.heartbeat_s)
                 if channel.closed.done():
@@ -122,9 +138,66 @@ class MasterLink:
             self._channel = None
             channel.close()
 
+    async def _connect(self) -> Channel:
+        if not self._may_move:
+            return await Channel.connect(
+                self.address, self._identity, role=MAPREDUCE_MASTER, on_push=self._pushed,
+                push_types=PUSHED,
+            )  # fmt: skip
+        return await open_channel(
+            self._finding, self._identity, role=MAPREDUCE_MASTER, on_push=self._pushed,
+            push_types=PUSHED,
+        )  # fmt: skip
+
+    @property
+    def _may_move(self) -> bool:
+        return len(self._finding.members()) > 1
+
+    async def _answer(self, channel: Channel, request: Request) -> Any:
+        """Wait for an answer, as long as no other master says that it leads."""
+        answer = channel.call(request, CALL_S_MAX)
+        answer.add_done_callback(_expected)
+        asked = self.address
+        while self._may_move and not answer.done():
+            await asyncio.wait([answer], timeout=LOOK_S)
+            if not answer.done():
+                await self._look_round(asked)
+        return await answer
+
+    async def _look_round(self, asked: str) -> None:
+        for address in self._finding.others(asked):
+            try:
+                seen = await self._ask(address)
+            except ClusterError as error:
+                log.debug("%s says nothing of who leads: %s", address, error)
+                continue
+            if self._finding.heard(seen, asked):
+                raise LeaderMoved(f"{asked} does not lead any more: {seen.leader} does")
+
+    async def _ask(self, address: str) -> Standing:
+        channel = await Channel.connect(
+            address, self._identity, role=MAPREDUCE_MASTER, timeout_s=ASK_S_MAX
+        )
+        try:
+            seen: Standing = await channel.call(WhoLeads(), ASK_S_MAX)
+            return seen
+        finally:
+            channel.close()
+
+    def _pushed(self, order: Order) -> None:
+        """F2: obey the latest leader, and nobody before it."""
+        try:
+            self.allegiance.meet(order.epoch)
+        except StaleLeader as error:
+            log.warning("%s is refused: %s", type(order).__name__, error)
+        else:
+            self._speaker.pushed(order)
+
     async def _register(self, channel: Channel) -> None:
         introduction = self._speaker.introduction(list(self.unacknowledged))
-        self._settings = await channel.call(introduction, CALL_S_MAX)
+        settings: WorkerSettings = await self._answer(channel, introduction)
+        self.allegiance.meet(settings.epoch)
+        self._settings = settings
         self.is_registered = True
         log.info(
             "registered running=%d segments=%d",

@@ -20,6 +20,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -57,6 +58,7 @@ from mrstream.mapreduce.protocol import (
     ForgetJob,
     Heartbeat,
     KeptSegment,
+    Order,
     ReadKept,
     ReadLog,
     Register,
@@ -254,21 +256,21 @@ class Worker:
 
     # --- what the master says
 
-    def pushed(self, message: Any) -> None:
+    def pushed(self, order: Order) -> None:
         """Do what the master says."""
-        match message:
+        match order:
             case RunAttempt():
-                self._begin(message)
+                self._begin(order)
             case StopRunning(attempt_id=attempt_id, reason=reason):
                 self._stop(attempt_id, reason)
-            case AllowCommit(attempt_id=attempt_id):
+            case AllowCommit(attempt_id=attempt_id, epoch=epoch):
                 attempt = self._attempts.get(attempt_id)
                 if attempt is not None and attempt.commit is not None:
-                    _settle(attempt.commit, True)
+                    _settle(attempt.commit, epoch)
             case SegmentNews():
-                self._hear_of_segments(message)
+                self._hear_of_segments(order)
             case ForgetJob():
-                self._spawn(self._forget(message))
+                self._spawn(self._forget(order))
 
     def _begin(self, order: RunAttempt) -> None:
         if order.attempt_id in self._attempts:
@@ -291,7 +293,7 @@ class Worker:
         attempt.kill_reason = attempt.kill_reason or reason
         self._pool.kill(attempt)
         if attempt.commit is not None:
-            _settle(attempt.commit, False)
+            _settle(attempt.commit, None)
 
     async def _drop_segment(self, attempt_id: str) -> None:
         self._segments.forget(attempt_id)
@@ -419,16 +421,21 @@ class Worker:
         return AttemptEnded(self._name, name, failure=Failure(_died(ended)))
 
     async def _commit(self, attempt: RunningAttempt, job: JobHere) -> bool:
-        """Wait for the right to commit, then commit; false if the attempt was killed instead."""
-        attempt.commit = self._loop.create_future()
-        self._link.call(AttemptWantsCommit(self._name, attempt.attempt_id))
-        if not await attempt.commit:
-            return False
-        try:
-            await self._in_thread(job.commit, attempt.attempt_id)
-        except Fenced as error:
-            attempt.kill_reason = str(error)
-            return False
+        """Wait for the right to commit, then commit; false if the attempt was killed instead. The
+        right is void if another master leads before it is used: then it is asked for again."""
+        has_committed = False
+        while not has_committed:
+            attempt.commit = self._loop.create_future()
+            self._link.call(AttemptWantsCommit(self._name, attempt.attempt_id))
+            epoch = await attempt.commit
+            if epoch is None:
+                return False
+            is_allowed = partial(self._link.allegiance.holds, epoch)
+            try:
+                has_committed = await self._in_thread(job.commit, attempt.attempt_id, is_allowed)
+            except Fenced as error:
+                attempt.kill_reason = str(error)
+                return False
         return True
 
     async def _clear(self, attempt: RunningAttempt, job: JobHere) -> None:
@@ -446,7 +453,7 @@ class Worker:
         return AttemptEnded(self._name, attempt.attempt_id, killed=attempt.kill_reason or "killed")
 
 
-def _settle(future: asyncio.Future[bool], value: bool) -> None:
+def _settle(future: asyncio.Future[int | None], value: int | None) -> None:
     if not future.done():
         future.set_result(value)
 

@@ -62,6 +62,7 @@ def test_a_cell_of_one_becomes_a_cell_of_three_that_outlives_its_leader(laptop: 
     said = laptop.good("cluster", "up")
     assert "h1: founds the group of lock.master" in said
     assert "h3: votes in the group of lock.master" in said
+    assert "h3: votes in the group of mapreduce.master" in said
     assert laptop.good("lock", "ls", "/ls/local") == "acl\nkept\n"
     roles = laptop.roles()
     assert roles["h1", "lock.master"]["detail"] == "serving, leader, epoch 2"
@@ -75,6 +76,8 @@ def test_a_cell_of_one_becomes_a_cell_of_three_that_outlives_its_leader(laptop: 
     assert "group lock: h1 leads epoch 2; 3 of 3" in laptop.good("cluster", "status")
     assert laptop.good("cluster", "switch", "h2", "lock").startswith("h2 leads after h1, epoch 3")
     assert "member:    h2, leader" in laptop.good("lock", "cell")
+    assert laptop.good("cluster", "switch", "h3", "jobs").startswith("h3 leads after h1, epoch 3")
+    assert "Total jobs:0" in laptop.good("job", "-list")
     assert laptop.good("lock", "ls", "/ls/local") == "acl\nkept\n"
 
     os.kill(laptop.roles()["h2", "lock.master"]["pid"], signal.SIGKILL)

@@ -34,7 +34,7 @@ class Log:
         self.history = history
 
     @property
-    def sequence(self) -> int:
+    def seen(self) -> int:
         return self.journal.sequence
 
     @property
@@ -92,7 +92,7 @@ class SimJobMaster:
         self._durable = log.durable
         self._now_s = 0.0
         self._waiting: list[tuple[int, Callable[[], None]]] = []
-        self.duties.begin_life()
+        self.duties.begin_life(self.lives)
 
     def restore(self, now_s: float) -> None:
         """Go on with the jobs that no life before has closed."""
@@ -120,20 +120,20 @@ class SimJobMaster:
 
     @property
     def is_durable(self) -> bool:
-        return self.journal.durable >= self.journal.sequence
+        return self.journal.durable >= self.journal.seen
 
     def when_durable(self, action: Callable[[], None]) -> None:
         """Act once all that was said so far survives a crash."""
         if self.is_durable:
             action()
         else:
-            self._waiting.append((self.journal.sequence, action))
+            self._waiting.append((self.journal.seen, action))
 
     def commit(self) -> None:
         """A flush: carry out, and answer, what waited for it."""
         self.journal.journal.commit()
         self._durable = self.journal.durable
-        self.duties.release()
+        self.duties.gate.release()
         while self._waiting and self._waiting[0][0] <= self._durable:
             self._waiting.pop(0)[1]()
 

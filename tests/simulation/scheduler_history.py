@@ -452,7 +452,8 @@ class History:
 
     def _close(self, job_id: JobId) -> None:
         """The output is final and the report written: nothing more is to be done."""
-        self.master.append(JobClosed(job_id))
+        submission = accepted(self.books[job_id].submitted, 0.0).submission
+        self.master.append(JobClosed(job_id, submission, self.now_s))
         self.master.when_durable(lambda: self._closed(job_id))
         self._flush_soon()
 
@@ -642,7 +643,7 @@ class History:
         """M1: what anyone was told of a job is what the next life begins with, or less than it."""
         job_id = book.submitted.job_id
         book.published.clear()
-        book.granted.clear()
+        self._check_grants(book, known)
         if known is None:
             if not book.is_accepted:
                 self._soon(self._in_this_life(lambda: self._ask(book)))
@@ -662,6 +663,16 @@ class History:
             may_be = book.priorities[book.priority_answered :]
             assert known.priority in may_be, f"M1: {job_id} lost its priority"
         book.abandoned = given_up
+
+    def _check_grants(self, book: Book, known: OpenJob | None) -> None:
+        """S1: who may have made output visible is known to every later life, until its task is
+        over: another may only after its output was taken away."""
+        for task_id, attempt_id in book.granted.items():
+            if known is None or task_id in book.journal or str(task_id) in known.abandoned:
+                continue
+            is_over = str(attempt_id).rpartition("_")[0] in known.committed
+            is_known = str(attempt_id) in known.granted_with(str(attempt_id))
+            assert is_over or is_known, f"S1: {attempt_id} may have committed and is forgotten"
 
     def _check_commits(self, book: Book, known: OpenJob) -> None:
         found: dict[TaskId, CommittedTask] = {}

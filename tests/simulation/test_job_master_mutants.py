@@ -2,38 +2,59 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
+from mrstream.cluster.leader.gate import Gate
 from mrstream.mapreduce.master.duties import Duties
 from mrstream.mapreduce.master.job_journal import AnyRecord
-from mrstream.mapreduce.scheduler.commands import AbandonTask, Command, FinishJob, RecordCommit
+from mrstream.mapreduce.scheduler.commands import (
+    AbandonTask,
+    Command,
+    FinishJob,
+    GrantCommit,
+    RecordCommit,
+)
 from tests.simulation.scheduler_history import History
 
 SEEDS = 150
 
 
+class HastyGate(Gate[Command]):
+    def say(self, commands: Sequence[Command]) -> None:
+        for command in commands:
+            self._carry_out(command)
+
+
 class Hasty(Duties):
     """Carries out at once what may not be durable yet."""
 
-    def _say(self, commands: list[Command]) -> None:
-        for command in commands:
-            self._carry_out(command)
+    def begin_life(self, stamp_ms: int) -> None:
+        self.gate = HastyGate(self._log, self._do)
+        super().begin_life(stamp_ms)
+
+
+class OneBehindGate(Gate[Command]):
+    def say(self, commands: Sequence[Command]) -> None:
+        self._held.append((self._log.seen - 1, commands))
+        self.release()
 
 
 class OneBehind(Duties):
     """Waits for all records but the last."""
 
-    def _say(self, commands: list[Command]) -> None:
-        self._held.append((self._journal.sequence - 1, commands))
-        self.release()
+    def begin_life(self, stamp_ms: int) -> None:
+        self.gate = OneBehindGate(self._log, self._do)
+        super().begin_life(stamp_ms)
 
 
 class Lifeless(Duties):
     """Counts its first life only."""
 
-    def begin_life(self) -> None:
+    def begin_life(self, stamp_ms: int) -> None:
         if not self._journaled.life:
-            super().begin_life()
+            super().begin_life(stamp_ms)
 
 
 class Forgetful(Duties):
@@ -57,9 +78,14 @@ class ForgetsAbandoned(Forgetful):
     forgets = AbandonTask
 
 
-@pytest.mark.parametrize(
-    "mutant", [Hasty, OneBehind, Lifeless, ForgetsCommits, ForgetsEnds, ForgetsAbandoned]
-)
+class ForgetsGrants(Forgetful):
+    forgets = GrantCommit
+
+
+MUTANTS = [Hasty, OneBehind, Lifeless, ForgetsCommits, ForgetsEnds, ForgetsAbandoned, ForgetsGrants]
+
+
+@pytest.mark.parametrize("mutant", MUTANTS)
 def test_duties_that_are_done_wrongly_are_found(mutant: type[Duties]) -> None:
     for seed in range(SEEDS):
         try:

@@ -286,12 +286,16 @@ class TestMasters:
 
     HOSTS = "name: t\nhosts: {h1: {}, h2: {}, h3: {}, h4: {}, h5: {}}\nlock: {}\n"
 
-    def test_three_or_five_hosts_run_the_lock_cell_and_one_leads_first(self) -> None:
+    def test_three_or_five_hosts_run_all_masters_and_one_leads_first(self) -> None:
         config = read_config(self.HOSTS + "masters: [h2, h3, h1]\nfailover_after: 5s\n")
 
         assert config.master == "h2" and config.masters == ("h2", "h3", "h1")
         assert config.masters_of("lock.master") == ("h2", "h3", "h1")
         assert config.masters_of("dfs.master") == ("h2", "h3", "h1")
+        assert config.masters_of("mapreduce.master") == ("h2", "h3", "h1")
+        assert "mapreduce.master" in config.roles_of("h3")
+        assert "mapreduce.master" not in config.roles_of("h4")
+        assert config.group_addresses("mapreduce.master")["h1"] == "h1:7707"
         assert "lock.master" in config.roles_of("h3") and "lock.master" not in config.roles_of("h4")
         assert config.group_addresses("lock.master")["h3"] == "h3:7708"
         assert config.failover_after_s == 5.0
@@ -302,6 +306,7 @@ class TestMasters:
         for more in ("", "masters: [h3]\n"):
             config = read_config(self.HOSTS + more)
             assert config.masters == () and config.masters_of("lock.master") == (config.master,)
+            assert config.masters_of("mapreduce.master") == (config.master,)
 
     @pytest.mark.parametrize(
         ("text", "words"),

@@ -8,6 +8,7 @@ import pytest
 
 from mrstream.cluster.errors import DiskFailed
 from mrstream.cluster.journal.journal import Journal
+from mrstream.cluster.leader.record_log import RecordLog
 from mrstream.mapreduce.attempt.attempt_report import Done
 from mrstream.mapreduce.master.duties import Duties
 from mrstream.mapreduce.master.job_journal import (
@@ -78,8 +79,9 @@ class Shell:
         self.journal = Journal("/j", "cluster", disk=disk)
         found = self.journal.recover()
         self.journaled.restore(found.checkpoint, found.records)
-        self.duties = Duties(self.brain, self.journal, self.journaled, self.books, self.done.append)
-        self.duties.begin_life()
+        log = RecordLog(self.journal, 1 << 30)
+        self.duties = Duties(self.brain, log, self.journaled, self.books, self.done.append)
+        self.duties.begin_life(1)
         for known in list(self.journaled.jobs.values()):
             self.duties.restore(known, asked, 0.0, 100.0)
 
@@ -91,7 +93,7 @@ class Shell:
         """Make everything durable; give what was carried out because of that."""
         before = len(self.done)
         self.journal.commit()
-        self.duties.release()
+        self.duties.gate.release()
         return self.done[before:]
 
     def accept(self) -> None:
@@ -134,12 +136,12 @@ def test_a_commit_is_on_record_before_anyone_hears_of_it() -> None:
     shell.tell(AttemptSucceeded(map_attempt(0)))
 
     assert shell.done == []
-    assert shell.duties.waits_for == shell.journal.sequence and not shell.duties.is_clear
+    assert shell.duties.gate.waits_for == shell.journal.sequence and not shell.duties.is_clear
     assert shell.commit() == [
         RecordCommit(map_attempt(0), WorkerId("w")),
         PublishSegment(map_attempt(0), WorkerId("w")),
     ]
-    assert shell.duties.waits_for == 0 and shell.duties.is_clear
+    assert shell.duties.gate.waits_for == 0 and shell.duties.is_clear
 
 
 def test_the_books_see_a_decision_before_it_is_carried_out() -> None:
@@ -185,12 +187,12 @@ def test_only_what_is_durable_is_let_go() -> None:
     shell.journal.commit()
 
     shell.tell(AttemptSucceeded(map_attempt(1)))
-    shell.duties.release()
+    shell.duties.gate.release()
 
     assert shell.journal.durable == first
     attempts = [c.attempt_id for c in shell.done if isinstance(c, RecordCommit)]
     assert attempts == [map_attempt(0)]
-    assert shell.duties.waits_for == first + 1
+    assert shell.duties.gate.waits_for == first + 1
 
 
 def test_what_is_decided_while_nothing_waits_is_carried_out_at_once() -> None:
@@ -354,7 +356,6 @@ def test_a_task_that_was_given_up_is_on_record_and_stays_so() -> None:
 def test_a_checkpoint_restores_what_the_records_before_it_do() -> None:
     disk = ForgetfulDisk()
     shell = working(disk)
-    assert shell.duties.unsaved_bytes > 0
     shell.tell(AttemptSucceeded(map_attempt(0)))
     shell.commit()
     sequence = shell.journal.rotate()
@@ -383,6 +384,86 @@ def test_another_job_s_decisions_wait_in_the_same_line() -> None:
     assert shell.done == []
     (start,) = shell.commit()
     assert isinstance(start, StartAttempt) and start.attempt_id.task_id.job_id == other
+
+
+def reducing(disk: ForgetfulDisk) -> Shell:
+    """A master with a job whose reduce has asked to commit."""
+    shell = working(disk)
+    shell.tell(AttemptSucceeded(map_attempt(0)), AttemptSucceeded(map_attempt(1)))
+    shell.commit()
+    shell.tell(CommitRequested(reduce_attempt(0)))
+    return shell
+
+
+def granted(commands: list[Command]) -> list[AttemptId]:
+    return [c.attempt_id for c in commands if isinstance(c, GrantCommit)]
+
+
+def test_a_right_to_commit_is_on_record_before_it_is_given() -> None:
+    """S1: the next life must know whose output may be visible; said again it needs no record."""
+    shell = reducing(ForgetfulDisk())
+
+    assert granted(shell.done) == []
+    assert granted(shell.commit()) == [reduce_attempt(0)]
+    sequence = shell.journal.sequence
+    shell.tell(CommitRequested(reduce_attempt(0)))
+    assert granted(shell.done[-1:]) == [reduce_attempt(0)] and shell.journal.sequence == sequence
+
+
+def test_who_was_let_commit_in_a_life_before_is_fenced_before_another_is() -> None:
+    """S1: it may be in the middle of it, on a worker that nobody hears."""
+    disk = ForgetfulDisk()
+    reducing(disk).commit()
+    disk.crash()
+    again = Shell(disk)
+    again.tell(registered("w", 2, map_attempt(0), map_attempt(1)))
+    again.now_s = 5.0
+    again.tell(Tick())
+    successor = reduce_attempt(0, LIFE_ATTEMPTS)
+    again.tell(CommitRequested(successor))
+
+    assert granted(again.commit()) == [successor]
+    assert again.duties.to_fence(successor) == [reduce_attempt(0)]
+    assert again.duties.to_fence(reduce_attempt(0)) == [successor]
+    again.tell(AttemptSucceeded(successor))
+    assert again.duties.to_fence(reduce_attempt(0)) == [], "it is over"
+
+
+def test_nothing_touches_the_dfs_before_it_refuses_whoever_led_before() -> None:
+    """F6: all else goes on meanwhile."""
+    shell = working(ForgetfulDisk())
+    shell.duties.await_fence()
+    shell.tell(AttemptSucceeded(map_attempt(0)), AttemptSucceeded(map_attempt(1)))
+    shell.commit()
+    shell.tell(CommitRequested(reduce_attempt(0)))
+    assert StartAttempt in [type(c) for c in shell.done] and granted(shell.commit()) == []
+    shell.tell(JobKilled(JOB, "killed on request"))
+    assert FinishJob not in [type(c) for c in shell.commit()]
+
+    shell.duties.fence_raised()
+
+    assert shell.done[-1] == FinishJob(JOB, JobOutcome.KILLED, "killed on request")
+    assert granted(shell.done) == [], "that attempt was killed while it waited"
+
+
+def test_nothing_is_carried_out_without_the_lease() -> None:
+    """C4: what was decided leaves when the lease has come back, or never."""
+    shell = working(ForgetfulDisk())
+    has_lease = False
+    log = RecordLog(shell.journal, 1 << 30)
+    duties = Duties(
+        shell.brain, log, shell.journaled, shell.books, shell.done.append, lambda: has_lease
+    )
+
+    duties.event(registered("x"), 1.0, 101.0)
+    duties.event(JobKilled(JOB, "killed on request"), 1.0, 101.0)
+    shell.journal.commit()
+    duties.gate.release()
+
+    assert shell.done == []
+    has_lease = True
+    duties.gate.release()
+    assert any(isinstance(command, FinishJob) for command in shell.done)
 
 
 def test_an_attempt_that_was_given_up_while_its_start_waited_is_not_started() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from mrstream.cluster.errors import JournalCorrupt
@@ -9,6 +10,7 @@ from mrstream.mapreduce.attempt.attempt_report import Done
 from mrstream.mapreduce.master import job_journal
 from mrstream.mapreduce.master.job_journal import (
     AnyRecord,
+    CommitGranted,
     JobAccepted,
     JobClosed,
     JobDecided,
@@ -108,3 +110,70 @@ def test_a_checkpoint_says_the_same_as_the_records_before_it() -> None:
 def test_a_record_that_says_nothing_is_corruption() -> None:
     with pytest.raises(JournalCorrupt, match="cannot be read"):
         Journaled().restore((), [(1, b"\xc1")])
+
+
+def test_a_repeated_submission_finds_its_job_for_an_hour_after_its_end() -> None:
+    """F5: a client whose answer was lost asks the next leader, which may come late."""
+    journaled = fold(
+        [accepted(), JobDecided(JOB, "succeeded", ""), JobClosed(JOB, f"token of {JOB}", 1000.0)]
+    )
+
+    assert journaled.jobs == {} and journaled.find_submission(f"token of {JOB}") == JOB
+    journaled.apply(JobClosed("job_2_0001", "another", 1000.0 + job_journal.CLOSED_KEPT_S))
+    assert journaled.find_submission(f"token of {JOB}") == JOB
+    journaled.apply(JobClosed("job_2_0002", "one more", 1001.0 + job_journal.CLOSED_KEPT_S))
+    assert journaled.find_submission(f"token of {JOB}") is None
+    assert journaled.find_submission("one more") == "job_2_0002"
+
+
+def test_a_submission_that_was_refused_after_all_is_not_a_job() -> None:
+    journaled = fold([accepted(), JobClosed(JOB)])
+
+    assert journaled.find_submission(f"token of {JOB}") is None
+
+
+def test_job_numbers_come_from_the_fold_whoever_leads() -> None:
+    """Also those of jobs that are closed; what was numbered otherwise before does not count."""
+    old = "job_1600000000000_0007"
+    journaled = fold([MasterStarted(1), accepted(old), MasterStarted(2, 1_700_000_000_000)])
+    assert journaled.job_id(journaled.jobs_count + 1) == JOB
+    for record in (accepted(), JobClosed(JOB), MasterStarted(3, 1_800_000_000_000)):
+        journaled.apply(record)
+    again = Journaled()
+    again.restore(journaled.pieces(), [])
+
+    for found in (journaled, again):
+        assert found.job_id(found.jobs_count + 1) == "job_1700000000000_0002"
+        assert list(found.jobs) == [old] and found.life == 3
+
+
+def test_who_may_have_committed_is_known_until_the_task_is_over() -> None:
+    """S1 over lives: a checkpoint keeps it."""
+    journaled = fold([accepted(), CommitGranted(JOB, FIRST), CommitGranted(JOB, SECOND)])
+    again = Journaled()
+    again.restore(journaled.pieces(), [])
+
+    for found in (journaled, again):
+        assert list(found.jobs[JOB].granted_with(FIRST)) == [FIRST, SECOND]
+        found.apply(TaskCommitted(JOB, SECOND, "h2", Done({}), 2.0))
+        assert found.jobs[JOB].granted_with(FIRST) == {}
+
+
+def test_a_priority_that_was_set_by_a_request_is_known_again() -> None:
+    """F5: repeated after somebody else's change it must not undo that."""
+    journaled = fold([accepted(), PriorityChanged(JOB, 5, (7, 1)), PriorityChanged(JOB, 2, (8, 1))])
+    again = Journaled()
+    again.restore(journaled.pieces(), [])
+
+    for found in (journaled, again):
+        assert found.jobs[JOB].priority == 2
+        assert list(found.jobs[JOB].requests) == [(7, 1), (8, 1)]
+
+
+def test_records_of_the_format_before_are_read() -> None:
+    """A field may be added at the end with a default."""
+    old = [["MasterStarted", 4], ["JobClosed", JOB], ["PriorityChanged", JOB, 3]]
+    journaled = Journaled()
+    journaled.restore((), [(0, msgspec.msgpack.encode(record)) for record in old])
+
+    assert (journaled.life, journaled.stamp_ms, journaled.closed) == (4, 0, {})
