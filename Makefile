@@ -89,7 +89,7 @@ soak: setup
 	$(BIN)/python tests/simulation --seeds $(SEEDS)
 	$(BIN)/python tests/property/fuzz --seeds $(SEEDS)
 	$(BIN)/python -m tests.simulation.consensus.exhaustive --whole --minutes $(MINUTES)
-	MRSTREAM_SEEDS=0:$(SEEDS) $(BIN)/pytest -q --timeout 0 tests/simulation/test_dfs.py tests/simulation/test_lock.py tests/simulation/test_lock_group.py
+	MRSTREAM_SEEDS=0:$(SEEDS) $(BIN)/pytest -q --timeout 0 tests/simulation/test_dfs.py tests/simulation/test_dfs_reading.py tests/simulation/test_lock.py tests/simulation/test_lock_group.py
 	$(BIN)/python tests/cluster/dfs_soak.py
 	$(BIN)/python tests/cluster/job_soak.py --minutes $(MINUTES)
 	tests/cluster/install.sh
