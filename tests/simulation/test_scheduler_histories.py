@@ -34,6 +34,11 @@ def test_a_map_that_failed_on_all_workers_but_one_gets_a_slot_there() -> None:
     scheduler_history.run(3955)
 
 
+def test_an_attempt_that_failed_and_is_shown_once_more_fails_once() -> None:
+    """A registration that came twice brought it back, and its second report failed the job."""
+    scheduler_history.run(4266)
+
+
 def test_the_same_history_gives_the_same_commands_in_every_interpreter() -> None:
     """S6: no decision hangs on the order of a set, which changes at each start of Python."""
     code = (
