@@ -171,7 +171,7 @@ class Grants:
         t = self._t
         reachable = self._underways.reachable(handle)
         targets = [s for s in reachable if s.id not in failed] or reachable
-        if not targets:
+        if not targets or self._underways.is_too_soon(handle, targets):
             raise self._underways.no_replica(handle)
         work = Underway("grant", handle, [], [], file_id, index)
         self._underways.begin(work)

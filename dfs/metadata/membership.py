@@ -63,13 +63,7 @@ class Membership:
         t = self._t
         if self._safe_mode_over:
             return ""
-        # One that was heard of in this life, also as a shadow's, and is dead by now is not awaited:
-        # only of one never heard of can it be that it is just starting, as we are.
-        awaited = [
-            server.id
-            for server in t.servers.all()
-            if not server.has_reported and (server.address is None or server.is_up)
-        ]
+        awaited = t.servers.awaited()
         left_s = t.started_at_s + t.settings.safe_mode_s_max - t.outbox.now_s
         if not awaited or left_s <= 0:
             return ""

@@ -31,7 +31,7 @@ class Seals:
         """Begin to fix the length of a chunk; `then` hears whether it worked."""
         t = self._t
         targets = self._underways.reachable(handle)
-        if not targets:
+        if not targets or self._underways.is_too_soon(handle, targets):
             if then is not None:
                 then(False)
             return

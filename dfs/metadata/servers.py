@@ -146,6 +146,16 @@ class ServerTable:
         """Those that are down or have yet to report: what they hold is not known."""
         return tuple(s.id for s in self._by_id.values() if not (s.is_up and s.has_reported))
 
+    def awaited(self) -> list[ServerId]:
+        """Those that have yet to report. One that was heard of in this life, also as a shadow's,
+        and is dead by now is not awaited: only of one never heard of can it be that it is just
+        starting, as we are."""
+        return [
+            server.id
+            for server in self._by_id.values()
+            if not server.has_reported and (server.address is None or server.is_up)
+        ]
+
     def addresses(self, indexes: list[ServerIndex]) -> tuple[ServerAddress, ...]:
         """Where clients reach those of these that are up."""
         found = []

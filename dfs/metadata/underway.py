@@ -5,7 +5,7 @@ Requests that need the outcome are parked here and handled again afterwards. Nev
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from mrstream.cluster.errors import ClusterError, Unavailable
@@ -42,6 +42,8 @@ class Tables:
 
 
 NO_FILE = FileId(0)
+COPIES_MIN = 2
+"""A master that has just started waits for so many replicas, if others may still be reported."""
 
 
 @dataclass
@@ -135,8 +137,25 @@ class Underways:
             return False
         return True
 
+    def is_too_soon(self, handle: ChunkHandle, targets: Sequence[Server]) -> bool:
+        """After a start, others that hold the chunk may be about to report. A version that one
+        replica took alone would make theirs stale, and would be lost with that one."""
+        t = self._t
+        return (
+            len(targets) < min(COPIES_MIN, t.chunks.goal(handle))
+            and t.outbox.now_s < t.started_at_s + t.settings.safe_mode_s_max
+            and bool(t.servers.awaited())
+        )
+
     def no_replica(self, handle: ChunkHandle) -> ClusterError:
         """Why nothing can be done with a chunk."""
+        if self.reachable(handle):
+            awaited = ", ".join(self._t.servers.awaited())
+            return NoReplica(
+                f"chunk {handle_name(handle)}: one replica alone is known of so soon after the "
+                f"master's start; waiting for {awaited} to report",
+                handle=handle,
+            )
         odd = self._t.chunks.odd(handle)
         states = ", ".join(f"{self._t.servers.at(i).id}: {r.state}" for i, r in odd.items())
         return NoReplica(

@@ -259,7 +259,7 @@ def _stop(attempt_id: str, *, fail: bool) -> int:
 
 def _set_priority(words: list[str]) -> int:
     job_id, name = words[0], words[1].upper()
-    priority = PRIORITIES.get(name) or (int(name) if name.isdigit() else 0)
+    priority = PRIORITIES.get(name) or (int(name) if name.isdecimal() else 0)
     if not 1 <= priority <= 5:
         raise BadJobCommand(f"priority {words[1]!r} is not one of {', '.join(PRIORITIES)}")
     with _client() as client:
@@ -270,7 +270,7 @@ def _set_priority(words: list[str]) -> int:
 
 
 def _number(word: str, what: str) -> int:
-    if not word.isdigit():
+    if not word.isdecimal():
         raise BadJobCommand(f"{what} is {word!r}; it must be a whole number")
     return int(word)
 

@@ -122,7 +122,8 @@ def _relieve_starved_maps(state: State) -> None:
     """Kill young reduces whose maps cannot run because reduces hold every slot.
 
     Needed when maps must be run again after reduces took their slots; without it a small
-    cluster would wait forever.
+    cluster would wait forever. Only slots that one of these maps would take are taken back: a
+    map that failed on a worker is not helped by room there.
     """
     workers = state.workers
     if not workers.running_reduces:
@@ -139,16 +140,36 @@ def _relieve_starved_maps(state: State) -> None:
             continue
         dying = sum(attempt.is_dying for attempt in state.attempts.values())
         room = min(wanted, job.pending_maps.count) - workers.running_maps - dying
-        for attempt in _youngest_waiting(state, job)[: max(0, room)]:
-            attempts.kill_running(state, job, attempt, "makes room for a map that it waits for")
+        if room <= 0:
+            continue
+        for owner, attempt in _in_the_way(state, job)[:room]:
+            attempts.kill_running(state, owner, attempt, "makes room for a map that must run first")
 
 
-def _youngest_waiting(state: State, job: Job) -> list[Attempt]:
-    waiting = [
-        attempt
-        for attempt in job.reduces.running.values()
-        if not attempt.is_shuffled
-        and attempt.task.granted is not attempt
-        and state.workers.by_id[attempt.worker_id].shares_slots
-    ]
-    return sorted(waiting, key=lambda attempt: (attempt.progress, -attempt.started_at_s))
+def _in_the_way(state: State, job: Job) -> list[tuple[Job, Attempt]]:
+    """Find waiting reduces in slots that idle maps of a job would take, the youngest first.
+
+    Its own come before those of the jobs behind it. Without the latter, two jobs could each hold
+    the only slot that the other's map may use.
+    """
+    found: list[tuple[Job, Attempt]] = []
+    for owner in state.queue[state.queue.index(job) :]:
+        waiting = [
+            attempt
+            for attempt in owner.reduces.running.values()
+            if not attempt.is_shuffled
+            and attempt.task.granted is not attempt
+            and _would_take(state, job, state.workers.by_id[attempt.worker_id])
+        ]
+        waiting.sort(key=lambda attempt: (attempt.progress, -attempt.started_at_s))
+        found += [(owner, attempt) for attempt in waiting]
+    return found
+
+
+def _would_take(state: State, job: Job, worker: Worker) -> bool:
+    return (
+        worker.shares_slots
+        and worker.is_trusted
+        and worker.running_maps < worker.map_slots
+        and job.pending_maps.has_one_for(worker, state.workers)
+    )

@@ -160,6 +160,7 @@ def distrust(state: State, job: Job, worker_id: WorkerId) -> None:
 def _blame(state: State, job: Job, attempt: Attempt, reason: str) -> None:
     task = attempt.task
     task.failed_on = (*task.failed_on, attempt.worker_id)
+    task.failed_numbers = (*task.failed_numbers, attempt.attempt_id.number)
     distrust(state, job, attempt.worker_id)
     if not ending.give_up_if_hopeless(state, job, task, attempt.attempt_id, reason):
         _task_lost_attempt(state, job, task)

@@ -105,6 +105,10 @@ class PendingMaps:
             return task, level
         return self._choose_far(worker, workers, now_s)
 
+    def has_one_for(self, worker: Worker, workers: Workers) -> bool:
+        """Whether a slot of this worker would be taken, if need be after a wait for a nearer."""
+        return self._first(self._any, worker, workers) is not None
+
     def wait_ends_at_s(self, now_s: float) -> float | None:
         """When the job will next lower its demand for locality, if it is waiting."""
         if self._skipped_since_s is None or self.count == 0:

@@ -192,6 +192,7 @@ def _adopt(state: State, worker: Worker, attempt_id: AttemptId) -> None:
         job is not None
         and task is not None
         and not task.is_over
+        and attempt_id.number not in task.failed_numbers
         and len(task.running) < RUNNING_ATTEMPTS_MAX
         and job.phase(attempt_id.task_id.kind).may_run_more()
     )

@@ -108,6 +108,7 @@ class Task:
     """One map or reduce task: its state, its running attempts, its winner."""
 
     __slots__ = (
+        "failed_numbers",
         "failed_on",
         "fetch_failures",
         "granted",
@@ -130,6 +131,8 @@ class Task:
         self.next_number = first_number
         self.failed_on: tuple[WorkerId, ...] = NO_WORKERS
         """The worker of each failure, in order; its length is the count of failures."""
+        self.failed_numbers: tuple[int, ...] = ()
+        """Attempts that failed, so that none counts twice when it is shown again."""
         self.granted: Attempt | None = None
         """The one attempt that may make its output visible."""
         self.needs_segments = task_id.kind is TaskKind.REDUCE

@@ -406,17 +406,26 @@ def test_gate_9_deleted_and_swapped_files_are_named_and_repaired(cluster: LocalC
         put(client, path, content)
     wait_clean(client)
     chunks = chunks_of(client)
-    host = good(chunks[0])[0]
-    here = [chunk.handle for chunk in chunks if host in good(chunk)]
+    held = {
+        host: [chunk.handle for chunk in chunks if host in good(chunk)] for host in cluster.hosts
+    }
+    host = max(held, key=lambda name: len(held[name]))
+    here = held[host]  # twelve replicas on four hosts: three or more
     replica_file(cluster, host, here[0], "data").unlink()
-    if len(here) > 2:
-        for suffix in ("data", "sums"):
-            one = replica_file(cluster, host, here[1], suffix)
-            two = replica_file(cluster, host, here[2], suffix)
-            content = one.read_bytes()
-            one.write_bytes(two.read_bytes())
-            two.write_bytes(content)
+    for suffix in ("data", "sums"):
+        one = replica_file(cluster, host, here[1], suffix)
+        two = replica_file(cluster, host, here[2], suffix)
+        content = one.read_bytes()
+        one.write_bytes(two.read_bytes())
+        two.write_bytes(content)
 
+    checked = cluster.mrstream("dfs", "-fsck", "/", "-compare")
+    assert checked.returncode == 1, checked.stdout
+    said = checked.stdout.decode()
+    for handle in here[:3]:
+        (line,) = (each for each in said.splitlines() if f"{handle:016x}" in each)
+        assert f"DIFFER: {host}: error" in line or f"CORRUPT at {host}" in line, line
+    assert said.endswith("Status: CORRUPT\n")
     _verify_everywhere(client)
     for path, content in data.items():
         assert read(client, path) == content

@@ -15,8 +15,9 @@ from typing import Any
 import pytest
 
 from mrstream.dfs import cli
+from mrstream.dfs.chunks.replica_files import path_of
 from mrstream.dfs.shell.progress import Progress
-from tests.cluster.local import LocalCluster, wait_for
+from tests.cluster.local import CHUNKSERVER, LocalCluster, wait_for
 
 
 @pytest.fixture(scope="module")
@@ -465,6 +466,39 @@ def test_fsck_ends_with_numbers_and_a_status(run: Terminal) -> None:
     assert "Corrupt chunks: 0" in lines
     assert "Missing chunks: 0" in lines
     assert lines[-1] == "Status: HEALTHY"
+
+
+def test_fsck_names_what_is_gone_and_what_is_rotten(run: Terminal, cluster: LocalCluster) -> None:
+    """Of the only copies: nothing can repair them, and nothing else is the matter."""
+    kept: dict[str, Path] = {}
+    run("-mkdir", "/w")
+    for name in ("gone", "rotten"):
+        run("-put", "-", f"/w/{name}", stdin=b"x" * 1000)
+        assert run("-setrep", "-w", "1", f"/w/{name}") == 0
+        assert run("-fsck", f"/w/{name}", "-locations") == 0
+        found = re.search(r"([0-9a-f]{16}) .* \[(h\d)\]", run.out)
+        assert found is not None, run.out
+        place = cluster.host_directory(found[2]) / CHUNKSERVER
+        kept[name] = place / path_of(int(found[1], 16), "data")
+    kept["gone"].unlink()
+    kept["rotten"].write_bytes(b"y" + kept["rotten"].read_bytes()[1:])
+    assert run("-fsck", "/w", "-compare") == 1
+    assert "Differing chunks: 2" in run.out.splitlines()
+
+    def is_known() -> bool:
+        return run("-fsck", "/w") == 1 and run.out.count("MISSING") == 2
+
+    wait_for(is_known, 60.0, "the master to know")
+    lines = run.out.splitlines()
+
+    assert sum(line.startswith("/w/gone: chunk 0 (") for line in lines) >= 1
+    assert any(line.startswith("/w/rotten: ") and "CORRUPT at h" in line for line in lines)
+    assert "Missing chunks: 2" in lines
+    assert lines[-1] == "Status: CORRUPT"
+    assert run("-fsck", "/w", "--json") == 1
+    assert json.loads(run.out)["missing"] == 2
+    assert run("-rm", "-r", "-skipTrash", "/w") == 0
+    assert run("-fsck", "/") == 0 and run.out.endswith("Status: HEALTHY\n")
 
 
 def test_without_a_cluster_it_is_the_disk(

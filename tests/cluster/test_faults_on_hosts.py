@@ -114,24 +114,30 @@ def test_two_hosts_that_cannot_see_each_other_do_not_stop_a_write(
 def test_a_full_disk_fails_cleanly_and_recovers_when_there_is_room(
     make_netns: MakeHosts, operator_at: OperatorAt
 ) -> None:
-    """Gate 7: no partial file visible; the master waits for room for its log and goes on."""
+    """Gate 7: no partial file visible, and what was there stays; with the disk of the log:
+    test_dfs_master.py."""
     hosts = make_netns(3, disk_bytes=256 << 20)
     operator = operator_at(hosts)
     operator.good("cluster", "up", "-f", operator.write_cluster(dfs=FAST))
     (operator.home / "big").write_bytes(os.urandom(4_000_000))
+    expected = hashlib.md5((operator.home / "big").read_bytes()).hexdigest()
     operator.good("dfs", "-put", "big", "/before")
     for name in ("h2", "h3"):
         hosts.fill_disk(name)
 
-    operator.run("dfs", "-put", "big", "/during", timeout_s=200)
+    ended = operator.run("dfs", "-put", "big", "/during", timeout_s=200)
 
-    assert md5_of(operator, "/before")
+    # It fits on h1: then all of it is there. Else nothing is.
+    if ended.returncode == 0:
+        assert md5_of(operator, "/during") == expected
+    else:
+        assert "Traceback" not in ended.stderr
+        assert operator.run("dfs", "-test", "-e", "/during").returncode == 1
+    assert md5_of(operator, "/before") == expected
     for name in ("h2", "h3"):
         hosts.free_disk(name)
     wait_for(lambda: operator.run("dfs", "-put", "-f", "big", "/after").returncode == 0, "room", 90)
-    assert (
-        md5_of(operator, "/after") == hashlib.md5((operator.home / "big").read_bytes()).hexdigest()
-    )
+    assert md5_of(operator, "/after") == expected
     wait_for(lambda: healthy(operator), "all replicas are there", 90)
 
 

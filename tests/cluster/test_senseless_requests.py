@@ -16,17 +16,20 @@ import msgspec
 import pytest
 from msgspec import inspect
 
+import mrstream.lock.protocol as lock_protocol
 from mrstream.cluster.config.config import CHUNKSERVER_BULK, WORKER_BULK
+from mrstream.cluster.consensus import standing
 from mrstream.cluster.errors import ClusterError
+from mrstream.cluster.journal import peers
 from mrstream.cluster.wire.messages import Request, Stop, unpack
 from mrstream.cluster.wire.network import Connection, bulk_connect
 from mrstream.mapreduce.job.job import JobSpec
 from mrstream.mapreduce.protocol import SubmitJob
 from tests.cluster.local import LocalCluster
 from tests.property.fuzz.hostile import value_of
-from tests.property.fuzz.rooms import BULK, CONTROL
+from tests.property.fuzz.rooms import BULK, CONTROL, requests_of
 
-ROLES = ("dfs.master", "dfs.chunkserver", "mapreduce.master", "mapreduce.worker")
+ROLES = ("dfs.master", "dfs.chunkserver", "mapreduce.master", "mapreduce.worker", "lock.master")
 BULK_PORTS = {"dfs.chunkserver": CHUNKSERVER_BULK, "mapreduce.worker": WORKER_BULK}
 EACH = int(os.environ.get("MRSTREAM_SENSELESS", "40"))
 ANSWER_S_MAX = 10.0
@@ -34,11 +37,17 @@ KINDS = {
     role.partition(".")[0]: [kind for kind in kinds if kind is not Stop]
     for role, kinds in CONTROL.items()
 }
+# What members of a group say to each other, and what anybody may ask one: here nobody is in one.
+GROUP = requests_of(peers, standing)
+KINDS["dfs"] += GROUP
+KINDS["lock"] = [*requests_of(lock_protocol), *GROUP]
 
 
 @pytest.fixture(scope="module")
 def room(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    with LocalCluster(tmp_path_factory.mktemp("room"), 1, roles=ROLES, slots=1) as cluster:
+    with LocalCluster(
+        tmp_path_factory.mktemp("room"), 1, roles=ROLES, slots=1, more="lock: {}\n"
+    ) as cluster:
         (cluster.directory / "words").write_text("b\na\nb\n")
         put = cluster.mrstream("dfs", "-put", "words", "/words")
         assert put.returncode == 0, put.stderr

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import time
 from pathlib import Path
 
 import pytest
 
 from tests.local_jobs import Desk, processes_with
+
+LINE_BYTES = 100_000_000
 
 
 @pytest.fixture
@@ -154,12 +157,16 @@ def test_a_last_line_without_newline_is_a_line(desk: Desk) -> None:
 
 
 def test_one_line_of_many_megabytes_passes_in_bounded_memory(desk: Desk) -> None:
-    desk.write("in", b"z" * 30_000_000 + b"\n")
+    """Fault gate 23: 100 MB through a sort buffer of one."""
+    desk.write("in", b"z" * LINE_BYTES + b"\n")
 
     ran = desk.job("-D", "mapreduce.task.io.sort.mb=1", "-mapper", "cat", "-reducer", "cat")
 
     assert ran.status == 0
-    assert desk.parts()["part-00000"] == b"z" * 30_000_000 + b"\t\n"
+    assert desk.parts()["part-00000"] == b"z" * LINE_BYTES + b"\t\n"
+    for kind in ("Map", "Reduce"):
+        (held,) = re.findall(rf"Peak {kind} Physical memory \(bytes\)=(\d+)", ran.stderr)
+        assert int(held) < 3 * LINE_BYTES, f"{kind}: {held} bytes"
 
 
 @pytest.mark.parametrize(

@@ -183,3 +183,36 @@ def test_a_reader_waits_for_the_only_holder_to_come_back(tmp_path: Path) -> None
         reading.join(120.0)
 
         assert content == [b"kept" * 10_000]
+
+
+def test_a_chunk_is_not_changed_at_one_replica_alone_while_others_may_be_reported() -> None:
+    """Right after a start: theirs would be stale for nothing, and the only copy may be rotten."""
+    model = Model(servers=3)
+    model.put("/f", 100)
+    for name in list(model.servers):
+        model.kill(name)
+    model.restart_brain()
+    model.restart("s2")
+
+    with pytest.raises(NoReplica, match=r"one replica alone is known of .* waiting for s1, s3"):
+        model.call(p.FindLease("/f", 0))
+    model.restart("s1")
+    asked = model.begin(p.FindLease("/f", 0))
+    model.pass_time(model.settings.lease_s)  # of a lease that the master before may have given
+    grant = model.answer(asked)
+
+    assert sorted(server.server for server in grant.replicas) == ["s1", "s2"]
+
+
+def test_one_replica_alone_is_changed_when_nobody_else_came_in_time() -> None:
+    model = Model(servers=3)
+    model.put("/f", 100)
+    for name in list(model.servers):
+        model.kill(name)
+    model.restart_brain()
+    model.restart("s2")
+
+    model.pass_time(model.settings.safe_mode_s_max + 1)
+    grant = model.call(p.FindLease("/f", 0))
+
+    assert [server.server for server in grant.replicas] == ["s2"]

@@ -9,7 +9,6 @@ soak`).
 
 from __future__ import annotations
 
-import logging
 import os
 import subprocess
 import sys
@@ -24,13 +23,6 @@ from tests.simulation.dfs.run import SECONDS, Run
 
 SEEDS = range(*map(int, os.environ.get("MRSTREAM_SEEDS", "0:120").split(":")))
 BATCH = 10
-
-
-@pytest.fixture(autouse=True)
-def quiet() -> None:
-    """Thousands of simulated failures make thousands of lines."""
-    logging.getLogger("mrstream.dfs").setLevel(logging.CRITICAL)
-    logging.getLogger("mrstream.cluster").setLevel(logging.CRITICAL)
 
 
 @pytest.mark.parametrize("first", range(SEEDS.start, SEEDS.stop, BATCH))

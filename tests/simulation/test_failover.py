@@ -5,7 +5,6 @@ A seed that fails prints the command that replays it; `MRSTREAM_FAILOVER_SEEDS=F
 
 from __future__ import annotations
 
-import logging
 import os
 import random
 from collections.abc import Callable
@@ -35,11 +34,6 @@ from tests.unit.dfs.metadata import test_epochs, test_shadow
 
 SEEDS = range(*map(int, os.environ.get("MRSTREAM_FAILOVER_SEEDS", "1:6").split(":")))
 Patch = Callable[[pytest.MonkeyPatch], None]
-
-
-@pytest.fixture(autouse=True)
-def quiet() -> None:
-    logging.getLogger("mrstream").setLevel(logging.CRITICAL)
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -8,7 +8,6 @@ runs others (`make soak`).
 
 from __future__ import annotations
 
-import logging
 import os
 import subprocess
 import sys
@@ -19,11 +18,6 @@ from tests.simulation.lock.run import Run
 
 SEEDS = range(*map(int, os.environ.get("MRSTREAM_SEEDS", "0:60").split(":")))
 BATCH = 10
-
-
-@pytest.fixture(autouse=True)
-def quiet() -> None:
-    logging.getLogger("mrstream.cluster").setLevel(logging.CRITICAL)
 
 
 @pytest.mark.parametrize("first", range(SEEDS.start, SEEDS.stop, BATCH))

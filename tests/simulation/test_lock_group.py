@@ -6,7 +6,6 @@ that break a rule of fail-over on purpose are found.
 
 from __future__ import annotations
 
-import logging
 import os
 import subprocess
 import sys
@@ -25,11 +24,6 @@ KEPT = {
 }
 MORE = 10
 """Seeds that are tried besides: a change may give the kept one another history."""
-
-
-@pytest.fixture(autouse=True)
-def quiet() -> None:
-    logging.getLogger("mrstream.cluster").setLevel(logging.CRITICAL)
 
 
 @pytest.mark.parametrize("seed", SEEDS)

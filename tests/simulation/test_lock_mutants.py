@@ -6,7 +6,6 @@ history, by the test of the paper's section that has the rule.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 
 import pytest
@@ -47,11 +46,6 @@ DIRECTED: dict[str, Callable[[], None]] = {
         paper.TestSessions().test_2_8_a_short_lease_is_logged_only_when_no_long_one_is_left
     ),
 }
-
-
-@pytest.fixture(autouse=True)
-def quiet() -> None:
-    logging.getLogger("mrstream.cluster").setLevel(logging.CRITICAL)
 
 
 @pytest.mark.parametrize("name", MUTANTS)

@@ -29,6 +29,16 @@ def test_an_attempt_that_was_given_up_while_its_start_waited_is_not_started(seed
     scheduler_history.run(seed)
 
 
+def test_a_map_that_failed_on_all_workers_but_one_gets_a_slot_there() -> None:
+    """Reduces were killed in vain where it had failed, once a second and without end."""
+    scheduler_history.run(3955)
+
+
+def test_an_attempt_that_failed_and_is_shown_once_more_fails_once() -> None:
+    """A registration that came twice brought it back, and its second report failed the job."""
+    scheduler_history.run(4266)
+
+
 def test_the_same_history_gives_the_same_commands_in_every_interpreter() -> None:
     """S6: no decision hangs on the order of a set, which changes at each start of Python."""
     code = (

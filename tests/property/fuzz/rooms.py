@@ -70,7 +70,8 @@ _SECRET = with_tls_keys(Secret.new())
 _WELL = HealthReply("dfs.master", "h1", 1, 0.0, "0", True)
 
 
-def _requests(*modules: Any) -> list[type[Request]]:
+def requests_of(*modules: Any) -> list[type[Request]]:
+    """Find the requests that modules define or hand on."""
     found: dict[str, type[Request]] = {}
     for module in modules:
         for name, kind in vars(module).items():
@@ -80,8 +81,8 @@ def _requests(*modules: Any) -> list[type[Request]]:
 
 
 CONTROL: dict[str, list[type[Request]]] = {
-    "dfs.master": [*_requests(dfs_protocol, log_copy), Metrics, Stop],
-    "mapreduce.master": [*_requests(job_protocol), Metrics, Stop],
+    "dfs.master": [*requests_of(dfs_protocol, log_copy), Metrics, Stop],
+    "mapreduce.master": [*requests_of(job_protocol), Metrics, Stop],
 }
 BULK: dict[str, Any] = {"dfs.chunkserver": BULK_REQUESTS, "mapreduce.worker": FetchSegments}
 

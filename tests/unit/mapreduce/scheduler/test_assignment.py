@@ -5,8 +5,10 @@ from __future__ import annotations
 from mrstream.mapreduce.scheduler.commands import KillAttempt, Locality, StartAttempt
 from mrstream.mapreduce.scheduler.events import (
     AttemptKilled,
+    AttemptProgress,
     JobPrioritySet,
     JobSettings,
+    OutputLost,
     WorkerDraining,
     WorkerLost,
     WorkerRegistered,
@@ -148,6 +150,41 @@ def test_a_map_that_waiting_reduces_keep_out_gets_a_slot_back() -> None:
     ]
     freed = bench.tell(AttemptKilled(reduce_attempt(1), "killed"))
     assert starts(freed)[0][0].startswith("m_")
+
+
+def test_a_slot_is_taken_back_where_the_map_may_run() -> None:
+    """Room on a worker where the map failed is no use to it: reduces there were killed forever."""
+    bench = Bench()
+    bench.workers("a", "b")
+    bench.submit(2, 2)
+    failed = bench.where(map_attempt(0))
+    bench.succeed(map_attempt(0), map_attempt(1))
+    others = {bench.where(reduce_attempt(index)): reduce_attempt(index) for index in (0, 1)}
+    del others[failed]
+    ((other, waiting),) = others.items()
+    bench.tell(AttemptProgress(waiting, 0.2))
+
+    commands = bench.tell(OutputLost(map_attempt(0), "a block is damaged"))
+
+    assert [kill.worker_id for kill in of_type(commands, KillAttempt)] == [other]
+    assert starts(bench.bury())[0] == ("m_000000_1", other)
+
+
+def test_a_slot_is_taken_back_from_a_job_behind_where_only_that_helps() -> None:
+    bench = Bench()
+    bench.workers("a", "b")
+    behind = JobId("1_0002")
+    bench.submit(1, 1)
+    bench.submit(1, 1, job_id=behind)
+    bench.succeed(map_attempt(0), map_attempt(0, job_id=behind))
+    lost = bench.where(reduce_attempt(0))
+    assert lost != bench.where(reduce_attempt(0, job_id=behind))
+
+    commands = bench.tell(OutputLost(map_attempt(0), "a block is damaged"))
+
+    (kill,) = of_type(commands, KillAttempt)
+    assert kill.attempt_id == reduce_attempt(0, job_id=behind)
+    assert starts(bench.bury())[0] == ("m_000000_1", kill.worker_id)
 
 
 def test_a_draining_worker_gets_nothing_new() -> None:

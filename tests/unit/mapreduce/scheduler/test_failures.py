@@ -25,8 +25,9 @@ from mrstream.mapreduce.scheduler.events import (
     ShuffleFinished,
     WorkerDraining,
     WorkerLost,
+    WorkerRegistered,
 )
-from mrstream.mapreduce.scheduler.ids import JobId, TaskKind, WorkerId
+from mrstream.mapreduce.scheduler.ids import HostName, JobId, TaskKind, WorkerId
 from tests.unit.mapreduce.scheduler.bench import (
     JOB,
     Bench,
@@ -61,6 +62,21 @@ def test_the_last_allowed_failure_ends_the_job_and_names_the_attempt() -> None:
     assert finish.outcome is JobOutcome.FAILED
     assert finish.culprit == map_attempt(0, 1)
     assert "exit status 2" in finish.reason
+
+
+def test_a_failed_attempt_that_a_worker_shows_again_does_not_fail_twice() -> None:
+    """Messages come twice: a registration, and after it the report that was counted already."""
+    bench = Bench()
+    bench.workers("a", "b")
+    bench.submit(1, settings=JobSettings(map_attempts_max=2, locality_wait_s=0.0))
+    where = bench.where(map_attempt(0))
+    bench.tell(AttemptFailed(map_attempt(0), "exit status 1"))
+    shown = WorkerRegistered(WorkerId(where), HostName(where), 1, 1, 1, running=(map_attempt(0),))
+
+    commands = bench.tell(shown) + bench.tell(AttemptFailed(map_attempt(0), "exit status 1"))
+
+    assert [kill.attempt_id for kill in of_type(commands, KillAttempt)] == [map_attempt(0)]
+    assert not of_type(commands, FinishJob)
 
 
 def test_killed_attempts_do_not_count_as_failures() -> None:
