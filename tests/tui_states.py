@@ -6,7 +6,6 @@ import threading
 from dataclasses import dataclass, field
 
 from mrstream.cluster.errors import Unavailable, UserError
-from mrstream.dfs.protocol import DoorKey
 from mrstream.mapreduce.protocol import AttemptRecord, JobReport
 from mrstream.mapreduce.snapshot import (
     BACKUP,
@@ -27,7 +26,15 @@ from mrstream.mapreduce.snapshot import (
     RatePoint,
     TaskRow,
 )
-from mrstream.view.picture import ChunkCounts, ChunkPlace, Download, FileEntry, Storage, StorageRow
+from mrstream.view.picture import (
+    ChunkCounts,
+    ChunkPlace,
+    Download,
+    FileEntry,
+    KeyEntry,
+    Storage,
+    StorageRow,
+)
 
 NOW_S = 1_700_000_000.0
 GIB = 1 << 30
@@ -145,11 +152,11 @@ class Recorded:
     def trash(self) -> list[FileEntry]:
         return self.deleted
 
-    def keys(self) -> list[DoorKey]:
+    def keys(self) -> list[KeyEntry]:
         return [
-            DoorKey("MR" + "A" * 18, "etl", "ann", ("/in", "/logs"), "rw", NOW_S - 4000),
-            DoorKey("MR" + "B" * 18, "<b>old", "bob", ("/",), "r", NOW_S - 9000, NOW_S - 10),
-            DoorKey("MR" + "C" * 18, "grafana", "eve", ("/",), "r", NOW_S - 50, NOW_S + 86_400),
+            KeyEntry("etl", "ann", ("/in", "/logs"), "rw", NOW_S - 4000),
+            KeyEntry("<b>old", "bob", ("/",), "r", NOW_S - 9000, NOW_S - 10),
+            KeyEntry("grafana", "eve", ("/",), "r", NOW_S - 50, NOW_S + 86_400),
         ]
 
     def kill_job(self, job_id: str) -> str:

@@ -10,7 +10,6 @@ import threading
 import time
 
 from mrstream.cluster.errors import UserError
-from mrstream.dfs.protocol import DoorKey
 from mrstream.mapreduce.notices import Figures, Notices
 from mrstream.mapreduce.protocol import AttemptRecord, JobReport
 from mrstream.mapreduce.scheduler.events import (
@@ -34,6 +33,7 @@ from mrstream.view.picture import (
     ChunkPlace,
     Download,
     FileEntry,
+    KeyEntry,
     Storage,
     StorageRow,
     Upload,
@@ -228,7 +228,7 @@ class DemoSource:
     def trash(self) -> list[FileEntry]:
         return self._files.trash()
 
-    def keys(self) -> list[DoorKey]:
+    def keys(self) -> list[KeyEntry]:
         return []  # nothing but these pages leads into a simulation
 
     def download(self, path: str) -> Download:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from mrstream.dfs.protocol import DoorKey
 from mrstream.view.cells import Cell, Column, passes, warning
+from mrstream.view.picture import KeyEntry
 from mrstream.view.words import moment
 
 COLUMNS = (
@@ -23,13 +23,13 @@ NO_KEYS = "There are no keys; mrstream key add NAME makes one."
 _RIGHTS = {"r": "look", "rw": "look and change"}
 
 
-def listed(keys: Iterable[DoorKey], *, wanted: str = "") -> list[DoorKey]:
+def listed(keys: Iterable[KeyEntry], *, wanted: str = "") -> list[KeyEntry]:
     """Give the keys that the user wants to see, by name."""
     found = [key for key in keys if passes(wanted, key.name, key.user, *key.paths)]
     return sorted(found, key=lambda key: key.name)
 
 
-def key_cells(key: DoorKey, now_s: float) -> tuple[Cell, ...]:
+def key_cells(key: KeyEntry, now_s: float) -> tuple[Cell, ...]:
     """Give the cells of one key, in the order of `COLUMNS`."""
     return (
         Cell(key.name),
@@ -41,7 +41,7 @@ def key_cells(key: DoorKey, now_s: float) -> tuple[Cell, ...]:
     )
 
 
-def _end(key: DoorKey, now_s: float) -> Cell:
+def _end(key: KeyEntry, now_s: float) -> Cell:
     if not key.expires_at_s:
         return Cell("never")
     if key.expires_at_s <= now_s:

@@ -67,6 +67,20 @@ class Storage:
 
 
 @dataclass(frozen=True, slots=True)
+class KeyEntry:
+    """One key of the doors, without anything to come in with."""
+
+    name: str
+    user: str
+    paths: tuple[str, ...]
+    rights: str
+    """r | rw"""
+    made_at_s: float
+    expires_at_s: float = 0.0
+    """0: never."""
+
+
+@dataclass(frozen=True, slots=True)
 class FileEntry:
     """One line of a directory."""
 

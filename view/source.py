@@ -28,7 +28,6 @@ from mrstream.dfs.client.retry import RetryPolicy
 from mrstream.dfs.client.writer import create_hidden
 from mrstream.dfs.errors import FileExists, NoSuchFile
 from mrstream.dfs.protocol import (
-    DoorKey,
     FileStatus,
     KeysSince,
     KeyTable,
@@ -59,6 +58,7 @@ from mrstream.view.picture import (
     ChunkPlace,
     Download,
     FileEntry,
+    KeyEntry,
     Storage,
     StorageRow,
     Upload,
@@ -147,7 +147,7 @@ class Source(Protocol):
         """Deleted files that can still be brought back."""
         ...
 
-    def keys(self) -> list[DoorKey]:
+    def keys(self) -> list[KeyEntry]:
         """With which programs come in through a gateway."""
         ...
 
@@ -360,9 +360,12 @@ class ClusterSource:
             for entry in self._dfs.trash()
         ]
 
-    def keys(self) -> list[DoorKey]:
+    def keys(self) -> list[KeyEntry]:
         table: KeyTable = self._dfs.call(KeysSince())
-        return list(table.keys)
+        return [
+            KeyEntry(key.name, key.user, key.paths, key.rights, key.made_at_s, key.expires_at_s)
+            for key in table.keys
+        ]
 
     def set_replication(self, path: str, replication: int) -> str:
         self._dfs.set_replication(path, replication)
