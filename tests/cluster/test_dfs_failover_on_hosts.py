@@ -2,7 +2,7 @@
 no space left: somebody does.
 
 Writers go on all the while and keep ledgers: nothing acknowledged is lost, nothing is done twice.
-What clients of the same names are told is linearizable.
+What clients of the same names are told is linearizable (in `make soak`).
 The times are printed; `make soak` is where they are judged.
 """
 
@@ -29,6 +29,8 @@ from tests.cluster.local import wait_for
 from tests.cluster.machine import TestHosts
 from tests.cluster.racers import Racer, check_races
 
+RACERS = int(os.environ.get("MRSTREAM_FAILOVER_RACERS", "0"))
+"""`make soak` has three."""
 LIMIT_S = 180.0
 """Only a net: a crowded machine takes long, a broken one for ever."""
 
@@ -64,9 +66,9 @@ def workers(operator: Operator) -> Iterator[list[Worker]]:
 
 @pytest.fixture
 def racers(operator: Operator) -> Iterator[list[Racer]]:
-    """Three who do the same things to the same names at the same time."""
+    """Some who do the same things to the same names at the same time."""
     stopped = threading.Event()
-    clients = [new_client(operator) for _ in range(3)]
+    clients = [new_client(operator) for _ in range(RACERS)]
     racing = [Racer(client, number, stopped) for number, client in enumerate(clients)]
     for racer in racing:
         racer.start()
