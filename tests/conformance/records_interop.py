@@ -34,7 +34,7 @@ CODECS = {
     "avro": ("", "DeflateCodec", "SnappyCodec", "ZStandardCodec", "BZip2Codec"),
 }
 SPARK_AVRO = "4.1.1"
-"""Not every repository has each version; this one works with Spark 4.0 to 4.3."""
+"""Not every repository has each version; this one was seen to read with Spark 4.3."""
 TIMES = "spark.sql.parquet.outputTimestampType"
 LEGACY = "spark.sql.parquet.writeLegacyFormat"
 COMPRESS = "mapreduce.output.fileoutputformat.compress"

@@ -46,7 +46,7 @@ def test_a_program_reads_parquet_as_json_lines(desk: Desk) -> None:
     """MR-29: readers are pluggable; the program reads lines as ever."""
     ran = desk.run(
         *("-input", "rows.parquet", "-inputformat", "parquet", "-mapper", "pass.py"),
-        *("-reducer", "NONE", "-D", "fs.local.block.size=4000"),
+        *("-reducer", "NONE", "-D", "fs.local.block.size=10000"),
     )
 
     assert ran.status == 0, ran.stderr
@@ -209,7 +209,7 @@ def test_csv_with_line_ends_in_quotes_is_cut_into_splits(desk: Desk) -> None:
 
     ran = desk.run(
         *("-input", "f.csv", "-inputformat", "csv", "-mapper", "cat", "-reducer", "NONE"),
-        *("-D", "fs.local.block.size=1000"),
+        *("-D", "fs.local.block.size=5000"),
     )
 
     assert ran.status == 0, ran.stderr
@@ -281,7 +281,7 @@ def write_join(desk: Desk) -> list[str]:
         *("-input", "users.csv", "-as", "users.py", "csv"),
         *("-input", "orders.parquet", "-as", "orders.py", "parquet", "columns=user,total"),
         *("-reducer", "join.py", "-numReduceTasks", "2", "-output", str(desk.out)),
-        *("-D", "mrstream.outputs=strangers,clean:parquet", "-D", "fs.local.block.size=500"),
+        *("-D", "mrstream.outputs=strangers,clean:parquet", "-D", "fs.local.block.size=2000"),
     ]
 
 
