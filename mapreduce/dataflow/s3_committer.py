@@ -80,10 +80,10 @@ class MultipartCommitter(Committer):
             self._store.abort_below(self._top)
             self._store.put(self._room, b"")
 
-    def commit_task(self, attempt_id: str) -> None:
-        """Claim the task's output for this attempt."""
+    def commit_task(self, attempt_id: str) -> bool:
+        """Claim the task's output for this attempt; says whether the job's room is still there."""
         if not self._is_open():
-            return  # the job is over
+            return False  # the job is over
         claim = msgspec.json.encode(self._claim(attempt_id))
         key = self._claim_key(attempt_id)
         try:
@@ -91,6 +91,7 @@ class MultipartCommitter(Committer):
         except OtherObject:
             if self._store.get(key) != claim:
                 raise ClaimLost(f"{attempt_id} may not commit: its output was taken away") from None
+        return True
 
     def abort_task(self, attempt_id: str) -> None:
         """Take the attempt's right to commit away, and throw away what it wrote."""
