@@ -203,7 +203,7 @@ def test_a_failing_program_is_reported_with_its_host_and_fails_the_job(
 def test_a_worker_that_restarts_at_once_repeats_no_finished_map(
     cluster: LocalCluster, expected: bytes
 ) -> None:
-    """Segments outlive the worker's process: they lie on its disk (decision 10)."""
+    """Segments outlive the worker's process: they lie on its disk."""
     job = slow_job(cluster)
     finished = job.wait_until(state="succeeded", kind="m", count=3)[0]
 
@@ -219,7 +219,7 @@ def test_a_worker_that_restarts_at_once_repeats_no_finished_map(
 def test_a_killed_master_goes_on_where_it_was_and_repeats_no_finished_map(
     cluster: LocalCluster, expected: bytes
 ) -> None:
-    """Decision 10: the journal has the commits, workers bring the rest, the client reconnects."""
+    """The journal has the commits, workers bring the rest, the client reconnects."""
     job = slow_job(cluster)
     job.wait_until(state="succeeded", kind="m", count=3)
 

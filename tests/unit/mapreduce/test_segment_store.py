@@ -32,7 +32,7 @@ def test_a_segment_is_found_only_once_its_attempt_is_done(tmp_path: Path) -> Non
 
 
 def test_a_new_life_offers_complete_segments_with_their_counters(tmp_path: Path) -> None:
-    """Decision 10: segments come back from re-registering workers; maps are not repeated."""
+    """Segments come back from re-registering workers; maps are not repeated."""
     store = SegmentStore([str(tmp_path)])
     store.keep(ATTEMPT, written(store, ATTEMPT), DONE)
     written(store, OTHER)
