@@ -76,9 +76,10 @@ TABLES = (
 COMMITS = """
 from mrstream.mapreduce.worker.job_here import JobHere
 whole = JobHere.commit
-def commit(self, attempt_id):
-    whole(self, attempt_id)
+def commit(self, attempt_id, *words):
+    committed = whole(self, attempt_id, *words)
     stop_at("a map's commit" if "_m_" in attempt_id else "a reduce's commit")
+    return committed
 JobHere.commit = commit
 """
 
