@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import contextlib
 import fcntl
 import json
 import logging
@@ -107,9 +106,10 @@ class Daemon:
         """End the process now: a bug, or a disk that cannot be trusted any more."""
         text = "".join(traceback.format_exception(error))
         log.critical("stopping: %s: %s\n%s", where or type(error).__name__, error, text)
-        with contextlib.suppress(OSError):  # the disk may be what has failed
+        try:
             _say_running(self, EXIT_BUG)
-        self._end(EXIT_BUG, f"{self.role} stops: {where}: {text}")
+        finally:  # the disk may be what has failed
+            self._end(EXIT_BUG, f"{self.role} stops: {where}: {text}")
 
     def refuse(self, error: ClusterError) -> NoReturn:
         """End the process now: it may not serve, for a reason that a person has to see to."""
