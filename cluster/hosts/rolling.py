@@ -8,6 +8,7 @@ come up stops it all: the rest runs on as it was.
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable
 from typing import Final
@@ -31,7 +32,7 @@ STEPS_MAX: Final = 16
 SERVER_S_MAX: Final = 15.0
 """A server that is up, but not ready for so long, does not hold the others up."""
 MEMBER_S_MAX: Final = 60.0
-SWITCH_TRIES: Final = 5
+HAND_OVER_S_MAX: Final = 20.0
 POLL_S: Final = 0.05
 
 
@@ -90,23 +91,27 @@ class Rolling:
             if leader not in config.masters_of(role) or len(config.masters_of(role)) == 1:
                 continue
             if look_at_group(self._cluster, role).leader == leader:
-                self._switch(role, [host for host in heirs if host in config.masters_of(role)])
+                others = [host for host in heirs if host in config.masters_of(role)]
+                self._switch(role, leader, others)
 
-    def _switch(self, role: str, heirs: list[str]) -> None:
+    def _switch(self, role: str, leader: str, heirs: list[str]) -> None:
+        """Hand a group over to one of these: a member that has just been replaced may have to
+        catch up first, so it is asked for a while, in turn with the others."""
         why = "no other member answers"
-        for turn in range(SWITCH_TRIES):
-            if not heirs:
-                break
-            heir = heirs[turn % len(heirs)]
+        deadline_s = time.monotonic() + HAND_OVER_S_MAX
+        for heir in itertools.cycle(heirs):
             try:
-                before, epoch, took_s = switch(self._cluster, heir, GROUP_NAMES[role])
-            except ClusterError as error:  # it may only have to catch up
+                _, epoch, took_s = switch(self._cluster, heir, GROUP_NAMES[role])
+            except ClusterError as error:
                 why = str(error)
+                if time.monotonic() > deadline_s:
+                    break
+                time.sleep(POLL_S)
                 continue
-            said = f"leads {role} after {before}, epoch {epoch}, in {1000 * took_s:.0f} ms"
+            said = f"leads {role} after {leader}, epoch {epoch}, in {1000 * took_s:.0f} ms"
             self._say(heir, said)
             return
-        self._say(heirs[0] if heirs else "", f"WARNING: {role} was not handed over: {why}")
+        self._say(leader, f"WARNING: {role} was not handed over: {why}")
 
     # --- servers
 
