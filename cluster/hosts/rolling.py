@@ -99,7 +99,7 @@ class Rolling:
         catch up first, so it is asked for a while, in turn with the others."""
         why = "no other member answers"
         deadline_s = time.monotonic() + HAND_OVER_S_MAX
-        for heir in itertools.cycle(heirs):
+        for turn, heir in enumerate(itertools.cycle(heirs), 1):
             try:
                 _, epoch, took_s = switch(self._cluster, heir, GROUP_NAMES[role])
             except ClusterError as error:
@@ -109,7 +109,7 @@ class Rolling:
                 time.sleep(POLL_S)
                 continue
             said = f"leads {role} after {leader}, epoch {epoch}, in {1000 * took_s:.0f} ms"
-            self._say(heir, said)
+            self._say(heir, said if turn == 1 else f"{said}, at try {turn}")
             return
         self._say(leader, f"WARNING: {role} was not handed over: {why}")
 
