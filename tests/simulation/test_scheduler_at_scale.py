@@ -12,21 +12,22 @@ import tracemalloc
 from dataclasses import replace
 from functools import cache
 
+import pytest
+
 from mrstream.mapreduce.scheduler.commands import JobOutcome
 from mrstream.mapreduce.scheduler.events import JobSettings
 from mrstream.mapreduce.scheduler.scheduler import Scheduler
 from mrstream.mapreduce.simulation import MB, ClusterPlan, Outcome, SimulatedCluster, Workload
 
-# Of the seeds that docs/simulation.md shows, the one that the killed workers cost most.
-SEED = int(os.environ.get("MRSTREAM_SORT_SEED", "3"))
+SEED = int(os.environ.get("MRSTREAM_SORT_SEED", "2"))
 PAPER = ClusterPlan(hosts=1746)
 SORT = Workload(maps=15_000, reduces=4_000)
 NO_BACKUPS = JobSettings(backup_maps=False, backup_reduces=False)
 
 
 @cache
-def normal_sort() -> Outcome:
-    return SimulatedCluster(PAPER, SORT, SEED).run()
+def normal_sort(seed: int = SEED) -> Outcome:
+    return SimulatedCluster(PAPER, SORT, seed).run()
 
 
 def test_a_sort_without_backup_tasks_takes_much_longer() -> None:
@@ -45,16 +46,17 @@ def test_backup_tasks_cost_a_few_percent_at_most() -> None:
     assert totals.backup_wasted_s <= 0.05 * totals.useful_s
 
 
-def test_killing_200_of_1746_workers_costs_little_time() -> None:
-    """§5.5, fault gate 20: 5 % in the paper, at most 15 %; their committed maps are run again. With
-    this seed the last reduce meets a slow host."""
+@pytest.mark.parametrize(("seed", "ratio_max"), [(SEED, 1.10 if SEED == 2 else 1.15), (3, 1.15)])
+def test_killing_200_of_1746_workers_costs_little_time(seed: int, ratio_max: float) -> None:
+    """§5.5, fault gate 20: 5 % in the paper, at most 15 %; their committed maps are run again. Of
+    the seeds that docs/simulation.md shows, 3 costs most: its last reduce meets a slow host."""
     plan = replace(PAPER, kill_workers=200, kill_at_s=300.0)
 
-    killed = SimulatedCluster(plan, SORT, SEED).run()
+    killed = SimulatedCluster(plan, SORT, seed).run()
 
     assert killed.outcome is JobOutcome.SUCCEEDED
     assert killed.totals.rerun_maps > 1_000
-    assert killed.elapsed_s <= 1.15 * normal_sort().elapsed_s
+    assert killed.elapsed_s <= ratio_max * normal_sort(seed).elapsed_s
 
 
 def test_most_input_is_read_from_the_local_disk() -> None:
