@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 
 from tests.benchmarks.common import MRSTREAM, Row, Run, interleaved, run, words, workplace
-from tests.ray_here import running_ray
+from tests.support.ray_here import running_ray
 
 _JOB = ("-mapper", "tr ' ' '\\n'", "-reducer", "uniq -c", "-numReduceTasks", "4")
 

@@ -24,8 +24,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from tests.conformance import cases
-from tests.local_jobs import Desk
-from tests.ray_here import driver, running_ray
+from tests.support.local_jobs import Desk
+from tests.support.ray_here import driver, running_ray
 
 PEER = Path(__file__).parent / "hadoop_peer"
 LAST = Path(__file__).parent / "engine_last.py"

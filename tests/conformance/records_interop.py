@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.local_jobs import Desk
+from tests.support.local_jobs import Desk
 
 PEER = Path(__file__).parent / "records_peer"
 SCHEMA = (

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests import oracle
-from tests.local_jobs import Desk, processes_with
+from tests.support import oracle
+from tests.support.local_jobs import Desk, processes_with
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
 """Does the master do what the paper says? One test a requirement, named after its section.
 
-The brain is the real one; the chunkservers are the small ones of `tests/dfs_model.py`. What
+The brain is the real one; the chunkservers are the small ones of `tests/support/dfs_model.py`. What
 chunkservers and clients must do is in `test_gfs_chunks.py`.
 """
 
@@ -34,7 +34,7 @@ from mrstream.dfs.metadata.operations import (
 )
 from mrstream.dfs.metadata.settings import Settings
 from mrstream.dfs.oplog import encode_record
-from tests.dfs_model import CHUNK, DISK_BYTES, Model
+from tests.support.dfs_model import CHUNK, DISK_BYTES, Model
 
 
 def grant_of(model: Model, opened: p.OpenFile, index: int = 0, **fields: object) -> p.ChunkGrant:
@@ -912,7 +912,7 @@ class TestGarbage:
 
     def test_4_4_1_a_chunk_that_no_file_has_is_named_in_the_reply_to_a_heartbeat(self) -> None:
         """GFS-67, M5: an alien chunk."""
-        from tests.dfs_model import Held
+        from tests.support.dfs_model import Held
 
         model = Model()
         model.put("/f", 10)
@@ -946,7 +946,7 @@ class TestGarbage:
         model.begin(p.CreateFile("/f", "client", "me", first_chunk=True))
         handle = next(c.handle for _, c in model.sent if isinstance(c, p.CreateChunk))
 
-        from tests.dfs_model import Held
+        from tests.support.dfs_model import Held
 
         model.servers["s1"].chunks[handle] = Held(1, 0)
 

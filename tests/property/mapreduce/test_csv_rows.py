@@ -21,7 +21,7 @@ from mrstream.mapreduce.dataflow.files import files_for
 from mrstream.mapreduce.dataflow.piece_reader import CountedFile
 from mrstream.mapreduce.dataflow.record_form import CsvForm, CsvInput
 from mrstream.streaming.conf.jobconf import JobConf
-from tests import row_files
+from tests.support import row_files
 
 NO_HEADER = {"mrstream.csv.header": "false"}
 _any_text = st.text('ab,"\r\n\t\\\0é', max_size=60)

@@ -8,7 +8,7 @@ from mrstream.cluster.errors import ClusterError
 from mrstream.dfs import protocol as p
 from mrstream.dfs.metadata.image import load_image, pack_image
 from mrstream.dfs.oplog import decode_record
-from tests.dfs_model import CHUNK, Model
+from tests.support.dfs_model import CHUNK, Model
 
 
 def refused(model: Model, request: Any, request_id: tuple[int, int] = (0, 0)) -> str:

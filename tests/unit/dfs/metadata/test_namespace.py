@@ -15,7 +15,7 @@ from mrstream.dfs.errors import (
     NotADirectory,
     NotInTrash,
 )
-from tests.dfs_model import CHUNK, Model
+from tests.support.dfs_model import CHUNK, Model
 
 
 def mkdir(model: Model, path: str, parents: bool = False) -> None:
