@@ -17,6 +17,8 @@ from mrstream.cluster.agent.software import POLL_S
 PLACE_MARK = "MRSTREAM_PLACE"
 ROLE_MARK = "MRSTREAM_ROLE"
 KILLED_S_MAX = 5.0
+WORDS_S_MAX = 0.5
+"""Between two programs a process has no words for a moment; on a crowded host that moment lasts."""
 
 
 def module_of(role: str) -> str:
@@ -76,7 +78,8 @@ class Processes:
 
     def of_role(self, role: str | None) -> list[int]:
         """Return the daemons of a role (None: of all roles)."""
-        return [pid for pid in _all_pids() if self.is_role(pid, role)]
+        own = [pid for pid, its in self._role_of.items() if role in (None, its) and self.lives(pid)]
+        return list(dict.fromkeys([*(p for p in _all_pids() if self.is_role(p, role)), *own]))
 
     def marked(self, role: str | None) -> list[int]:
         """Return the processes that inherited the marks of a daemon of this place."""
@@ -112,8 +115,7 @@ class Processes:
     def end(self, role: str, grace_s: float) -> list[int]:
         """End a role politely first, by force after the limit, and then whatever it started and
         left behind; return who needed force."""
-        own = [pid for pid, its in self._role_of.items() if its == role and self.lives(pid)]
-        pids = list(dict.fromkeys([*self.of_role(role), *own]))
+        pids = self.of_role(role)
         for pid in pids:
             _signal(pid, signal.SIGTERM)
         self._wait_gone(pids, grace_s)
@@ -130,12 +132,26 @@ class Processes:
 
 
 def command_line(pid: int) -> str:
-    """Return the words of a process with NULs between them, nothing if it has ended."""
+    """Return the words of a process with NULs between them, nothing if it has ended. One that is
+    just becoming another program (a master that starts anew) is asked again: it does not end."""
+    deadline_s = time.monotonic() + WORDS_S_MAX
+    while True:
+        try:
+            with open(f"/proc/{pid}/cmdline", "rb") as file:
+                words = file.read().decode(errors="replace").rstrip("\0")
+        except OSError:
+            return ""
+        if words or not _has_program(pid) or time.monotonic() > deadline_s:
+            return words
+        time.sleep(0.001)
+
+
+def _has_program(pid: int) -> bool:
+    """Say whether a process runs a program: kernel threads do not, nor does what has ended."""
     try:
-        with open(f"/proc/{pid}/cmdline", "rb") as file:
-            return file.read().decode(errors="replace").rstrip("\0")
+        return bool(os.readlink(f"/proc/{pid}/exe"))
     except OSError:
-        return ""
+        return False
 
 
 def _all_pids() -> list[int]:

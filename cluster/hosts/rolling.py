@@ -96,7 +96,8 @@ class Rolling:
 
     def _switch(self, role: str, leader: str, heirs: list[str]) -> None:
         """Hand a group over to one of these: a member that has just been replaced may have to
-        catch up first, so it is asked for a while, in turn with the others."""
+        catch up first, so it is asked for a while, in turn with the others; one that took over
+        later than it was waited for is left to lead."""
         why = "no other member answers"
         deadline_s = time.monotonic() + HAND_OVER_S_MAX
         for turn, heir in enumerate(itertools.cycle(heirs), 1):
@@ -104,6 +105,10 @@ class Rolling:
                 _, epoch, took_s = switch(self._cluster, heir, GROUP_NAMES[role])
             except ClusterError as error:
                 why = str(error)
+                late = look_at_group(self._cluster, role)
+                if late.leader in heirs:
+                    self._say(late.leader, f"leads {role} after {leader}, epoch {late.epoch}")
+                    return
                 if time.monotonic() > deadline_s:
                     break
                 time.sleep(POLL_S)

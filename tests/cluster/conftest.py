@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -15,6 +16,9 @@ from tests.cluster.machine import TestHosts
 from tests.cluster.netns import NetnsHosts
 
 MakeHosts = Callable[..., TestHosts]
+BOTH = ["netns", "docker"]
+KINDS = os.environ.get("MRSTREAM_HOSTS", "netns").split()
+"""Where a fault is tried, of `BOTH`: in the gate once, in `make soak` on containers too."""
 
 
 @pytest.fixture(scope="session")
@@ -25,13 +29,29 @@ def engine() -> Iterator[Engine]:
     made.close()
 
 
-@pytest.fixture(params=["netns", "docker"])
+@pytest.fixture(params=BOTH)
+def make_both(request: pytest.FixtureRequest) -> Iterator[MakeHosts]:
+    """Make hosts of either kind: `make_both(3)`, with `disk_bytes` and `sshd_extra` if need be."""
+    yield from _maker(request, request.param)
+
+
+@pytest.fixture(params=KINDS)
 def make_hosts(request: pytest.FixtureRequest) -> Iterator[MakeHosts]:
-    """Make hosts of either kind: `make_hosts(3)`, with `disk_bytes` and `sshd_extra` if need be."""
+    """As `make_both`, of one kind in the gate."""
+    yield from _maker(request, request.param)
+
+
+@pytest.fixture
+def make_netns(request: pytest.FixtureRequest) -> Iterator[MakeHosts]:
+    """As `make_both`, network namespaces only: for tests where the kind makes no difference."""
+    yield from _maker(request, "netns")
+
+
+def _maker(request: pytest.FixtureRequest, kind: str) -> Iterator[MakeHosts]:
     made: list[TestHosts] = []
 
     def make(count: int, **settings: object) -> TestHosts:
-        if request.param == "docker":
+        if kind == "docker":
             hosts: TestHosts = DockerHosts(request.getfixturevalue("engine"), count, **settings)
         else:
             hosts = NetnsHosts(count, **settings)
@@ -43,7 +63,7 @@ def make_hosts(request: pytest.FixtureRequest) -> Iterator[MakeHosts]:
         hosts.close()
 
 
-@pytest.fixture(scope="module", params=["netns", "docker"])
+@pytest.fixture(scope="module", params=KINDS)
 def hosted_room(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[JobRoom]:
@@ -58,20 +78,6 @@ def hosted_room(
         yield JobRoom(cluster, directory)
         cluster.close()
     finally:
-        hosts.close()
-
-
-@pytest.fixture
-def make_netns() -> Iterator[MakeHosts]:
-    """As `make_hosts`, network namespaces only: for tests where the kind makes no difference."""
-    made: list[TestHosts] = []
-
-    def make(count: int, **settings: object) -> TestHosts:
-        made.append(NetnsHosts(count, **settings))
-        return made[-1]
-
-    yield make
-    for hosts in made:
         hosts.close()
 
 

@@ -14,7 +14,14 @@ from tests.cluster.machine import TestHosts
 from tests.cluster.test_dfs_failover_on_hosts import LIMIT_S, all_go_on, leader_of, new_client
 
 MASTERS = ["h1", "h2", "h3"]
-DFS = {"replication": 2, "chunk_size": "1MiB"}
+LEASE_S = 60
+"""So long, that nobody is elected because hosts are busy: whoever leads was handed the lead. A lead
+that is not handed over costs writers all of it."""
+CLUSTER = {
+    "dfs": {"replication": 2, "chunk_size": "1MiB"},
+    "masters": MASTERS,
+    "failover_after": f"{LEASE_S}s",
+}
 
 
 @pytest.fixture
@@ -25,7 +32,7 @@ def hosts(make_netns: MakeHosts) -> TestHosts:
 @pytest.fixture
 def operator(hosts: TestHosts, operator_at: Callable[[TestHosts], Operator]) -> Operator:
     one = operator_at(hosts)
-    one.good("cluster", "up", "-f", one.write_cluster(dfs=DFS, masters=MASTERS))
+    one.good("cluster", "up", "-f", one.write_cluster(**CLUSTER))
     return one
 
 
@@ -43,6 +50,7 @@ def workers(operator: Operator) -> Iterator[list[Worker]]:
         client.close()
 
 
+@pytest.mark.timeout(600)
 def test_the_lead_is_handed_over_and_all_is_replaced_while_writers_go_on(
     operator: Operator, workers: list[Worker]
 ) -> None:
@@ -57,18 +65,17 @@ def test_the_lead_is_handed_over_and_all_is_replaced_while_writers_go_on(
     before = operator.status()["hosts"]
     for worker in workers:
         worker.ledger.slowest_s = 0.0
-    path = operator.write_cluster(dfs=DFS, masters=MASTERS, extras=["records"])
-    lines = operator.good("cluster", "up", "-f", path).splitlines()
+    path = operator.write_cluster(**CLUSTER, extras=["records"])
+    lines = operator.good("cluster", "up", "-f", path, timeout_s=LIMIT_S).splitlines()
     all_go_on(workers)
-    print("slowest write:", [f"{worker.ledger.slowest_s:.2f} s" for worker in workers])
+    slowest = [worker.ledger.slowest_s for worker in workers]
+    print("slowest write:", [f"{one_s:.2f} s" for one_s in slowest])
 
+    assert max(slowest) < LEASE_S / 2, lines
     replaced = [line.split(":")[0] for line in lines if "dfs.master ran with other extras" in line]
     assert sorted(replaced) == MASTERS and replaced[-1] == "h2"
     handed = next((line for line in lines if "leads dfs.master after h2, epoch " in line), "")
     assert handed, lines
-    # Nobody was elected beside: an epoch a try, and mostly there is one try.
-    tries = int(handed.rpartition(", at try ")[2]) if ", at try " in handed else 1
-    assert 2 < int(handed.split(", epoch ")[1].split(",")[0]) <= 2 + tries, lines
     assert lines.index(handed) < max(
         at for at, line in enumerate(lines) if "h2: dfs.master ran" in line
     )

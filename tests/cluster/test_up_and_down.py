@@ -20,9 +20,9 @@ from tests.cluster.machine import TestHosts, wait_for
 OperatorAt = Callable[[TestHosts], Operator]
 
 
-def test_up_status_logs_up_again_and_down(make_hosts: MakeHosts, operator_at: OperatorAt) -> None:
+def test_up_status_logs_up_again_and_down(make_both: MakeHosts, operator_at: OperatorAt) -> None:
     """The whole life of a cluster, as the guide tells it."""
-    hosts = make_hosts(3)
+    hosts = make_both(3)
     operator = operator_at(hosts)
     path = operator.write_cluster()
 
@@ -50,10 +50,10 @@ def test_up_status_logs_up_again_and_down(make_hosts: MakeHosts, operator_at: Op
 
 
 def test_after_power_was_cut_everywhere_up_brings_the_same_cluster_back(
-    make_hosts: MakeHosts, operator_at: OperatorAt
+    make_both: MakeHosts, operator_at: OperatorAt
 ) -> None:
     """Fault gate 26: same cluster id, no manual step, whatever the order, nothing lost."""
-    hosts = make_hosts(3)
+    hosts = make_both(3)
     operator = operator_at(hosts)
     path = operator.write_cluster()
     operator.good("cluster", "up", "-f", path)
