@@ -62,11 +62,21 @@ demo: $(VENV)/.installed
 test: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/mypy
 	tests/cluster/install.sh
 	tests/web/install.sh
-	$(BIN)/pytest -q --no-skips -n 2 tests/house tests/unit tests/paper tests/property tests/simulation tests/conformance tests/sawzall tests/web
-	$(BIN)/pytest -q --no-skips -n 3 --dist loadfile tests/cluster tests/doors
+	@echo "types and both halves of the tests run at once; each is shown when it has ended"
+	@$(MAKE) --no-print-directory --jobs --output-sync=target test-types test-waiting test-computing
+
+# Tests of whole clusters mostly wait. What only computes takes the time that they leave, and no more.
+.PHONY: test-types test-waiting test-computing
+test-types:
+	nice $(BIN)/mypy
+
+test-waiting:
+	$(BIN)/pytest -q --no-skips -n 3 --dist loadfile --no-loadscope-reorder tests/cluster tests/doors
+
+test-computing:
+	nice $(BIN)/pytest -q --no-skips -n 2 --dist worksteal tests/house tests/unit tests/paper tests/property tests/simulation tests/conformance tests/sawzall tests/web
 
 check: setup
 	$(BIN)/ruff format --check .
@@ -98,10 +108,12 @@ soak: setup
 	MRSTREAM_OPERATIONS=10000 $(BIN)/pytest -q --timeout 0 tests/cluster/test_dfs_master.py -k gate_16
 	MRSTREAM_SENSELESS=400 $(BIN)/pytest -q --timeout 0 tests/cluster/test_senseless_requests.py
 	$(BIN)/python tests/cluster/dfs_soak.py
+	MRSTREAM_EXAMPLES=20 $(BIN)/pytest -q --timeout 0 -n 2 --dist worksteal tests/property tests/unit/lock tests/unit/streaming
 	$(BIN)/pytest -q --timeout 0 tests/doors/full_disk.py
 	$(BIN)/python tests/cluster/job_soak.py --minutes $(MINUTES)
 	tests/cluster/install.sh
 	$(BIN)/python tests/cluster/lock_rounds.py --rounds 10
+	MRSTREAM_HOSTS="netns docker" $(BIN)/pytest -q --timeout 0 tests/cluster/test_*_on_hosts.py tests/cluster/test_up_and_down.py tests/cluster/test_install_and_members.py tests/cluster/test_logins.py
 	MRSTREAM_FAILOVER_RACERS=3 MRSTREAM_FAILOVER_FAULTS="kill freeze cut fill kill freeze cut fill" $(BIN)/pytest -q --timeout 0 tests/cluster/test_dfs_failover_on_hosts.py
 	MRSTREAM_JOB_FAULTS="kill freeze kill freeze kill freeze kill freeze kill freeze" $(BIN)/pytest -q --timeout 0 tests/cluster/test_job_group.py
 	for hosts in netns docker; do \

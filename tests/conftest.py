@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from collections.abc import Iterator
@@ -13,7 +14,12 @@ from hypothesis import settings
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 # The machine may be busy with other things: how long one example takes proves nothing.
-settings.register_profile("house", deadline=None, print_blob=True)
+settings.register_profile(
+    "house",
+    deadline=None,
+    print_blob=True,
+    max_examples=50 * int(os.environ.get("MRSTREAM_EXAMPLES", "1")),
+)
 settings.load_profile("house")
 
 _skipped: list[str] = []

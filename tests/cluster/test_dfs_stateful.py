@@ -17,6 +17,7 @@ from mrstream.dfs.client.client import DfsClient
 from mrstream.dfs.client.reader import DfsReader
 from mrstream.dfs.errors import FileExists, NoSuchFile
 from tests.cluster.local import CHUNKSERVER, MASTER, LocalCluster, wait_for
+from tests.support.examples import examples
 
 NAMES = st.sampled_from(["a", "b", "d/a", "d/b", "d/e/a"])
 SIZES = st.one_of(
@@ -153,7 +154,7 @@ def _is_replicated(client: DfsClient) -> bool | None:
 
 TestFiles: Any = Files.TestCase
 TestFiles.settings = settings(
-    max_examples=12,
+    max_examples=examples(6),
     stateful_step_count=25,
     deadline=None,
     suppress_health_check=list(HealthCheck),

@@ -13,6 +13,7 @@ from mrstream.dfs.chunks.memory_disk import MemoryDisk
 from mrstream.dfs.chunks.replica import Replica
 from mrstream.dfs.chunks.replica_files import path_of
 from mrstream.dfs.errors import ChunkCorrupt
+from tests.support.examples import examples
 
 HANDLE = 0xABCD00000000002A
 
@@ -80,7 +81,7 @@ def expected(model: bytearray, what: tuple[str, float, int, int]) -> bytearray:
     return after
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(changes=CHANGES, steps=st.integers(0, 60), seed=st.integers(0, 2**32), again=CHANGES)
 def test_a_power_cut_at_any_step_keeps_every_acknowledged_byte(
     changes: list[tuple[str, float, int, int]],
@@ -132,7 +133,7 @@ def _mixed(piece: bytearray, old: bytearray, new: bytearray, at: int) -> bool:
     )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(70), deadline=None)
 @given(changes=CHANGES, suffix=st.sampled_from(["data", "sums"]), where=st.floats(0, 1))
 def test_a_flipped_bit_is_never_read_as_good(
     changes: list[tuple[str, float, int, int]], suffix: str, where: float
@@ -162,7 +163,7 @@ def test_a_flipped_bit_is_never_read_as_good(
             replica.read(0, 1 << 30)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(sizes=st.lists(SIZES, min_size=1, max_size=5), cut=st.floats(0, 1))
 def test_a_torn_header_falls_back_to_the_one_before(sizes: list[int], cut: float) -> None:
     """docs/formats/chunk.md: the slot that is not being written is always whole.
@@ -187,7 +188,7 @@ def test_a_torn_header_falls_back_to_the_one_before(sizes: list[int], cut: float
     assert bytes(found.read(0, 1 << 30)) in (before, model)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(
     steps=st.lists(
         st.tuples(

@@ -14,6 +14,7 @@ from mrstream.dfs import protocol as p
 from mrstream.dfs.metadata import operations as op
 from mrstream.dfs.metadata.metadata import Metadata
 from mrstream.dfs.metadata.settings import Settings
+from tests.support.examples import examples
 
 NAMES = st.text(alphabet="a-./0b".replace("/", "") + "é", min_size=1, max_size=3).filter(
     lambda name: name not in (".", "..")
@@ -78,7 +79,7 @@ def expected(keys: list[str], prefix: str, after: str, by_directory: bool) -> li
     return found
 
 
-@settings(max_examples=400, deadline=None, derandomize=True)
+@settings(max_examples=examples(135), deadline=None, derandomize=True)
 @given(
     st.lists(PATHS, max_size=12), st.lists(PATHS, max_size=4), KEYS, KEYS,
     st.booleans(), st.integers(1, 4), st.data(),

@@ -15,6 +15,7 @@ from mrstream.cluster.errors import UserError
 from mrstream.dfs import protocol as p
 from mrstream.dfs.metadata.image import load_image, pack_image
 from tests.support.dfs_model import CHUNK, Model
+from tests.support.examples import examples
 
 NAMES = st.sampled_from(["a", "b"])
 PATHS = st.lists(NAMES, min_size=1, max_size=3).map(lambda names: "/" + "/".join(names))
@@ -327,7 +328,7 @@ class NamespaceMachine(RuleBasedStateMachine):
 
 TestNamespace = NamespaceMachine.TestCase
 TestNamespace.settings = settings(
-    max_examples=60,
+    max_examples=examples(25),
     stateful_step_count=40,
     deadline=None,
     derandomize=True,

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from mrstream.dfs.metadata import operations as op
 from mrstream.dfs.oplog import decode_record, encode_record
+from tests.support.examples import examples
 
 KINDS: tuple[type[op.Record], ...] = get_args(op.OneRecord)
 st.register_type_strategy(int, st.integers(-(1 << 63), (1 << 64) - 1))
@@ -24,14 +25,14 @@ def records(draw: st.DrawFn) -> Any:
     return kind(*(draw(st.from_type(hints[name])) for name in kind.__struct_fields__))
 
 
-@settings(max_examples=300, deadline=None, derandomize=True)
+@settings(max_examples=examples(100), deadline=None, derandomize=True)
 @given(records())
 def test_a_record_is_read_back_as_it_was_written(record: op.OneRecord) -> None:
     assert decode_record(encode_record(record)) == record
     assert op.parts_of(record) == (record,)
 
 
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(max_examples=examples(35), deadline=None, derandomize=True)
 @given(st.lists(records(), min_size=2, max_size=5).map(tuple))
 def test_records_together_are_read_back_in_order(parts: tuple[op.OneRecord, ...]) -> None:
     whole = op.Together(parts)
@@ -40,7 +41,7 @@ def test_records_together_are_read_back_in_order(parts: tuple[op.OneRecord, ...]
     assert op.parts_of(whole) == parts
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=examples(70), deadline=None, derandomize=True)
 @given(records())
 def test_a_record_without_its_later_fields_is_read_with_their_defaults(record: Any) -> None:
     """The rule of the format: a field is added at the end, with a default."""

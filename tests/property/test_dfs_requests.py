@@ -14,6 +14,7 @@ from mrstream.cluster.wire.messages import Request, pack, unpack
 from mrstream.dfs import protocol as p
 from mrstream.dfs.metadata.image import load_image, pack_image
 from tests.support.dfs_model import CHUNK, Model
+from tests.support.examples import examples
 
 OF_SERVERS = {p.Register, p.ReportChunks, p.Heartbeat, p.CommandDone}
 KINDS = [
@@ -68,7 +69,10 @@ def requests(draw: st.DrawFn) -> Request:
 
 
 @settings(
-    max_examples=300, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=examples(100),
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow],
 )
 @given(st.lists(st.tuples(requests(), st.integers(0, 5)), min_size=5, max_size=40))
 def test_no_request_ends_the_brain(asked: list[tuple[Request, int]]) -> None:

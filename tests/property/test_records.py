@@ -6,11 +6,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mrstream.dfs.client.records import MAGIC, RecordCutter, pack_record
+from tests.support.examples import examples
 
 PAYLOADS = st.binary(max_size=300) | st.just(MAGIC * 3) | st.just(pack_record(b"inner"))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(
     parts=st.lists(
         st.tuples(

@@ -19,7 +19,7 @@ from tests.simulation.consensus.histories import HISTORIES
 from tests.simulation.consensus.mutants import ALL
 from tests.simulation.consensus.run import play
 
-SEEDS = range(90)
+SEEDS = range(30)
 BATCH = 15
 
 

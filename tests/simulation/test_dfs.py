@@ -21,7 +21,7 @@ from mrstream.dfs.oplog import decode_record
 from tests.simulation.dfs.run import SECONDS, Run
 from tests.support.dfs_model import CHUNK, Model
 
-SEEDS = range(*map(int, os.environ.get("MRSTREAM_SEEDS", "0:120").split(":")))
+SEEDS = range(*map(int, os.environ.get("MRSTREAM_SEEDS", "0:40").split(":")))
 BATCH = 10
 
 

@@ -16,7 +16,7 @@ import pytest
 
 from tests.simulation.lock.run import Run
 
-SEEDS = range(*map(int, os.environ.get("MRSTREAM_SEEDS", "0:60").split(":")))
+SEEDS = range(*map(int, os.environ.get("MRSTREAM_SEEDS", "0:20").split(":")))
 BATCH = 10
 
 

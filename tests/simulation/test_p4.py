@@ -21,7 +21,7 @@ from mrstream.mapreduce.p4.brain.tasks import Phase, Task
 from mrstream.mapreduce.p4.brain.workers import Worker, Workers
 from tests.simulation.p4_history import run
 
-SEEDS = range(int(os.environ.get("MRSTREAM_P4_SEEDS", "100")))
+SEEDS = range(int(os.environ.get("MRSTREAM_P4_SEEDS", "40")))
 MUTANT_SEEDS = range(400)
 
 

@@ -12,7 +12,7 @@ import pytest
 from tests.simulation import scheduler_history
 
 ROOT = Path(__file__).parent.parent.parent
-SEEDS = 200
+SEEDS = 60
 SEEDS_A_TEST = 20
 
 

@@ -17,6 +17,7 @@ from mrstream.cluster.wire.frames import FrameDecoder, Kind, encode_frame
 from mrstream.cluster.wire.handshake import ServerHandshake
 from mrstream.cluster.wire.identity import Identity
 from mrstream.cluster.wire.messages import ErrorReply, pack, unpack
+from tests.support.examples import examples
 
 MARKER = b"mark"
 
@@ -97,7 +98,7 @@ _values = st.recursive(
 )
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(100))
 @given(st.dictionaries(_keys, _values, max_size=6))
 def test_any_cluster_file_is_understood_or_refused_line_by_line(
     document: dict[str, object],

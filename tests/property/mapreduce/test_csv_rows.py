@@ -22,6 +22,7 @@ from mrstream.mapreduce.dataflow.piece_reader import CountedFile
 from mrstream.mapreduce.dataflow.record_form import CsvForm, CsvInput
 from mrstream.streaming.conf.jobconf import JobConf
 from tests.support import row_files
+from tests.support.examples import examples
 
 NO_HEADER = {"mrstream.csv.header": "false"}
 _any_text = st.text('ab,"\r\n\t\\\0é', max_size=60)
@@ -53,7 +54,7 @@ def written(cells: list[list[str]], quoting: int, end: str) -> str:
     return out.getvalue()
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(_any_text, st.lists(st.integers(0, 60), max_size=4), st.booleans())
 def test_kernel_and_twin_read_csv_as_python_does(text: str, cuts: list[int], python: bool) -> None:
     data = text.encode()
@@ -84,7 +85,7 @@ _common_rows = st.lists(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(
     rows=_common_rows,
     form=st.sampled_from([CsvForm.OBJECTS, CsvForm.TABS]),
@@ -130,7 +131,7 @@ def test_common_records_are_written_as_all_others_are(
     assert told(kernel.csv_reader(of)) == told(twin.CsvReader(of))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(
     _any_text, st.sampled_from(list(CsvForm)), st.integers(0, 60), st.booleans(), st.integers(0, 3)
 )
@@ -167,7 +168,7 @@ def read_judged(path: Path, cuts: Sequence[float]) -> list[list[str]]:
     return found
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=examples(85), deadline=None)
 @given(_any_text.filter(is_closed), row_files.borders)
 def test_every_record_is_in_exactly_one_split(text: str, cuts: list[float]) -> None:
     with tempfile.TemporaryDirectory() as room:
@@ -177,7 +178,7 @@ def test_every_record_is_in_exactly_one_split(text: str, cuts: list[float]) -> N
         assert row_files.read_json(path, "CSV", cuts, NO_HEADER) == oracle(text)
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=examples(85), deadline=None)
 @given(_cells, st.sampled_from([csv.QUOTE_ALL, csv.QUOTE_MINIMAL]), st.sampled_from(["\n", "\r\n"]),
        row_files.borders)  # fmt: skip
 def test_borders_of_well_formed_files_are_judged_right(
@@ -191,7 +192,7 @@ def test_borders_of_well_formed_files_are_judged_right(
         assert read_judged(path, cuts) == oracle(text)
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=examples(85), deadline=None)
 @given(_any_text.filter(is_closed), row_files.borders, st.sampled_from([3, 8, 1000]))
 def test_a_border_that_was_judged_wrong_is_found_out(
     text: str, cuts: list[float], window_bytes: int
@@ -229,7 +230,7 @@ def test_a_field_longer_than_the_window_is_found_out_too(
     ]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(35), deadline=None)
 @given(_cells, row_files.borders, st.sampled_from(["", "\ufeff"]), st.booleans())
 def test_with_a_header_a_record_is_an_object(
     cells: list[list[str]], cuts: list[float], mark: str, is_packed: bool

@@ -22,6 +22,7 @@ from mrstream.mapreduce.job.job import JobSpec
 from mrstream.streaming.command import options
 from mrstream.streaming.command.command import command_of
 from tests.support import oracle
+from tests.support.examples import examples
 from tests.support.local_jobs import Desk
 
 # Bytes that lines, keys and hashes care about come often.
@@ -89,7 +90,7 @@ def run_attempts(spec: JobSpec, splits: tuple[Split, ...], room: Path) -> list[b
     return parts
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(
     data=BYTES,
     repeats=st.sampled_from([1, 1, 2, 50]),
@@ -129,7 +130,7 @@ PROGRAMS: dict[str, tuple[str, Callable[[list[bytes]], list[bytes]]]] = {
 }
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=examples(12), deadline=None)
 @given(
     line=st.binary(min_size=1, max_size=200).map(
         lambda b: b.translate(None, b"\r\n\x80\x81") or b"x"

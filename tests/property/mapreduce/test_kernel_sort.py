@@ -32,6 +32,7 @@ from mrstream.streaming.records.partitioner import (
     TotalOrderPartition,
     partition,
 )
+from tests.support.examples import examples
 from tests.support.kernel_strategies import (
     borders,
     capacities,
@@ -118,7 +119,7 @@ def test_sorted_records_are_what_sorted_gives(
     size=st.integers(200, 5000),
     capacity=st.sampled_from([1 << 18, 1 << 20]),
 )
-@settings(max_examples=15)
+@settings(max_examples=examples(15))
 def test_repeated_keys_are_grouped_without_a_trace(
     vocabulary: list[bytes],
     values: list[bytes],

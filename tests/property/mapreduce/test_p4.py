@@ -24,6 +24,7 @@ from mrstream.mapreduce.p4.brain.messages import (
 )
 from mrstream.mapreduce.p4.grouping import cut_files, deal_files, sort_files
 from mrstream.mapreduce.p4.output_file import copy_whole, whole_file
+from tests.support.examples import examples
 
 DECODERS: list[Callable[[bytes], Any]] = [decode_to_master, decode_to_worker, decode_heartbeat]
 NAMES = [
@@ -42,7 +43,7 @@ values: st.SearchStrategy[Any] = st.recursive(
 
 
 @pytest.mark.parametrize("decode", DECODERS)
-@settings(max_examples=60)
+@settings(max_examples=examples(25))
 @given(data=st.binary() | values.map(lambda value: json.dumps(value).encode()))
 @example(data=b"[" * 200_000)
 @example(
@@ -58,7 +59,7 @@ def test_bytes_are_a_message_or_refused(decode: Callable[[bytes], Any], data: by
         assert isinstance(message, object)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(25))
 @given(fields=st.dictionaries(st.sampled_from(NAMES), values))
 def test_a_status_that_is_read_names_paths_and_nothing_else(fields: dict[str, Any]) -> None:
     """M5, M7, M8 and R1."""
@@ -117,7 +118,7 @@ def in_files(place: str, texts: list[bytes]) -> list[str]:
     return paths
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(25))
 @given(texts=files)
 @example(texts=[b"a\nb", b"c"])
 @example(texts=[b"b\r\na\0\n\xff\n\n"])
@@ -131,7 +132,7 @@ def test_a_sort_is_the_c_locales(texts: list[bytes]) -> None:
         assert len(os.listdir(place)) == len(texts) + 1
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(25))
 @given(texts=files, reduces=st.integers(1, 10), deals=st.booleans())
 @example(texts=[b"a\na\x01\na\t1\n"], reduces=3, deals=False)
 @example(texts=[b"a\na\x01\na\t1\n"], reduces=3, deals=True)

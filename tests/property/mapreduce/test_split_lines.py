@@ -15,6 +15,7 @@ from mrstream.mapreduce.dataflow.split_plan import Piece, Split, plan_splits
 from mrstream.mapreduce.dataflow.split_reader import open_split
 from mrstream.streaming.conf.jobconf import JobConf
 from mrstream.streaming.formats.text_lines import LineCounter, RecordBytes, records, to_lines
+from tests.support.examples import examples
 
 _bytes = st.lists(st.sampled_from([b"a", b"b", b"\r", b"\n", b"\r\n", b"\0", b"\xff", b";"])).map(
     b"".join
@@ -75,7 +76,7 @@ def blobs(data: bytes, size: int) -> list[bytes]:
     return [data[at : at + size] for at in range(0, len(data), size)]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(70), deadline=None)
 @given(
     data=_bytes,
     borders=_borders,
@@ -106,7 +107,7 @@ def test_every_record_is_in_exactly_one_piece(
     assert count == len(expected)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(70), deadline=None)
 @given(data=_bytes, borders=_borders, size=st.integers(1, 9), delimiter=_delimiters)
 def test_a_piece_has_the_records_that_hadoop_gives_it(
     data: bytes, borders: list[float], size: int, delimiter: bytes
@@ -120,7 +121,7 @@ def test_a_piece_has_the_records_that_hadoop_gives_it(
         assert written == b"".join(record + b"\n" for record in expected)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(data=_bytes, block=st.integers(1, 40), maps=st.integers(1, 5))
 def test_planned_splits_together_read_every_line_once(data: bytes, block: int, maps: int) -> None:
     """Spec 3.2, end to end: plan, open and read, through real files."""
@@ -140,7 +141,7 @@ def test_planned_splits_together_read_every_line_once(data: bytes, block: int, m
     assert sum(split.length for split in plan.splits) == len(data)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(
     line=st.sampled_from(
         [b"x" * 900 + b"%d", b"%d\r", b"%d" + b"\n" * 3, b"%d" + b"long" * 20_000]

@@ -17,6 +17,7 @@ from mrstream.mapreduce.dataflow.split_plan import Split, plan_splits
 from mrstream.mapreduce.dataflow.split_reader import open_split
 from mrstream.streaming.conf.jobconf import JobConf
 from tests.support import row_files
+from tests.support.examples import examples
 
 _texts = st.lists(st.sampled_from([b"a", b"bb", b"\n", b"\r\n", b"line\n"]), max_size=8).map(
     b"".join
@@ -44,7 +45,7 @@ def lines(path: Path, cuts: list[float]) -> list[bytes]:
     return found
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(70), deadline=None)
 @given(st.lists(_texts, max_size=6), st.booleans(), row_files.borders)
 def test_every_line_is_in_exactly_one_split(
     plain: list[bytes], checksums: bool, cuts: list[float]
@@ -70,7 +71,7 @@ def test_only_a_file_with_a_table_is_cut(tmp_path: Path) -> None:
     assert counts[0] > 3 and counts[1] == 1
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(35), deadline=None)
 @given(st.data())
 def test_a_damaged_file_is_one_line_or_lines(data: st.DataObject) -> None:
     good = bytearray(seekable([b"one\ntwo\n", b"three\n" * 50, b"four"]))

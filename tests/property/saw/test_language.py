@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from mrstream.saw import readers, times
 from mrstream.saw.program import Program, ProgramStopped, compiled
 from mrstream.saw.source import Refused
+from tests.support.examples import examples
 from tests.support.saw_runs import csv_of, packed, shown, value_of
 
 INTS = st.one_of(
@@ -72,7 +73,7 @@ def computed(tree: Tree, values: dict[str, int]) -> int:
     return values[tree] if isinstance(tree, str) else tree
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(100))
 @given(EXPRESSIONS, INTS, INTS, st.integers(0, 5))
 def test_ints_are_those_of_c(tree: Tree, x: int, y: int, length: int) -> None:
     """SZ-21: 64 bits, two's complement, division toward zero; wrapping only where an interval
@@ -170,7 +171,7 @@ WORDS = st.sampled_from(
 )
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(135))
 @given(st.one_of(st.lists(WORDS, max_size=40).map(" ".join), st.text(max_size=60)))
 def test_any_text_is_a_program_or_refused(text: str) -> None:
     """No text gets past the checker into Python that is wrong, nor ends anything."""
@@ -190,7 +191,7 @@ def _run_shortly(program: Program) -> None:
         return
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(100))
 @given(st.sampled_from(PROGRAMS), st.integers(0, 2**32), st.booleans())
 def test_a_damaged_program_is_refused_or_runs(text: str, seed: int, ignore: bool) -> None:
     chance = random.Random(seed)
@@ -277,7 +278,7 @@ CLOCKS = st.one_of(
 )
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(
     st.lists(CLOCKS, max_size=40),
     st.sampled_from(["hourof", "minuteof", "dayofweek", "trunctohour", "trunctoday", "monthof"]),

@@ -22,6 +22,7 @@ from mrstream.streaming.conf.jobconf import JobConf
 from mrstream.streaming.formats.avro_text import java_text
 from tests.property.streaming.test_formats_parquet import as_json, same, tables
 from tests.support import row_files
+from tests.support.examples import examples
 
 _text = st.text(st.characters(codec="utf-8"), max_size=6)
 SCHEMA: dict[str, Any] = {
@@ -55,7 +56,7 @@ def write(path: Path, records: list[dict[str, Any]], codec: str, interval: int) 
         fastavro.writer(out, SCHEMA, records, codec=codec, sync_interval=interval)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(35), deadline=None)
 @given(
     st.lists(_records, max_size=20),
     st.sampled_from(["null", "deflate", "snappy"]),
@@ -75,7 +76,7 @@ def test_every_record_is_in_exactly_one_split(
         assert row_files.read_json(path, "AVRO", cuts) == straight
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(tables(), st.integers(1, 9), st.booleans(), row_files.borders)
 def test_every_batch_of_an_arrow_file_is_in_exactly_one_split(
     table: Any, rows: int, is_stream: bool, cuts: list[float]
@@ -89,7 +90,7 @@ def test_every_batch_of_an_arrow_file_is_in_exactly_one_split(
         assert same(row_files.read_json(path, "ARROW", cuts), table)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(70), deadline=None)
 @given(st.sampled_from(["AVRO", "ARROW"]), st.data())
 def test_a_damaged_file_is_one_line_or_records(kind: str, data: st.DataObject) -> None:
     with tempfile.TemporaryDirectory() as room:

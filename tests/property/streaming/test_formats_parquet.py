@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from mrstream.cluster.errors import Corrupt, UserError
 from mrstream.streaming.formats.row_filter import parse_filter
 from tests.support import row_files
+from tests.support.examples import examples
 
 _text = st.text(st.characters(codec="utf-8"), max_size=8)
 _moments = st.datetimes(datetime.datetime(1900, 1, 1), datetime.datetime(2200, 1, 1))
@@ -98,7 +99,7 @@ def same(ours: Sequence[Any], table: Any) -> bool:
     return list(ours) == list(theirs)
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(tables(), st.integers(1, 12), row_files.borders)
 def test_every_row_is_in_exactly_one_split(table: Any, group: int, cuts: list[float]) -> None:
     """Row groups are the unit: one belongs to the split in which its first byte lies."""
@@ -109,7 +110,7 @@ def test_every_row_is_in_exactly_one_split(table: Any, group: int, cuts: list[fl
         assert same(row_files.read_json(path, "PARQUET", cuts), pq.read_table(path))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(
     st.lists(st.tuples(st.none() | st.integers(0, 9), st.none() | st.sampled_from("abc"))),
     st.sampled_from(["n = 3", "n != 3", "n < 3 and s = 'b'", "n >= 4", "n is null", "s > 'a'",
@@ -158,7 +159,7 @@ def test_a_filter_keeps_the_rows_that_pass_wherever_it_is_applied(
     assert all(list(row) == ["other", "n"] for row in found)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(st.lists(st.none() | st.text("ab\t\n\r\\Né", max_size=5)), row_files.borders)
 def test_columns_between_tabs_can_be_told_apart_again(
     values: list[str | None], cuts: list[float]
@@ -184,7 +185,7 @@ def test_columns_between_tabs_can_be_told_apart_again(
     assert [int(line.split("\t")[1]) for line in lines] == list(range(len(values)))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(st.data())
 def test_a_damaged_file_is_one_line_or_the_same_rows(data: st.DataObject) -> None:
     """Bad bytes: a refusal that names the file, or rows; never a hang, never another exception."""

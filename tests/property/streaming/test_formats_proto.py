@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from mrstream.cluster.errors import Corrupt, UserError
 from mrstream.streaming.formats.proto_rows import message_class
 from tests.support import row_files
+from tests.support.examples import examples
 
 
 def descriptors() -> bytes:
@@ -66,7 +67,7 @@ def delimited(rows: list[dict[str, Any]]) -> bytes:
     return b"".join(parts)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(st.lists(_rows, max_size=8), st.booleans())
 def test_every_message_is_a_line(rows: list[dict[str, Any]], is_packed: bool) -> None:
     with tempfile.TemporaryDirectory() as room:
@@ -81,7 +82,7 @@ def test_every_message_is_a_line(rows: list[dict[str, Any]], is_packed: bool) ->
     assert some == [{"name": row.get("name")} for row in straight]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(st.binary(max_size=80))
 def test_bytes_that_are_no_messages_are_one_line(data: bytes) -> None:
     with tempfile.TemporaryDirectory() as room:

@@ -18,6 +18,7 @@ from mrstream.streaming.formats.fixed_length import BadRecordLength, FixedLength
 from mrstream.streaming.formats.sequence_file import SequenceFileReader, sequence_file_writer
 from mrstream.streaming.formats.writable import BYTES, LONG, TEXT, read_vlong, write_vlong
 from mrstream.streaming.java.java_number import format_double, format_float
+from tests.support.examples import examples
 
 CODECS = [
     "GzipCodec",
@@ -40,7 +41,7 @@ def cut(data: bytes, sizes: list[int]) -> list[bytes]:
 
 
 @pytest.mark.parametrize("name", CODECS)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(parts=st.lists(st.binary(max_size=500), max_size=4), sizes=st.lists(st.integers(0, 50)))
 def test_a_codec_gives_back_concatenated_streams_however_they_are_cut(
     name: str, parts: list[bytes], sizes: list[int]
@@ -54,7 +55,7 @@ def test_a_codec_gives_back_concatenated_streams_however_they_are_cut(
     assert plain == b"".join(parts)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(
     seed=st.integers(0, 2**32),
     level=st.integers(1, 2),
@@ -79,7 +80,7 @@ def test_every_bzip2_block_is_found_from_exactly_one_piece(
 
 
 @pytest.mark.parametrize("compression", ["NONE", "RECORD", "BLOCK"])
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(
     records=st.lists(st.tuples(st.binary(max_size=40), st.binary(max_size=40)), max_size=30),
     repeat=st.sampled_from([1, 1, 200]),

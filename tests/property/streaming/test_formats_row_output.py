@@ -33,6 +33,7 @@ from mrstream.streaming.formats.row_schema import (
 )
 from mrstream.streaming.formats.writable import TEXT
 from tests.support import row_files
+from tests.support.examples import examples
 
 SCHEMA = (
     "n:long,i:int,x:double,ok:bool,s:string,raw:bytes,day:date,at:timestamp,when:instant,"
@@ -97,7 +98,7 @@ def fits(fields: Fields, line: bytes) -> bool:
     return True
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(st.sampled_from(["parquet", "arrow", "avro"]), st.lists(records, max_size=12))
 def test_what_fits_is_read_back_as_it_was_given(kind: str, rows: list[dict[str, Any]]) -> None:
     """By pyarrow and fastavro."""
@@ -172,7 +173,7 @@ class _Kept(ParquetSink):
         self.table = table
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(st.lists(records | wild, min_size=1, max_size=4))
 def test_blocks_and_single_records_agree(rows: list[dict[str, Any]]) -> None:
     """Arrow takes a block only if every record of it fits, and then makes the same of it."""
@@ -205,7 +206,7 @@ def test_the_ordinary_block_is_taken_at_once() -> None:
         assert sink.take_lines(line * 3, 3)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(st.lists(records | wild, min_size=1, max_size=12))
 def test_rejects_go_aside_with_their_line_and_field(rows: list[dict[str, Any]]) -> None:
     fields = parse_schema(SCHEMA)
@@ -225,7 +226,7 @@ def test_rejects_go_aside_with_their_line_and_field(rows: list[dict[str, Any]]) 
         assert lines[int(number) - 1] == original and why
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(st.lists(st.dictionaries(st.sampled_from("abc"), anything, min_size=1, max_size=3)))
 def test_a_schema_that_is_found_in_records_is_fixed_and_complete(rows: list[Any]) -> None:
     """Every record fits the schema that was found in all of them, unless two have no type in

@@ -16,6 +16,7 @@ from warcio.warcwriter import WARCWriter
 
 from mrstream.cluster.errors import Corrupt
 from tests.support import row_files
+from tests.support.examples import examples
 
 # A payload may hold what looks like the start of a record, plain or packed.
 _INNER = b"\r\n\r\nWARC/1.0\r\nContent-Length: 0\r\n\r\n"
@@ -53,7 +54,7 @@ def read(path: Path, cuts: list[float], conf: dict[str, str] | None = None) -> l
     return found
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.lists(_payloads, max_size=8), st.sampled_from(["f.warc", "f.warc.gz"]), row_files.borders)
 def test_every_record_is_in_exactly_one_split(
     payloads: list[bytes], name: str, cuts: list[float]
@@ -79,7 +80,7 @@ def test_an_archive_inside_an_archive_is_found_out(tmp_path: Path) -> None:
     assert exact == straight(tmp_path / "f.warc")
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(35), deadline=None)
 @given(st.sampled_from(["damaged.warc", "damaged.warc.gz"]), st.data())
 def test_a_damaged_file_is_one_line_or_records(name: str, data: st.DataObject) -> None:
     with tempfile.TemporaryDirectory() as room:

@@ -24,6 +24,7 @@ from mrstream.lock.cell.settings import Settings
 from mrstream.lock.errors import BadNodePath, SequencerInvalid
 from mrstream.lock.paths import ROOT, canonical
 from mrstream.lock.sequencer import Sequencer, parse
+from tests.support.examples import examples
 from tests.support.lock_model import SECRET, Client, Model, settle
 
 NAMES = st.sampled_from(["a", "b", "c", "é", "long" * 8])
@@ -124,7 +125,7 @@ def the_state(state: State) -> Any:
             state.floor, state.lease_s)  # fmt: skip
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(st.data())
 def test_log_and_checkpoint_give_back_exactly_the_state(data: st.DataObject) -> None:
     """L7: the fold of the log is the state, wherever a checkpoint cuts it."""
@@ -161,7 +162,7 @@ def an_image() -> bytes:
 IMAGE = an_image()
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.integers(0, len(IMAGE) - 1), st.binary(max_size=8), st.integers(0, 8))
 def test_a_damaged_checkpoint_is_damage_or_another_state_and_never_a_bug(
     at: int, instead: bytes, width: int
@@ -181,7 +182,7 @@ def test_a_checkpoint_that_ends_early_is_damage(length: int) -> None:
         load_image(Cell(Settings(), SECRET, "demo"), [IMAGE[:length]])
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.data())
 def test_no_request_of_a_stranger_can_harm_the_cell(data: st.DataObject) -> None:
     """Whatever bytes decode to a request are answered or refused, and every invariant holds."""

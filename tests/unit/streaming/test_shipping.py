@@ -22,6 +22,7 @@ from mrstream.streaming.task.shipping import (
     link_shipped,
     unpack,
 )
+from tests.support.examples import examples
 
 
 @pytest.fixture
@@ -182,7 +183,7 @@ def test_a_link_that_has_no_target_in_the_archive_is_named(tmp_path: Path) -> No
         unpack(str(tar_of(tmp_path / "x.tar", (member, b""))), str(tmp_path / "dir"))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(st.data())
 def test_a_damaged_archive_is_unpacked_or_refused(data: st.DataObject) -> None:
     """Whatever its bytes are, and nothing is left of one that is refused."""
