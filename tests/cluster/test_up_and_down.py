@@ -7,7 +7,11 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
 
 from mrstream.cluster.errors import ClusterError
 from mrstream.cluster.wire.frames import Kind, encode_frame
@@ -16,8 +20,31 @@ from mrstream.cluster.wire.network import Connection, Identity
 from tests.cluster.conftest import MakeHosts
 from tests.cluster.hosted import Operator, all_roles, no_daemon_left
 from tests.cluster.machine import TestHosts, wait_for
+from tests.cluster.netns import NetnsHosts
 
 OperatorAt = Callable[[TestHosts], Operator]
+
+
+class Pair(NamedTuple):
+    """Two hosts on which a cluster runs, without guards; who uses it leaves it running."""
+
+    hosts: TestHosts
+    operator: Operator
+
+    @property
+    def path(self) -> Path:
+        return self.operator.write_cluster(guard=False)
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
+    hosts = NetnsHosts(2)
+    try:
+        made = Pair(hosts, Operator(tmp_path_factory.mktemp("pair") / "home", hosts))
+        made.operator.good("cluster", "up", "-f", made.path)
+        yield made
+    finally:
+        hosts.close()
 
 
 def test_up_status_logs_up_again_and_down(make_both: MakeHosts, operator_at: OperatorAt) -> None:
@@ -74,24 +101,26 @@ def test_after_power_was_cut_everywhere_up_brings_the_same_cluster_back(
     operator.good("cluster", "down")
 
 
-def test_up_repairs_what_was_killed_and_leaves_the_rest_alone(
-    make_netns: MakeHosts, operator_at: OperatorAt
+def test_doctor_names_what_was_killed_and_up_repairs_it_and_leaves_the_rest_alone(
+    pair: Pair,
 ) -> None:
-    hosts = make_netns(3)
-    operator = operator_at(hosts)
-    path = operator.write_cluster(guard=False)
-    operator.good("cluster", "up", "-f", path)
+    hosts, operator = pair
     before = operator.status()["hosts"]
     pid = before["h2"]["roles"]["dfs.chunkserver"]["pid"]
     hosts.run("h2", "kill", "-9", str(pid))
     wait_for(lambda: ("h2", "dfs.chunkserver") in operator.roles("down"), "h2 is seen to be down")
 
-    operator.good("cluster", "up", "-f", path)
+    said = operator.refused("cluster", "doctor")
+    operator.good("cluster", "up", "-f", pair.path)
 
+    assert "h2: dfs.chunkserver does not run: `mrstream cluster up` starts it" in said
     after = operator.status()["hosts"]
-    assert after["h2"]["roles"]["dfs.chunkserver"]["state"] == "up"
-    assert after["h3"]["roles"]["dfs.chunkserver"] == before["h3"]["roles"]["dfs.chunkserver"]
-    assert after["h1"]["roles"]["dfs.master"]["pid"] == before["h1"]["roles"]["dfs.master"]["pid"]
+    again = after["h2"]["roles"].pop("dfs.chunkserver")
+    assert again["state"] == "up" and again["pid"] != pid
+    assert {h: {r: s["pid"] for r, s in known["roles"].items()} for h, known in after.items()} == {
+        h: {r: s["pid"] for r, s in known["roles"].items() if (h, r) != ("h2", "dfs.chunkserver")}
+        for h, known in before.items()
+    }
 
 
 def test_a_host_that_is_down_is_named_and_the_cluster_comes_up_without_it(
@@ -127,20 +156,20 @@ def test_a_master_that_is_down_stops_up_and_nothing_is_left(
     assert no_daemon_left(hosts)
 
 
-def test_a_taken_port_is_named(make_netns: MakeHosts, operator_at: OperatorAt) -> None:
-    hosts = make_netns(2)
-    operator = operator_at(hosts)
-    path = operator.write_cluster()
-    hosts.run(
-        "h2", "sh", "-c",
-        f"setsid python3 -m http.server --bind {hosts.address('h2')} 7701 >/dev/null 2>&1 &",
-    )  # fmt: skip
-    wait_for(lambda: _answers(hosts.address("h2"), 7701), "the other program to listen")
+def test_a_taken_port_is_named(pair: Pair) -> None:
+    hosts, operator = pair
+    path = operator.write_cluster("other", ports={"base": 7800}, guard=False)
+    server = f"setsid python3 -m http.server --bind {hosts.address('h2')} 7801 >/dev/null 2>&1"
+    pid = hosts.run("h2", "sh", "-c", f"{server} & echo $!").strip()
+    wait_for(lambda: _answers(hosts.address("h2"), 7801), "the other program to listen")
 
     ended = operator.run("cluster", "up", "-f", path)
 
-    assert "h2: FAILED: port 7701" in ended.stderr and "is taken" in ended.stderr
-    assert ("h1", "dfs.master") in operator.roles("up")
+    assert "h2: FAILED: port 7801" in ended.stderr and "is taken" in ended.stderr
+    assert ("h1", "dfs.master") in operator.roles("up", "-f", path)
+    operator.good("cluster", "down", "-f", path)
+    hosts.run("h2", "kill", pid)
+    operator.good("cluster", "up", "-f", pair.path)  # the current one again
 
 
 def test_a_full_disk_is_named(make_hosts: MakeHosts, operator_at: OperatorAt) -> None:
@@ -157,16 +186,15 @@ def test_a_full_disk_is_named(make_hosts: MakeHosts, operator_at: OperatorAt) ->
     assert "2 hosts" in operator.good("cluster", "up", "-f", path)
 
 
-def test_an_old_python_is_named_with_what_to_do(
-    make_netns: MakeHosts, operator_at: OperatorAt
-) -> None:
-    hosts = make_netns(1)
-    operator = operator_at(hosts)
-    old = hosts.disk("h1") / "python3"
-    old.write_text("#!/bin/sh\necho 3.8.2\nexit 1\n")
-    old.chmod(0o755)
+def test_an_old_python_is_named_with_what_to_do(pair: Pair) -> None:
+    hosts, operator = pair
+    for host in hosts.names:
+        old = hosts.disk(host) / "python3"
+        old.write_text("#!/bin/sh\necho 3.8.2\nexit 1\n")
+        old.chmod(0o755)
+    path = operator.write_cluster("old", python="/srv/python3")
 
-    said = operator.refused("cluster", "up", "-f", operator.write_cluster(python="/srv/python3"))
+    said = operator.refused("cluster", "up", "-f", path)
 
     assert "too old (/srv/python3 is 3.8.2); mrstream needs 3.11" in said
 
@@ -216,18 +244,13 @@ def test_kill_9_of_up_leaves_nothing(make_netns: MakeHosts, operator_at: Operato
     wait_for(lambda: no_daemon_left(hosts), "no daemon is left", 60)
 
 
-def test_a_second_up_while_one_runs_is_refused(
-    make_netns: MakeHosts, operator_at: OperatorAt
-) -> None:
-    hosts = make_netns(2)
-    operator = operator_at(hosts)
-    path = operator.write_cluster()
-    operator.good("cluster", "up", "-f", path)
+def test_a_second_up_while_one_runs_is_refused(pair: Pair) -> None:
+    hosts, operator = pair
     operator.good("cluster", "down")
-    first = operator.start("cluster", "up", "-f", path)
+    first = operator.start("cluster", "up", "-f", pair.path)
     wait_for(lambda: not no_daemon_left(hosts), "the first has started something")
 
-    second = operator.run("cluster", "up", "-f", path)
+    second = operator.run("cluster", "up", "-f", pair.path)
     out, err = first.communicate(timeout=60)
 
     assert first.returncode == 0, (out, err)
@@ -254,13 +277,10 @@ def test_a_connection_lost_during_up_costs_that_host_only(
     assert hosts.processes("h3") == []
 
 
-def test_two_clusters_share_the_same_hosts(make_netns: MakeHosts, operator_at: OperatorAt) -> None:
-    hosts = make_netns(2)
-    operator = operator_at(hosts)
-    one = operator.write_cluster("one")
-    two = operator.write_cluster("two", ports={"base": 7800})
+def test_two_clusters_share_the_same_hosts(pair: Pair) -> None:
+    operator = pair.operator
+    one, two = pair.path, operator.write_cluster("two", ports={"base": 7800})
 
-    operator.good("cluster", "up", "-f", one)
     operator.good("cluster", "up", "-f", two)
 
     assert operator.status("-f", one)["id"] != operator.status("-f", two)["id"]
@@ -268,16 +288,13 @@ def test_two_clusters_share_the_same_hosts(make_netns: MakeHosts, operator_at: O
     operator.good("cluster", "down", "-f", two)
     assert operator.roles("up", "-f", one) == all_roles(operator, "-f", one)
     assert operator.roles("up", "-f", two) == set()
+    operator.good("cluster", "up", "-f", one)  # the current one again
 
 
-def test_one_name_for_two_clusters_is_refused_before_anything_is_touched(
-    make_netns: MakeHosts, operator_at: OperatorAt
-) -> None:
+def test_one_name_for_two_clusters_is_refused_before_anything_is_touched(pair: Pair) -> None:
     """A host that holds another cluster of that name keeps it."""
-    hosts = make_netns(2)
-    operator = operator_at(hosts)
-    path = operator.write_cluster()
-    operator.good("cluster", "up", "-f", path)
+    hosts, operator = pair
+    path = pair.path
     identity = operator.home / ".mrstream" / "clusters" / "t" / "identity.json"
     before = json.loads(identity.read_text())["cluster_id"]
     identity.unlink()
@@ -290,13 +307,9 @@ def test_one_name_for_two_clusters_is_refused_before_anything_is_touched(
     assert operator.status()["id"] == before
 
 
-def test_a_stranger_at_a_daemons_port_gets_nowhere_and_the_daemon_lives(
-    make_netns: MakeHosts, operator_at: OperatorAt
-) -> None:
+def test_a_stranger_at_a_daemons_port_gets_nowhere_and_the_daemon_lives(pair: Pair) -> None:
     """faults.md, security: wrong secret, wrong cluster, noise, and nothing on other addresses."""
-    hosts = make_netns(2)
-    operator = operator_at(hosts)
-    operator.good("cluster", "up", "-f", operator.write_cluster())
+    hosts, operator = pair
     cluster = operator.cluster()
     address = cluster.config.master_address("dfs.master")
     host, port = address.rsplit(":", 1)
@@ -341,22 +354,6 @@ def test_down_ends_by_force_what_does_not_stop_and_purge_removes_all(
     assert no_daemon_left(hosts)
     assert not (hosts.disk("h2") / "mrstream" / "t" / "h2").exists()
     assert not (operator.home / ".mrstream" / "clusters" / "t").exists()
-
-
-def test_doctor_says_what_is_wrong_and_what_to_do(
-    make_netns: MakeHosts, operator_at: OperatorAt
-) -> None:
-    hosts = make_netns(2)
-    operator = operator_at(hosts)
-    path = operator.write_cluster(guard=False)
-    operator.good("cluster", "up", "-f", path)
-    pid = operator.status()["hosts"]["h2"]["roles"]["dfs.chunkserver"]["pid"]
-    hosts.run("h2", "kill", "-9", str(pid))
-
-    said = operator.refused("cluster", "doctor")
-
-    assert "h2: dfs.chunkserver does not run: `mrstream cluster up` starts it" in said
-    operator.good("cluster", "up", "-f", path)
 
 
 def _answers(address: str, port: int) -> bool:
