@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 from tests.cluster.local import CHUNKSERVER, MASTER, LocalCluster, wait_for
 
 JOB_MASTER, WORKER = "mapreduce.master", "mapreduce.worker"
-ASLEEP = "600000007"
+ASLEEP = str(600_000_000 + os.getpid())
 # For the worker's wait for its master, and for nothing else, a second is as good as a minute.
 QUICK_WAIT = """
 import time, types, mrstream.mapreduce.worker.master_link as link
@@ -30,7 +31,7 @@ def asleep() -> list[int]:
 
 
 def test_a_worker_whose_master_is_gone_for_good_kills_its_attempts(tmp_path: Path) -> None:
-    """Issue: no orphans; the chunkserver keeps the data, and a new master goes on with the job."""
+    """No orphans; the chunkserver keeps the data, and a new master goes on with the job."""
     mapper = tmp_path / "m.sh"
     mapper.write_text(
         "#!/bin/sh\n"

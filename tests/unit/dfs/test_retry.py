@@ -12,7 +12,7 @@ from mrstream.dfs.client.retry import RetryPolicy
 
 
 def test_it_tries_until_the_time_is_over_and_then_raises_the_last_error() -> None:
-    policy = RetryPolicy(total_s=0.2, first_s=0.01, longest_s=0.05)
+    policy = RetryPolicy(total_s=1.0, first_s=0.01, longest_s=0.05)
     began_s = time.monotonic()
     tries = 0
 
@@ -21,8 +21,8 @@ def test_it_tries_until_the_time_is_over_and_then_raises_the_last_error() -> Non
             tries += 1
             attempt.failed(Unavailable(f"try {tries}"))
 
-    assert 4 <= tries <= 40
-    assert time.monotonic() - began_s < 2.0
+    assert 4 <= tries <= 200
+    assert 1.0 <= time.monotonic() - began_s < 30
 
 
 def test_no_time_means_one_try() -> None:

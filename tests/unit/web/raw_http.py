@@ -56,8 +56,8 @@ class Served:
 
     def connect(self) -> socket.socket:
         """A connection of one's own."""
-        made = socket.create_connection(("127.0.0.1", self.port), 10)
-        made.settimeout(10)
+        made = socket.create_connection(("127.0.0.1", self.port), 60)
+        made.settimeout(60)
         return made
 
     def head(self, line: str, *headers: str) -> bytes:

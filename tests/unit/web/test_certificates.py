@@ -122,7 +122,7 @@ def test_a_handshake_has_its_time_and_old_protocols_stay_out() -> None:
             began_s = time.monotonic()
             connection.sendall(b"\x16\x03\x01")
             assert connection.recv(100) == b""
-            assert time.monotonic() - began_s < 3
+            assert time.monotonic() - began_s < 30
         with served.connect() as connection:
             connection.sendall(b"GET / HTTP/1.1\r\n\r\n")
             assert b"HTTP/1.1" not in connection.recv(1000)

@@ -88,7 +88,7 @@ def quick() -> Iterator[Served]:
         yield running
 
 
-def closes(connection: socket.socket, within_s: float = 5.0) -> bool:
+def closes(connection: socket.socket, within_s: float = 30.0) -> bool:
     """Does the server end this connection?"""
     connection.settimeout(within_s)
     try:
@@ -361,12 +361,12 @@ def test_a_head_has_its_time(quick: Served) -> None:
         answer = read_answer(connection)
 
     assert answer.status == 408
-    assert time.monotonic() - began_s < 3
+    assert time.monotonic() - began_s < 30
 
 
 def test_a_head_that_drips_is_cut_all_the_same(quick: Served) -> None:
     with quick.connect() as connection:
-        deadline_s = time.monotonic() + 5
+        deadline_s = time.monotonic() + 30
         with pytest.raises(OSError):
             while time.monotonic() < deadline_s:
                 connection.sendall(b"a")
@@ -439,7 +439,7 @@ def test_an_answer_that_is_taken_too_slowly_is_cut() -> None:
         with slow.connect() as connection:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
             connection.sendall(slow.head("GET / HTTP/1.1"))
-            deadline_s = time.monotonic() + 10
+            deadline_s = time.monotonic() + 60
             while not slow.outcomes and time.monotonic() < deadline_s:
                 time.sleep(0.02)
 
@@ -461,7 +461,7 @@ def test_a_client_that_waits_is_told_to_go_on_only_when_its_body_is_wanted(serve
         assert answer.status == 403
         assert answer.headers["connection"] == "close"
         assert closes(connection)
-        assert time.monotonic() - began_s < 5
+        assert time.monotonic() - began_s < 30
 
 
 def test_another_expectation_is_passed_over(served: Served) -> None:
@@ -477,7 +477,7 @@ def test_a_client_that_leaves_in_the_middle_is_noticed(served: Served) -> None:
     served.outcomes.clear()
     with served.connect() as connection:
         connection.sendall(served.head("PUT /upload HTTP/1.1", "Content-Length: 10") + b"abc")
-    deadline_s = time.monotonic() + 10
+    deadline_s = time.monotonic() + 60
     while not served.outcomes and time.monotonic() < deadline_s:
         time.sleep(0.02)
 
@@ -525,7 +525,7 @@ def test_a_stop_lets_what_is_under_way_end_and_ends_what_is_idle() -> None:
             stopping.connect()
         busy.sendall(b"34")
         answer = read_answer(busy)
-        closing.result(5)
+        closing.result(30)
 
         assert (answer.status, answer.body) == (200, b"4")
         assert answer.headers["connection"] == "close"
@@ -540,5 +540,5 @@ def test_a_stop_cuts_what_does_not_end() -> None:
             busy.sendall(stopping.head("PUT /upload HTTP/1.1", "Content-Length: 4") + b"12")
             began_s = time.monotonic()
             stopping._run(stopping.server.close())
-            assert time.monotonic() - began_s < 5
+            assert time.monotonic() - began_s < 30
             assert closes(busy)
