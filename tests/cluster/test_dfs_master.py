@@ -36,7 +36,7 @@ from tests.cluster.local import CHUNKSERVER, MASTER, LocalCluster, wait_for
 
 Listing = list[tuple[str, int]]
 # The gate's own number is 10,000: `make soak`.
-OPERATIONS = int(os.environ.get("MRSTREAM_OPERATIONS", "1600"))
+OPERATIONS = int(os.environ.get("MRSTREAM_OPERATIONS", "800"))
 # The wall clock of a daemon, so many seconds ahead as a file says.
 MOVED_CLOCK = """
 import time

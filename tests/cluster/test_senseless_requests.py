@@ -31,7 +31,7 @@ from tests.property.fuzz.rooms import BULK, CONTROL, requests_of
 
 ROLES = ("dfs.master", "dfs.chunkserver", "mapreduce.master", "mapreduce.worker", "lock.master")
 BULK_PORTS = {"dfs.chunkserver": CHUNKSERVER_BULK, "mapreduce.worker": WORKER_BULK}
-EACH = int(os.environ.get("MRSTREAM_SENSELESS", "40"))
+EACH = int(os.environ.get("MRSTREAM_SENSELESS", "8"))
 ANSWER_S_MAX = 10.0
 KINDS = {
     role.partition(".")[0]: [kind for kind in kinds if kind is not Stop]
