@@ -109,6 +109,7 @@ soak: setup
 	MRSTREAM_SENSELESS=400 $(BIN)/pytest -q --timeout 0 tests/cluster/test_senseless_requests.py
 	$(BIN)/python tests/cluster/dfs_soak.py
 	MRSTREAM_EXAMPLES=20 $(BIN)/pytest -q --timeout 0 -n 2 --dist worksteal tests/property tests/unit/lock tests/unit/streaming
+	MRSTREAM_CASES=all $(BIN)/pytest -q --timeout 0 tests/conformance/test_cases_on_cluster.py
 	$(BIN)/pytest -q --timeout 0 tests/doors/full_disk.py
 	$(BIN)/python tests/cluster/job_soak.py --minutes $(MINUTES)
 	tests/cluster/install.sh
