@@ -28,7 +28,7 @@ LOCAL_ONLY = {
     "env_inherit": "a task of local mode inherits the client's environment; a daemon has its own",
     "in_scheme": "reads and writes file:// URLs, which other hosts do not share",
 }
-# What these are about is done by the same code wherever a task runs, and test_cases.py runs them all.
+# What these are about is done by the same code wherever a task runs; test_cases.py has them all.
 # Here the first of each family stands for it; `make soak` has all (MRSTREAM_CASES=all).
 ANYWHERE = ("aggregate_", "builtin_", "cmd_", "hash_", "kfbc_", "kfbp_", "kv_", "reducer_", "sort_")
 # Words in which {case} is a path of the job's file system, and no file to be shipped.
