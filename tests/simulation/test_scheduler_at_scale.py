@@ -12,8 +12,6 @@ import tracemalloc
 from dataclasses import replace
 from functools import cache
 
-import pytest
-
 from mrstream.mapreduce.scheduler.commands import JobOutcome
 from mrstream.mapreduce.scheduler.events import JobSettings
 from mrstream.mapreduce.scheduler.scheduler import Scheduler
@@ -26,8 +24,8 @@ NO_BACKUPS = JobSettings(backup_maps=False, backup_reduces=False)
 
 
 @cache
-def normal_sort(seed: int = SEED) -> Outcome:
-    return SimulatedCluster(PAPER, SORT, seed).run()
+def normal_sort() -> Outcome:
+    return SimulatedCluster(PAPER, SORT, SEED).run()
 
 
 def test_a_sort_without_backup_tasks_takes_much_longer() -> None:
@@ -46,17 +44,17 @@ def test_backup_tasks_cost_a_few_percent_at_most() -> None:
     assert totals.backup_wasted_s <= 0.05 * totals.useful_s
 
 
-@pytest.mark.parametrize(("seed", "ratio_max"), [(SEED, 1.10 if SEED == 2 else 1.15), (3, 1.15)])
-def test_killing_200_of_1746_workers_costs_little_time(seed: int, ratio_max: float) -> None:
+def test_killing_200_of_1746_workers_costs_little_time() -> None:
     """§5.5, fault gate 20: 5 % in the paper, at most 15 %; their committed maps are run again. Of
-    the seeds that docs/simulation.md shows, 3 costs most: its last reduce meets a slow host."""
+    the seeds that docs/simulation.md shows, 3 costs most (in `make soak`): its last reduce meets a
+    slow host."""
     plan = replace(PAPER, kill_workers=200, kill_at_s=300.0)
 
-    killed = SimulatedCluster(plan, SORT, seed).run()
+    killed = SimulatedCluster(plan, SORT, SEED).run()
 
     assert killed.outcome is JobOutcome.SUCCEEDED
     assert killed.totals.rerun_maps > 1_000
-    assert killed.elapsed_s <= ratio_max * normal_sort(seed).elapsed_s
+    assert killed.elapsed_s <= (1.10 if SEED == 2 else 1.15) * normal_sort().elapsed_s
 
 
 def test_most_input_is_read_from_the_local_disk() -> None:
