@@ -6,7 +6,6 @@ A seed that fails prints the command that replays it; `MRSTREAM_JOB_SEEDS=FROM:T
 
 from __future__ import annotations
 
-import logging
 import os
 import subprocess
 import sys
@@ -27,11 +26,6 @@ SEEDS = range(*map(int, os.environ.get("MRSTREAM_JOB_SEEDS", "0:4").split(":")))
 MORE = 12
 """Seeds that are tried besides the kept one: a change may give that another history."""
 Patch = Callable[[pytest.MonkeyPatch], None]
-
-
-@pytest.fixture(autouse=True)
-def quiet() -> None:
-    logging.getLogger("mrstream").setLevel(logging.CRITICAL)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
