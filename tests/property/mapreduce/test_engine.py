@@ -130,7 +130,7 @@ PROGRAMS: dict[str, tuple[str, Callable[[list[bytes]], list[bytes]]]] = {
 }
 
 
-@settings(max_examples=examples(12), deadline=None)
+@settings(max_examples=examples(6), deadline=None)
 @given(
     line=st.binary(min_size=1, max_size=200).map(
         lambda b: b.translate(None, b"\r\n\x80\x81") or b"x"

@@ -19,8 +19,9 @@ from mrstream.streaming.records.partitioner import (
     PartitionerSpec,
     key_field_partition,
 )
+from tests.support.examples import examples
 
-SEEDS = 40
+SEEDS = examples(12)
 MAPS = 3
 
 pytestmark = pytest.mark.skipif(not kernel.IS_NATIVE, reason="there is no C kernel to compare")
