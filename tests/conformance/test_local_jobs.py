@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import oracle
-from tests.support.local_jobs import Desk, processes_with
+from tests.support.local_jobs import Desk, Ran, processes_with
 
 
 @pytest.fixture
@@ -514,6 +514,28 @@ def test_a_check_finds_a_mapper_that_carries_things_from_record_to_record(desk: 
     assert ran.status == 1
     assert "two maps: DIFFERENT" in ran.stderr
     assert "the same again: the same" in ran.stderr
+
+
+def test_a_check_compares_records_and_not_how_a_file_holds_them(desk: Desk) -> None:
+    """Sequence and Avro files have random marks in them."""
+    desk.write("in", "".join(f'{{"k": {n % 7}, "v": {n}}}\n' for n in range(600)))
+    text = ("-D", "mapreduce.job.output.key.class=org.apache.hadoop.io.Text")
+    named = ("-D", "mrstream.outputs=t:avro", "-D", "mrstream.outputs.t.schema=k:long,v:long")
+
+    to_t = "sh -c 'tee $MRSTREAM_OUTPUTS/t'"
+
+    def check(*words: str, reducer: str = "cat") -> Ran:
+        job = ("-input", "in", "-output", "out", "-mapper", "cat", "-reducer", reducer)
+        return desk.run("-check", *words, *job)
+
+    checks = {
+        "sequence file": check(*text, "-outputformat", "SequenceFileOutputFormat"),
+        "avro": check("-outputformat", "avro"),
+        "named avro": check(*named, reducer=to_t),
+    }
+
+    for kind, ran in checks.items():
+        assert "two maps: the same" in ran.stderr, f"{kind}: {ran.stderr}"
 
 
 def test_jobs_of_this_machine_can_be_looked_at(desk: Desk) -> None:
