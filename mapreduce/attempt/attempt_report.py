@@ -8,6 +8,7 @@ an attempt that ends without either was killed. A process that says `Ready` wait
 from __future__ import annotations
 
 import os
+import signal
 import struct
 from collections.abc import Iterator
 from typing import Final
@@ -43,6 +44,16 @@ class Failure(msgspec.Struct, frozen=True, array_like=True):
     is_timeout: bool = False
     trace: str = ""
     """A traceback, if the fault is ours."""
+
+
+def death_text(status: int) -> str:
+    """Say how the process of an attempt ended that has told no end; `status` as `os.waitstatus_to_
+    exitcode` has it."""
+    if status < 0:
+        name = signal.Signals(-status).name
+        hint = " (out of memory? `dmesg` tells)" if status == -signal.SIGKILL else ""
+        return f"the attempt's own process was ended by {name} before it could say why{hint}"
+    return f"the attempt's own process ended with status {status} before it could say why"
 
 
 class Progress(msgspec.Struct, frozen=True, array_like=True, tag=True):

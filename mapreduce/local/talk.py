@@ -13,12 +13,14 @@ from mrstream.mapreduce import history
 from mrstream.mapreduce.attempt.attempt_report import Failure
 from mrstream.mapreduce.console import Console
 from mrstream.mapreduce.history import JobRecord
+from mrstream.mapreduce.job.counters import Counters
 from mrstream.mapreduce.job.job import JobSpec
-from mrstream.mapreduce.local.progress import Tally
 from mrstream.mapreduce.progress import JobProgress
-from mrstream.mapreduce.report import closing_text, failure_text
+from mrstream.mapreduce.report import JobFacts, closing_text, failure_text
 from mrstream.mapreduce.scheduler.commands import FinishJob, JobOutcome
 from mrstream.mapreduce.scheduler.ids import TaskKind
+from mrstream.mapreduce.scheduler.phases import JobTotals, JobView
+from mrstream.mapreduce.tally import JobTally
 
 SUCCEEDED, FAILED = 0, 1
 
@@ -69,21 +71,41 @@ class LocalTalk:
         else:
             self._console.plain(f"{attempt_id} failed: {failure.message}")
 
-    def end(self, finish: FinishJob, tally: Tally) -> int:
+    def end(self, finish: FinishJob, tally: JobTally, view: JobView, totals: JobTotals) -> int:
         """Tell how the job ended, keep what is to be kept, and give the exit status."""
         now_s = time.monotonic()
-        self._keep_report(finish, tally, now_s)
-        self.progress(tally.progress(now_s), force=True)
+        counters, facts = tally.counters(totals), tally.facts(now_s)
+        self._keep_report(finish, tally, counters, facts)
+        self.progress(tally.progress(view, now_s), force=True)
         self._console.end_progress()
         if finish.outcome is JobOutcome.SUCCEEDED:
-            self._tell_success(tally, now_s)
+            self._tell_success(counters, facts)
             return SUCCEEDED
         self._tell_failed_job(finish, tally)
         return FAILED
 
-    def _keep_report(self, finish: FinishJob, tally: Tally, now_s: float) -> None:
+    def _keep_report(
+        self, finish: FinishJob, tally: JobTally, counters: Counters, facts: JobFacts
+    ) -> None:
         job_id = self._spec.job_id
-        report = tally.kept_report(job_id, self._conf.job_name, finish.outcome.value, now_s)
+        report = {
+            "job_id": job_id,
+            "name": self._conf.job_name,
+            "state": finish.outcome.value,
+            "elapsed_s": round(facts.elapsed_s, 3),
+            "input_bytes": facts.input_bytes,
+            "shuffled_bytes": facts.shuffled_bytes,
+            "output_bytes": facts.output_bytes,
+            "tasks": {
+                task.name: {"seconds": round(task.seconds, 3), "records": task.records}
+                for task in (*facts.maps, *facts.reduces)
+            },
+            "failures": [
+                {"attempt_id": str(attempt_id), "message": message}
+                for attempt_id, message in tally.failures
+            ],
+            "counters": counters.as_dict(),
+        }
         try:
             self._record.write_report(report)
             if finish.outcome is JobOutcome.SUCCEEDED:
@@ -95,18 +117,18 @@ class LocalTalk:
         except OSError as error:  # the job itself is not worse for it
             self._console.warn(f"the report of {job_id} cannot be kept: {error}")
 
-    def _tell_success(self, tally: Tally, now_s: float) -> None:
+    def _tell_success(self, counters: Counters, facts: JobFacts) -> None:
         if self._is_quiet:
             return
         console = self._console
         console.info(f"Job {self._spec.job_id} completed successfully")
         if self._spec.output is not None or not console.shares_terminal:
-            console.info(tally.counters.dump())
-        console.info(closing_text(tally.facts(now_s)))
+            console.info(counters.dump())
+        console.info(closing_text(facts))
         if self._spec.output is not None:
             console.info(f"Output directory: {self._spec.output}")
 
-    def _tell_failed_job(self, finish: FinishJob, tally: Tally) -> None:
+    def _tell_failed_job(self, finish: FinishJob, tally: JobTally) -> None:
         reason = finish.reason
         if finish.culprit is not None:
             failed = {kind: tally.failed_tasks(kind) for kind in (TaskKind.MAP, TaskKind.REDUCE)}
