@@ -21,7 +21,7 @@ from mrstream.mapreduce.dataflow.files import files_for
 from mrstream.mapreduce.engine.choice import RAY, EngineChoice
 from mrstream.mapreduce.engine.pool import Engine, EngineOutput, EnginePool
 from mrstream.mapreduce.history import JobRecord
-from mrstream.mapreduce.interrupts import interruptible
+from mrstream.mapreduce.interrupts import exit_status, interruptible
 from mrstream.mapreduce.job.job import JobSpec, require_extras
 from mrstream.mapreduce.job.rules import without_workers
 from mrstream.mapreduce.local.job import LocalJob
@@ -31,8 +31,6 @@ from mrstream.mapreduce.scheduler.events import JobSettings
 if TYPE_CHECKING:
     from mrstream.cluster.config.config import ClusterConfig
 
-INTERRUPTED: Final = 130
-TERMINATED: Final = 143
 AT_ONCE_MAX: Final = 1_000_000
 """How many attempts run at once is the engine's to say: it gets all that may run."""
 
@@ -69,7 +67,7 @@ def run(
         record.drop_all()
         console.end_progress()
         console.plain("Interrupted: the job is stopped and its temporary files are gone.")
-        return TERMINATED if stop.args else INTERRUPTED
+        return exit_status(stop)
     except BaseException:
         record.drop_all()
         raise

@@ -23,7 +23,10 @@ from mrstream.mapreduce.attempt.attempt_report import (
     Message,
     Noted,
     Progress,
+    Ready,
     Said,
+    Shuffled,
+    Unfetched,
     death_text,
 )
 from mrstream.mapreduce.attempt.task_context import AttemptOrder
@@ -297,6 +300,10 @@ class LocalJob:
             case Failed(failure=failure):
                 running.outcome = message
                 self._attempt_failed(attempt_id, failure)
+            case Shuffled() | Unfetched() | Ready():
+                pass  # segments are opened where they lie, and a process runs one attempt
+            case _:
+                assert_never(message)
 
     def _attempt_done(self, attempt_id: AttemptId) -> None:
         if not self._rules.has_final_output(attempt_id.task_id):

@@ -46,14 +46,10 @@ class LocalTalk:
         """Tell that the job starts."""
         if self._is_quiet:
             # The process stays, as Hadoop's does in local mode; only the watching is left out.
-            self._console.info("Job is running in background.")
-            self._console.info(f"Output directory: {self._spec.output}")
+            self._console.job_in_background(self._spec.output)
             return
-        self._console.info(f"Total input files to process : {files}")
-        self._console.info(f"number of splits:{splits}")
-        self._console.info(f"Submitting tokens for job: {self._spec.job_id}")
-        self._console.info(f"Running job: {self._spec.job_id}")
-        self._console.info(f"Job {self._spec.job_id} running in uber mode : false")
+        self._console.input_found(files, splits)
+        self._console.job_runs(self._spec.job_id)
 
     def progress(self, progress: JobProgress, *, force: bool = False) -> None:
         """Show how far the job is."""
@@ -79,7 +75,9 @@ class LocalTalk:
         self.progress(tally.progress(view, now_s), force=True)
         self._console.end_progress()
         if finish.outcome is JobOutcome.SUCCEEDED:
-            self._tell_success(counters, facts)
+            if not self._is_quiet:
+                spec, closing = self._spec, closing_text(facts)
+                self._console.job_succeeded(spec.job_id, counters.dump(), closing, spec.output)
             return SUCCEEDED
         self._tell_failed_job(finish, tally)
         return FAILED
@@ -117,17 +115,6 @@ class LocalTalk:
         except OSError as error:  # the job itself is not worse for it
             self._console.warn(f"the report of {job_id} cannot be kept: {error}")
 
-    def _tell_success(self, counters: Counters, facts: JobFacts) -> None:
-        if self._is_quiet:
-            return
-        console = self._console
-        console.info(f"Job {self._spec.job_id} completed successfully")
-        if self._spec.output is not None or not console.shares_terminal:
-            console.info(counters.dump())
-        console.info(closing_text(facts))
-        if self._spec.output is not None:
-            console.info(f"Output directory: {self._spec.output}")
-
     def _tell_failed_job(self, finish: FinishJob, tally: JobTally) -> None:
         reason = finish.reason
         if finish.culprit is not None:
@@ -137,5 +124,4 @@ class LocalTalk:
                 f"failedMaps:{failed[TaskKind.MAP]} failedReduces:{failed[TaskKind.REDUCE]} "
                 "killedMaps:0 killedReduces: 0"
             )
-        self._console.info(f"Job {self._spec.job_id} failed with state FAILED due to: {reason}")
-        self._console.error("Job not successful!")
+        self._console.job_failed(self._spec.job_id, "FAILED", reason)

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import os
 import socket
-import struct
 from typing import Final
 
 import msgspec
@@ -20,6 +19,7 @@ from mrstream.cluster.config.config import WORKER, Cluster
 from mrstream.cluster.wire.messages import make_decoders
 from mrstream.mapreduce.attempt import attempt
 from mrstream.mapreduce.attempt.attempt_report import Ready, send
+from mrstream.mapreduce.attempt.pipe_frames import receive
 from mrstream.mapreduce.attempt.task_context import Attempt, AttemptOrder
 from mrstream.mapreduce.attempt.task_log import OutputSample
 from mrstream.mapreduce.attempt.zygote import MARK
@@ -36,7 +36,6 @@ from mrstream.streaming.task.child import task_environment
 
 ATTEMPTS_MAX: Final = 100
 """A process ends after so many attempts: whatever might pile up in it goes with it."""
-_LENGTH = struct.Struct("<I")
 
 
 class WorkOrder(msgspec.Struct, frozen=True):
@@ -90,11 +89,6 @@ class AttemptProcess:
         return attempt.run(spec, order, report, lifeline, prepare)
 
 
-def packed_order(order: bytes) -> bytes:
-    """Give the bytes of a further order on the socket of a process that waits for one."""
-    return _LENGTH.pack(len(order)) + order
-
-
 def _may_go_on(spec: JobSpec, order: AttemptOrder) -> bool:
     """Say whether this process may run another attempt after this one.
 
@@ -107,10 +101,7 @@ def _may_go_on(spec: JobSpec, order: AttemptOrder) -> bool:
 def _next_order(report: int) -> bytes:
     """Wait for another order; nothing if the worker has none, or is gone."""
     with socket.socket(fileno=os.dup(report)) as ours:
-        head = ours.recv(_LENGTH.size, socket.MSG_WAITALL)
-        if len(head) < _LENGTH.size:
-            return b""
-        return ours.recv(_LENGTH.unpack(head)[0], socket.MSG_WAITALL)
+        return receive(ours)
 
 
 def _warm_up() -> None:

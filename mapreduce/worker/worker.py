@@ -20,7 +20,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, assert_never
 
 import msgspec
 
@@ -37,6 +37,7 @@ from mrstream.mapreduce.attempt.attempt_report import (
     Message,
     Noted,
     Progress,
+    Ready,
     Said,
     Shuffled,
     Unfetched,
@@ -261,6 +262,8 @@ class Worker:
                 self._hear_of_segments(order)
             case ForgetJob():
                 self._spawn(self._forget(order))
+            case _:
+                assert_never(order)
 
     def _begin(self, order: RunAttempt) -> None:
         if order.attempt_id in self._attempts:
@@ -383,6 +386,10 @@ class Worker:
                 self._said(attempt, "", text.decode("utf-8", "replace"))
             case Noted(level=level, text=text):
                 self._said(attempt, level, text)
+            case Ready():
+                pass  # the pool has heard it
+            case _:
+                assert_never(message)
 
     def _said(self, attempt: RunningAttempt, level: str, text: str) -> None:
         room = SAID_BYTES_MAX - attempt.said_bytes
