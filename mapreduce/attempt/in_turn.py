@@ -9,18 +9,17 @@ nothing of what an order says.
 from __future__ import annotations
 
 import socket
-import struct
 from collections.abc import Callable
 from os import dup
 from typing import Final
 
 from mrstream.mapreduce.attempt.attempt_report import Ready, send
+from mrstream.mapreduce.attempt.pipe_frames import receive
 from mrstream.mapreduce.attempt.task_context import AttemptOrder
 from mrstream.mapreduce.job.job import JobSpec
 
 ATTEMPTS_MAX: Final = 100
 """A process ends after so many attempts: whatever might pile up in it goes with it."""
-_LENGTH = struct.Struct("<I")
 
 
 def run_in_turn(order: bytes, report: int, run: Callable[[bytes], tuple[int, bool]]) -> int:
@@ -39,11 +38,6 @@ def run_in_turn(order: bytes, report: int, run: Callable[[bytes], tuple[int, boo
     return 0
 
 
-def packed_order(order: bytes) -> bytes:
-    """Give the bytes of a further order on the socket of a process that waits for one."""
-    return _LENGTH.pack(len(order)) + order
-
-
 def may_go_on(spec: JobSpec, order: AttemptOrder) -> bool:
     """Say whether a process may run another attempt after this one.
 
@@ -56,7 +50,4 @@ def may_go_on(spec: JobSpec, order: AttemptOrder) -> bool:
 def _next_order(report: int) -> bytes:
     """Wait for another order; nothing if there is none, or nobody who could give one."""
     with socket.socket(fileno=dup(report)) as ours:
-        head = ours.recv(_LENGTH.size, socket.MSG_WAITALL)
-        if len(head) < _LENGTH.size:
-            return b""
-        return ours.recv(_LENGTH.unpack(head)[0], socket.MSG_WAITALL)
+        return receive(ours)

@@ -17,11 +17,8 @@ import msgspec
 from mrstream.mapreduce import history
 from mrstream.mapreduce.attempt.zygote import MARK, Zygote
 from mrstream.mapreduce.console import Console
-from mrstream.mapreduce.interrupts import interruptible
+from mrstream.mapreduce.interrupts import exit_status, interruptible
 from mrstream.mapreduce.job.job import JobSpec, require_extras
-
-INTERRUPTED = 130
-TERMINATED = 143
 
 
 def run(spec: JobSpec, *, background: bool = False, console: Console | None = None) -> int:
@@ -51,7 +48,7 @@ def run(spec: JobSpec, *, background: bool = False, console: Console | None = No
         record.drop_all()
         console.end_progress()
         console.plain("Interrupted: the job is stopped and its temporary files are gone.")
-        return TERMINATED if stop.args else INTERRUPTED
+        return exit_status(stop)
     except BaseException:
         record.drop_all()
         raise

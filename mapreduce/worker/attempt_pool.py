@@ -24,7 +24,7 @@ from mrstream.mapreduce.attempt.attempt_report import (
     Progress,
     Ready,
 )
-from mrstream.mapreduce.attempt.in_turn import packed_order
+from mrstream.mapreduce.attempt.pipe_frames import framed
 from mrstream.mapreduce.attempt.zygote import Ended, Zygote
 from mrstream.mapreduce.scheduler.ids import JobId, TaskKind, parse_attempt_id
 
@@ -174,7 +174,7 @@ class AttemptPool:
         process = self._waiting_process(attempt.job_id) if attempt.is_map else None
         if process is not None:
             process.take(attempt)
-            process.write(packed_order(order))
+            process.write(framed(order))
         else:
             process = await self._fork(attempt, order)
         if attempt.kill_reason is not None:

@@ -30,10 +30,10 @@ from mrstream.dfs.chunks.commands import CommandRunner, Throttle, describe
 from mrstream.dfs.chunks.mutation import MutationOrder
 from mrstream.dfs.chunks.push_buffer import PushBuffer
 from mrstream.dfs.errors import NotRegistered, StaleReplica
-from tests.memory_disk import MemoryDisk
 from tests.simulation.dfs.master import NAME as MASTER
 from tests.simulation.dfs.master import SimMaster
 from tests.simulation.dfs.world import Clock, World
+from tests.support.memory_disk import MemoryDisk
 
 RECONNECT_S = 0.2
 ANSWER_S_MAX = 4.0

@@ -19,7 +19,7 @@ from mrstream.dfs.chunks.chunk_store import ChunkStore
 from mrstream.dfs.command_queue import CommandQueue, Outcome
 from mrstream.dfs.errors import StaleMaster
 from mrstream.dfs.protocol import COMMANDS, Command, DeleteChunk
-from tests.memory_disk import MemoryDisk
+from tests.support.memory_disk import MemoryDisk
 
 CONTACT_S = 8.0
 
