@@ -27,7 +27,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from mrstream.cluster.config.config import DFS_MASTER, LOCK_MASTER, MAPREDUCE_MASTER
+from mrstream.cluster.config.config import DFS_MASTER, GROUP_NAMES, LOCK_MASTER, MAPREDUCE_MASTER
 from mrstream.cluster.errors import ClusterError, Unavailable
 from mrstream.cluster.hosts.health import ask
 from mrstream.cluster.leader.group_view import GroupView, look_at_groups
@@ -293,6 +293,8 @@ class Game:
         """Break something, see all users go on, mend it; return the seconds of each group."""
         leaders = self._leaders()
         victim = dict(leaders)[DFS_MASTER]
+        if fault not in ("kill", "stop"):
+            self._gather(victim, leaders)
         play: dict[str, Callable[[], dict[str, float]]] = {
             "kill": lambda: self._kill(leaders),
             "stop": lambda: self._stop(leaders),
@@ -307,6 +309,13 @@ class Game:
         self.hosts.heal()
         self._await_settled()
         return took_s
+
+    def _gather(self, host: str, leaders: list[tuple[str, str]]) -> None:
+        """Have every group led from one host, whose loss is then that of all leaders at once."""
+        for role, leader in leaders:
+            if leader != host:
+                # It may be refused while somebody catches up: then another leads.
+                self.operator.run("cluster", "switch", host, GROUP_NAMES[role], timeout_s=LIMIT_S)
 
     def _broken(self, do: Callable[[], None]) -> dict[str, float]:
         began_s = time.monotonic()
@@ -364,20 +373,26 @@ class Game:
         return took_s
 
     def _lose_packets(self, victim: str) -> dict[str, float]:
-        """For half a minute; nobody has to lead anew, and everybody goes on, if slowly."""
+        """Nobody has to lead anew, and everybody goes on, if slowly."""
         self.hosts.lose(victim, 0.02)
+        return self._slowest_of(30.0)
+
+    def _fill(self, victim: str) -> dict[str, float]:
+        """Somebody leads, with or without room."""
+        try:
+            self.hosts.fill_disk(victim)
+            return self._slowest_of(20.0)
+        finally:
+            self.hosts.free_disk(victim)
+
+    def _slowest_of(self, seconds: float) -> dict[str, float]:
+        """See users go on again and again for so long; the longest that they took."""
         slowest_s: dict[str, float] = {}
-        until_s = time.monotonic() + 30.0
+        until_s = time.monotonic() + seconds
         while time.monotonic() < until_s:
             for name, took_s in self._time_users(time.monotonic()).items():
                 slowest_s[name] = max(took_s, slowest_s.get(name, 0.0))
         return slowest_s
-
-    def _fill(self, victim: str) -> dict[str, float]:
-        try:
-            return self._broken(lambda: self.hosts.fill_disk(victim))
-        finally:
-            self.hosts.free_disk(victim)
 
     # --- the end
 
