@@ -308,6 +308,7 @@ class Game:
         took_s = play[fault]()
         self.hosts.heal()
         self._await_settled()
+        self.lock_users.judge()  # now, so that it is known which fault took a lock away
         return took_s
 
     def _gather(self, host: str, leaders: list[tuple[str, str]]) -> None:
