@@ -101,7 +101,7 @@ soak: setup
 	$(BIN)/pytest -q --timeout 0 tests/doors/full_disk.py
 	$(BIN)/python tests/cluster/job_soak.py --minutes $(MINUTES)
 	tests/cluster/install.sh
-	$(BIN)/python tests/cluster/lock_rounds.py --rounds 10
+	$(BIN)/python tests/cluster/rounds.py --minutes $(MINUTES)
 	MRSTREAM_FAILOVER_RACERS=3 MRSTREAM_FAILOVER_FAULTS="kill freeze cut fill kill freeze cut fill" $(BIN)/pytest -q --timeout 0 tests/cluster/test_dfs_failover_on_hosts.py
 	MRSTREAM_JOB_FAULTS="kill freeze kill freeze kill freeze kill freeze kill freeze" $(BIN)/pytest -q --timeout 0 tests/cluster/test_job_group.py
 	for hosts in netns docker; do \
