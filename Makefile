@@ -113,7 +113,7 @@ soak: setup
 	$(BIN)/pytest -q --timeout 0 tests/doors/full_disk.py
 	$(BIN)/python tests/cluster/job_soak.py --minutes $(MINUTES)
 	tests/cluster/install.sh
-	$(BIN)/python tests/cluster/lock_rounds.py --rounds 10
+	$(BIN)/python tests/cluster/rounds.py --minutes $(MINUTES)
 	MRSTREAM_FLAPS=40 $(BIN)/pytest -q --timeout 0 tests/cluster/test_dfs_partitions.py
 	MRSTREAM_HOSTS="netns docker" $(BIN)/pytest -q --timeout 0 tests/cluster/test_*_on_hosts.py tests/cluster/test_up_and_down.py tests/cluster/test_install_and_members.py tests/cluster/test_logins.py
 	MRSTREAM_FAILOVER_RACERS=3 MRSTREAM_FAILOVER_FAULTS="kill freeze cut fill kill freeze cut fill" $(BIN)/pytest -q --timeout 0 tests/cluster/test_dfs_failover_on_hosts.py

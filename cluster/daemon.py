@@ -101,6 +101,8 @@ class Daemon:
         self.loop = new_event_loop()
         self.stopping = asyncio.Event()
         self.address = self.config.address(host.name, role)
+        self.epoch: Callable[[], int] = lambda: 0
+        """Of its own lead, for a master (`Office` says); whoever connects is told."""
 
     def fail(self, error: BaseException, where: str = "") -> NoReturn:
         """End the process now: a bug, or a disk that cannot be trusted any more."""
@@ -239,6 +241,7 @@ async def _serve(daemon: Daemon, build: Callable[[Daemon], Service]) -> int:
         on_bug=daemon.fail,
         on_connect=service.connected,
         on_disconnect=service.disconnected,
+        epoch=lambda: daemon.epoch(),
     )
     await server.start(daemon.address)
     _say_running(daemon)

@@ -65,6 +65,38 @@ class Console:
         """Log a failure."""
         self._log("ERROR", text)
 
+    # What Hadoop's scripts look for, the same wherever the job runs.
+
+    def input_found(self, files: int, splits: int) -> None:
+        """Tell what the job will read."""
+        self.info(f"Total input files to process : {files}")
+        self.info(f"number of splits:{splits}")
+
+    def job_runs(self, job_id: str) -> None:
+        """Tell that the job is there."""
+        self.info(f"Submitting tokens for job: {job_id}")
+        self.info(f"Running job: {job_id}")
+        self.info(f"Job {job_id} running in uber mode : false")
+
+    def job_in_background(self, output: str | None) -> None:
+        """Tell that nobody watches the job."""
+        self.info("Job is running in background.")
+        self.info(f"Output directory: {output}")
+
+    def job_succeeded(self, job_id: str, counters: str, closing: str, output: str | None) -> None:
+        """Tell that the job is done; without an output directory its results went out before."""
+        self.info(f"Job {job_id} completed successfully")
+        if output is not None or not self.shares_terminal:
+            self.info(counters)
+        self.info(closing)
+        if output is not None:
+            self.info(f"Output directory: {output}")
+
+    def job_failed(self, job_id: str, state: str, reason: str) -> None:
+        """Tell that the job is not done, and why."""
+        self.info(f"Job {job_id} failed with state {state} due to: {reason}")
+        self.error("Job not successful!")
+
     def plain(self, text: str) -> None:
         """Print lines as they are."""
         self._print(text + "\n")

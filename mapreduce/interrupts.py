@@ -6,7 +6,10 @@ import contextlib
 import signal
 from collections.abc import Iterator
 from types import FrameType
-from typing import NoReturn
+from typing import Final, NoReturn
+
+INTERRUPTED: Final = 130
+TERMINATED: Final = 143
 
 
 @contextlib.contextmanager
@@ -27,3 +30,8 @@ def interruptible() -> Iterator[None]:
         for number, handler in before.items():
             signal.signal(number, handler)
         signal.signal(signal.SIGINT, interrupt)
+
+
+def exit_status(stop: KeyboardInterrupt) -> int:
+    """Give the status with which to end after Ctrl-C, or after a request from elsewhere."""
+    return TERMINATED if stop.args else INTERRUPTED

@@ -1,27 +1,20 @@
 """The notice board of a job master: what the scheduler was told and what it decided, as rows.
 
-Takes each event with the commands that followed, and the figures that heartbeats bring; keeps the
-rows of `snapshot` up to date, each in constant time. The master answers watchers from it, and so
-does the demonstration over a simulated cluster. Nothing is decided from it; never does IO.
+Takes each event with the commands that followed, and what attempts tell in heartbeats; feeds the
+tallies of jobs with both, and keeps the rows of `snapshot` up to date, each in constant time. The
+master answers watchers from it, and so does the demonstration over a simulated cluster. Nothing is
+decided from it; never does IO.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import assert_never
 
 import msgspec
 
-from mrstream.mapreduce.attempt.attempt_report import Done
-from mrstream.mapreduce.job.counters import (
-    BYTES_READ,
-    FILE_INPUT,
-    FRAMEWORK,
-    MAP_INPUT_RECORDS,
-    REDUCE_INPUT_RECORDS,
-    REDUCE_SHUFFLE_BYTES,
-)
+from mrstream.mapreduce.attempt.attempt_report import Done, Progress
 from mrstream.mapreduce.scheduler.commands import (
     AbandonTask,
     Command,
@@ -58,6 +51,7 @@ from mrstream.mapreduce.scheduler.ids import (
     WorkerId,
     parse_attempt_id,
 )
+from mrstream.mapreduce.scheduler.phases import SHUFFLE_SHARE, JobView
 from mrstream.mapreduce.snapshot import (
     BACKUP,
     COMMITTED,
@@ -78,64 +72,35 @@ from mrstream.mapreduce.snapshot import (
     RatePoint,
     TaskRow,
 )
+from mrstream.mapreduce.tally import Figures, JobTally, concerned
 
 JOBS_KEPT_MAX = 200
 """Ended jobs shown in the table, oldest forgotten first; their report stays in the history."""
 BOARDS_KEPT_MAX = 20
 """Ended jobs whose every attempt is still shown."""
-_SHUFFLE_SHARE = 1 / 3
-"""A reduce's progress is shuffle, sort and reduce, a third each, as Hadoop counts it."""
-
-
-@dataclass(slots=True)
-class Figures:
-    """What one attempt has done so far, as its heartbeats say."""
-
-    records: int = 0
-    input_bytes: int = 0
-    shuffle_bytes: int = 0
-    output_bytes: int = 0
-
-
-def final_figures(done: Done, kind: TaskKind) -> Figures:
-    """What a complete attempt has done, by its counters: short ones never sent a heartbeat."""
-    framework = done.counters.get(FRAMEWORK, {})
-    if kind is TaskKind.MAP:
-        read = done.counters.get(FILE_INPUT, {}).get(BYTES_READ, 0)
-        return Figures(framework.get(MAP_INPUT_RECORDS, 0), read, 0, done.output_bytes)
-    return Figures(
-        framework.get(REDUCE_INPUT_RECORDS, 0),
-        0,
-        framework.get(REDUCE_SHUFFLE_BYTES, 0),
-        done.output_bytes,
-    )
 
 
 @dataclass(slots=True)
 class _Watched:
-    """A job's board and the sums that its row shows."""
+    """A job's board and the tally that its row is made of."""
 
     board: JobBoard
-    running: dict[TaskId, dict[AttemptId, None]] = field(default_factory=dict)
-    figures: dict[AttemptId, Figures] = field(default_factory=dict)
-    moved: Figures = field(default_factory=Figures)
-    moved_before: Figures = field(default_factory=Figures)
-    progress: dict[TaskId, float] = field(default_factory=dict)
-    map_sum: float = 0.0
-    shuffle_sum: float = 0.0
-    reduce_sum: float = 0.0
-    done: dict[TaskKind, int] = field(default_factory=lambda: {TaskKind.MAP: 0, TaskKind.REDUCE: 0})
-    failed: int = 0
-    ticked_at_s: float = 0.0
+    tally: JobTally
+    ticked_at_s: float
+    moved_before: Figures
 
 
 class Notices:
     """Hosts, jobs, and for each job its tasks, attempts, events and rates."""
 
-    def __init__(self) -> None:
+    def __init__(self, view_of: Callable[[JobId], JobView | None]) -> None:
+        """`view_of` is the scheduler's word on how far a job is, or was when it ended."""
+        self._view_of = view_of
         self.hosts: Board[HostRow] = Board()
         self.jobs: Board[JobRow] = Board()
         self._watched: dict[JobId, _Watched] = {}
+        self._tallies: dict[JobId, JobTally] = {}
+        """Of the same jobs."""
         self._ended: list[JobId] = []
         self._host_of: dict[WorkerId, str] = {}
         self.attempts_failed = 0
@@ -156,14 +121,19 @@ class Notices:
 
     # What the master tells ------------------------------------------------------------
 
-    def job_submitted(self, row: JobRow) -> None:
-        """A job was accepted; its row names it and says how many tasks it has."""
-        self._watched[JobId(row.key)] = _Watched(JobBoard(row), ticked_at_s=row.submitted_at_s)
+    def job_submitted(self, row: JobRow, tally: JobTally) -> None:
+        """A job was accepted; its row names it, and its tally is fed here from now on."""
+        self._tallies[tally.job_id] = tally
+        self._watched[tally.job_id] = _Watched(
+            JobBoard(row), tally, row.submitted_at_s, tally.moved
+        )
         self.jobs.put(row)
         self._note(JobId(row.key), row.submitted_at_s, f"submitted by {row.user}: {row.name}")
 
     def observe(self, event: Event, commands: Sequence[Command], now_s: float) -> None:
         """Take note of an event and of the commands that it led to."""
+        for tally in concerned(self._tallies, event, commands):
+            tally.observe(event, commands, now_s)
         self._see_event(event, now_s)
         for command in commands:
             self._see_command(command, now_s)
@@ -190,26 +160,40 @@ class Notices:
                 heard_at_s=now_s,
             )
 
-    def attempt_figures(
-        self, attempt_id: AttemptId, figures: Figures, *, phase: str = "", status: str = ""
+    def heard(self, attempt_id: AttemptId, told: Progress) -> None:
+        """A heartbeat came with how far an attempt is."""
+        tally = self._tallies.get(attempt_id.task_id.job_id)
+        if tally is not None:
+            tally.heard(attempt_id, told)
+            self._put_figures(tally, attempt_id, told.phase, told.status)
+
+    def offer(self, attempt_id: AttemptId, done: Done) -> None:
+        """An attempt says that it is done; what becomes of that is observed next."""
+        tally = self._tallies.get(attempt_id.task_id.job_id)
+        if tally is not None:
+            tally.offer(attempt_id, done)
+            self._put_figures(tally, attempt_id)
+
+    def moved(self, attempt_id: AttemptId, figures: Figures, phase: str) -> None:
+        """An attempt has moved so much since its start: what a simulation says of one."""
+        tally = self._tallies.get(attempt_id.task_id.job_id)
+        if tally is not None:
+            tally.move(attempt_id, figures)
+            self._put_figures(tally, attempt_id, phase)
+
+    def _put_figures(
+        self, tally: JobTally, attempt_id: AttemptId, phase: str = "", status: str = ""
     ) -> None:
-        """A heartbeat came with what an attempt has done."""
-        watched = self._watched.get(attempt_id.task_id.job_id)
-        row = watched.board.attempts.get(str(attempt_id)) if watched else None
-        if watched is None or row is None:
+        attempts = self._watched[tally.job_id].board.attempts
+        row, running = attempts.get(str(attempt_id)), tally.running.get(attempt_id)
+        if row is None or running is None:
             return
-        old = watched.figures.get(attempt_id, Figures())
-        watched.figures[attempt_id] = figures
-        moved = watched.moved
-        moved.records += figures.records - old.records
-        moved.input_bytes += figures.input_bytes - old.input_bytes
-        moved.shuffle_bytes += figures.shuffle_bytes - old.shuffle_bytes
-        moved.output_bytes += figures.output_bytes - old.output_bytes
-        watched.board.attempts.put(
+        figures = running.figures
+        attempts.put(
             msgspec.structs.replace(
                 row,
                 records=figures.records,
-                input_bytes=figures.input_bytes or figures.shuffle_bytes,
+                input_bytes=figures.input_bytes or figures.shuffle_bytes or figures.merged_bytes,
                 output_bytes=figures.output_bytes,
                 phase=phase or row.phase,
                 status=status or row.status,
@@ -250,6 +234,8 @@ class Notices:
                     heard_at_s=now_s,
                     reason="",
                 )
+                for attempt_id in event.running:  # of a life of the master before
+                    self._adopted(attempt_id, event.host, now_s)
             case WorkerLost():
                 self._lost(event.worker_id, event.reason, now_s)
             case WorkerDraining():
@@ -259,7 +245,7 @@ class Notices:
             case AttemptProgress():
                 self._progress(event.attempt_id, event.progress)
             case ShuffleFinished():
-                self._progress(event.attempt_id, _SHUFFLE_SHARE, phase="reduce")
+                self._progress(event.attempt_id, SHUFFLE_SHARE, phase="reduce")
             case AttemptSucceeded():
                 self._progress(event.attempt_id, 1.0)
                 self._attempt_ended(event.attempt_id, "succeeded", "", now_s)
@@ -278,28 +264,11 @@ class Notices:
                 pass
 
     def _progress(self, attempt_id: AttemptId, progress: float, phase: str = "") -> None:
-        task_id = attempt_id.task_id
-        watched = self._watched.get(task_id.job_id)
+        watched = self._watched.get(attempt_id.task_id.job_id)
         row = watched.board.attempts.get(str(attempt_id)) if watched else None
-        if watched is None or row is None or row.state != "running":
-            return
-        changed = msgspec.structs.replace(row, progress=progress, phase=phase or row.phase)
-        watched.board.attempts.put(changed)
-        old = watched.progress.get(task_id, 0.0)
-        if progress > old:
-            watched.progress[task_id] = progress
-            self._sum(watched, task_id, old, progress)
-
-    @staticmethod
-    def _sum(watched: _Watched, task_id: TaskId, old: float, new: float) -> None:
-        if task_id.kind is TaskKind.MAP:
-            watched.map_sum += new - old
-            return
-        watched.shuffle_sum += min(1.0, new / _SHUFFLE_SHARE) - min(1.0, old / _SHUFFLE_SHARE)
-        rest = 1 - _SHUFFLE_SHARE
-        watched.reduce_sum += (
-            max(0.0, new - _SHUFFLE_SHARE) - max(0.0, old - _SHUFFLE_SHARE)
-        ) / rest
+        if watched is not None and row is not None and row.state == "running":
+            changed = msgspec.structs.replace(row, progress=progress, phase=phase or row.phase)
+            watched.board.attempts.put(changed)
 
     def _attempt_ended(self, attempt_id: AttemptId, state: str, why: str, now_s: float) -> None:
         task_id = attempt_id.task_id
@@ -310,19 +279,15 @@ class Notices:
         watched.board.attempts.put(
             msgspec.structs.replace(row, state=state, finished_at_s=now_s, diagnosis=why)
         )
-        running = watched.running.get(task_id, {})
-        running.pop(attempt_id, None)
         self._host_runs(row.host, remove=str(attempt_id))
         if state != "succeeded":
             self._note(task_id.job_id, now_s, f"{attempt_id} {state} on {row.host}: {why}")
-            watched.failed += state == "failed"
             self.attempts_failed += state == "failed"
             task = watched.board.tasks.get(task_key(task_id))
             if task is not None and task.state == COMMITTED:
                 return  # its twin had won
+            running = any(other.task_id == task_id for other in watched.tally.running)
             self._put_task(watched, task_id, RUNNING if running else IDLE, row.host, now_s)
-            if not running:
-                self._sum(watched, task_id, watched.progress.pop(task_id, 0.0), 0.0)
 
     def _lost(self, worker_id: WorkerId, why: str, now_s: float) -> None:
         self._host_state(worker_id, "lost", why)
@@ -342,10 +307,6 @@ class Notices:
                 watched = self._watched.get(task_id.job_id)
                 if watched:
                     host = self._host_of.get(command.worker_id, "")
-                    watched.done[task_id.kind] += 1
-                    old = watched.progress.get(task_id, 0.0)
-                    watched.progress[task_id] = 1.0
-                    self._sum(watched, task_id, old, 1.0)
                     self._put_task(watched, task_id, COMMITTED, host, now_s)
             case WithdrawSegment():
                 self._withdrawn(command, now_s)
@@ -374,23 +335,43 @@ class Notices:
         if watched is None:
             return
         host = self._host_of.get(command.worker_id, "")
-        watched.running.setdefault(task_id, {})[attempt_id] = None
+        state = BACKUP if command.is_backup else RUNNING
+        self._put_attempt(watched, attempt_id, host, command.locality.value, state, now_s)
+        self._host_runs(host, add=str(attempt_id))
+        if command.is_backup:
+            self._note(task_id.job_id, now_s, f"{attempt_id}: backup started on {host}")
+
+    def _adopted(self, attempt_id: AttemptId, host: str, now_s: float) -> None:
+        watched = self._watched.get(attempt_id.task_id.job_id)
+        if watched is None or str(attempt_id) in watched.board.attempts:
+            return
+        running = watched.tally.running.get(attempt_id)
+        if running is not None and not running.is_dying:
+            self._put_attempt(watched, attempt_id, host, "", RUNNING, now_s)
+
+    def _put_attempt(
+        self,
+        watched: _Watched,
+        attempt_id: AttemptId,
+        host: str,
+        locality: str,
+        state: int,
+        now_s: float,
+    ) -> None:
+        task_id = attempt_id.task_id
         watched.board.attempts.put(
             AttemptRow(
                 str(attempt_id),
                 task_key(task_id),
                 host,
-                locality=command.locality.value,
+                locality=locality,
                 started_at_s=now_s,
                 phase="map" if task_id.kind is TaskKind.MAP else "shuffle",
             )
         )
-        self._put_task(watched, task_id, BACKUP if command.is_backup else RUNNING, host, now_s)
-        self._host_runs(host, add=str(attempt_id))
+        self._put_task(watched, task_id, state, host, now_s)
         if watched.board.job.state == "waiting":
             self._put_job(watched, state="running")
-        if command.is_backup:
-            self._note(task_id.job_id, now_s, f"{attempt_id}: backup started on {host}")
 
     def _withdrawn(self, command: WithdrawSegment, now_s: float) -> None:
         task_id = command.attempt_id.task_id
@@ -398,8 +379,6 @@ class Notices:
         if watched is None:
             return
         host = self._host_of.get(command.worker_id, "")
-        watched.done[task_id.kind] -= 1
-        self._sum(watched, task_id, watched.progress.pop(task_id, 0.0), 0.0)
         self._put_task(watched, task_id, IDLE, host, now_s)
         self._note(task_id.job_id, now_s, f"{task_id}: output on {host} is lost; runs again")
 
@@ -418,49 +397,47 @@ class Notices:
         self._note(command.job_id, now_s, f"{command.outcome.value} {command.reason}".rstrip())
         self._ended.append(command.job_id)
         if len(self._ended) > BOARDS_KEPT_MAX:
-            self._watched.pop(self._ended[-BOARDS_KEPT_MAX - 1], None)
+            oldest = self._ended[-BOARDS_KEPT_MAX - 1]
+            self._watched.pop(oldest, None)
+            self._tallies.pop(oldest, None)
         if len(self._ended) > JOBS_KEPT_MAX:
             self.jobs.drop(self._ended.pop(0))
 
     # Rows -----------------------------------------------------------------------------
 
     def _tick_job(self, watched: _Watched, now_s: float) -> None:
-        row, moved, before = watched.board.job, watched.moved, watched.moved_before
+        row, moved, before = watched.board.job, watched.tally.moved, watched.moved_before
         passed_s = now_s - watched.ticked_at_s
         if passed_s > 0 and row.state == "running":
             watched.board.rates.append(
                 RatePoint(
                     now_s,
-                    max(0, moved.input_bytes - before.input_bytes) / passed_s,
-                    max(0, moved.shuffle_bytes - before.shuffle_bytes) / passed_s,
-                    max(0, moved.output_bytes - before.output_bytes) / passed_s,
+                    (moved.input_bytes - before.input_bytes) / passed_s,
+                    (moved.shuffle_bytes - before.shuffle_bytes) / passed_s,
+                    (moved.output_bytes - before.output_bytes) / passed_s,
                 )
             )
-        watched.ticked_at_s = now_s
-        watched.moved_before = Figures(
-            moved.records, moved.input_bytes, moved.shuffle_bytes, moved.output_bytes
-        )
-        maps, reduces = max(1, row.maps), max(1, row.reduces)
-        map_fraction = watched.map_sum / maps if row.maps else 1.0
-        reduce_fraction = watched.reduce_sum / reduces
-        running = {TaskKind.MAP: 0, TaskKind.REDUCE: 0}
-        for task_id, attempts in watched.running.items():
-            running[task_id.kind] += len(attempts)
+        watched.ticked_at_s, watched.moved_before = now_s, moved
+        view = self._view_of(watched.tally.job_id)
+        progress = watched.tally.progress(view, now_s)
+        shuffled = view.shuffle_fraction if view and row.reduces else progress.reduce_fraction
         self._put_job(
             watched,
-            maps_done=watched.done[TaskKind.MAP],
-            maps_running=running[TaskKind.MAP],
-            reduces_done=watched.done[TaskKind.REDUCE],
-            reduces_running=running[TaskKind.REDUCE],
-            map_fraction=_rounded(map_fraction),
-            shuffle_fraction=_rounded(watched.shuffle_sum / reduces),
-            reduce_fraction=_rounded(reduce_fraction),
+            maps_done=progress.maps_done,
+            maps_running=view.maps_running if view else 0,
+            reduces_done=progress.reduces_done,
+            reduces_running=view.reduces_running if view else 0,
+            map_fraction=_rounded(progress.map_fraction),
+            shuffle_fraction=_rounded(shuffled),
+            reduce_fraction=_rounded(
+                (progress.reduce_fraction - shuffled * SHUFFLE_SHARE) / (1 - SHUFFLE_SHARE)
+            ),
             input_bytes=moved.input_bytes,
             shuffle_bytes=moved.shuffle_bytes,
             output_bytes=moved.output_bytes,
             records_in=moved.records,
-            attempts_failed=watched.failed,
-            seconds_left=_seconds_left(row, map_fraction, watched, now_s),
+            attempts_failed=len(watched.tally.failures),
+            seconds_left=-1.0 if progress.left_s is None else round(progress.left_s),
         )
 
     def _put_job(self, watched: _Watched, **changes: object) -> None:
@@ -505,16 +482,3 @@ def task_key(task_id: TaskId) -> str:
 def _rounded(fraction: float) -> float:
     """A row changes when a person would see it, not with every byte."""
     return round(min(1.0, max(0.0, fraction)), 3)
-
-
-def _seconds_left(row: JobRow, map_fraction: float, watched: _Watched, now_s: float) -> float:
-    if row.reduces:
-        reduces = max(1, row.reduces)
-        reduced = (watched.shuffle_sum * _SHUFFLE_SHARE + watched.reduce_sum) / reduces
-        done = (map_fraction + min(1.0, reduced / (1 + _SHUFFLE_SHARE))) / 2
-    else:
-        done = map_fraction
-    elapsed_s = now_s - row.submitted_at_s
-    if done < 0.02 or elapsed_s <= 0:
-        return -1.0
-    return round(elapsed_s * (1 - done) / done)

@@ -15,9 +15,9 @@ class JobProgress(msgspec.Struct, frozen=True):
     reduces_done: int
     reduces: int
     records: int = 0
-    """Input records of all maps so far."""
+    """What all attempts have read so far, whatever became of them: it never falls."""
     bytes_done: int = 0
-    """Bytes that the phase now running has read."""
+    """Likewise: of splits, of map output brought to reduces, and of that given to reducers."""
     shuffled_bytes: int = 0
     elapsed_s: float = 0.0
     status: str = ""

@@ -12,7 +12,7 @@ from typing import Annotated, Any, ClassVar
 import msgspec
 
 from mrstream.cluster.wire.messages import Count, Message, Request
-from mrstream.mapreduce.attempt.attempt_report import Done, Failure
+from mrstream.mapreduce.attempt.attempt_report import Done, Failure, Progress
 from mrstream.mapreduce.dataflow.split_plan import Split
 from mrstream.mapreduce.job.environment import Platform
 from mrstream.mapreduce.progress import JobProgress
@@ -245,7 +245,7 @@ class Register(Request, frozen=True):
 
 
 class AttemptNews(Message, frozen=True):
-    """What a running attempt did since the last heartbeat."""
+    """What a running attempt told since the last heartbeat: its name, then a `Progress`."""
 
     attempt_id: AttemptName
     fraction: Fraction
@@ -254,6 +254,17 @@ class AttemptNews(Message, frozen=True):
     phase: str = ""
     status: str = ""
     counters: dict[str, dict[str, int]] = msgspec.field(default_factory=dict)
+
+
+def news_of(attempt_id: str, progress: Progress) -> AttemptNews:
+    """Give what a heartbeat says of an attempt: what it told last."""
+    news = AttemptNews(attempt_id, *msgspec.structs.astuple(progress))
+    return msgspec.structs.replace(news, fraction=min(1.0, max(0.0, news.fraction)))
+
+
+def progress_of(news: AttemptNews) -> Progress:
+    """Give what the attempt told."""
+    return Progress(*msgspec.structs.astuple(news)[1:])
 
 
 class Heartbeat(Request, frozen=True):

@@ -10,14 +10,15 @@ import threading
 import time
 
 from mrstream.cluster.errors import UserError
-from mrstream.mapreduce.notices import Figures, Notices
+from mrstream.mapreduce.notices import Notices
 from mrstream.mapreduce.protocol import AttemptRecord, JobReport
 from mrstream.mapreduce.scheduler.events import (
     FailAttemptRequested,
     JobKilled,
     KillAttemptRequested,
 )
-from mrstream.mapreduce.scheduler.ids import TaskKind, parse_attempt_id
+from mrstream.mapreduce.scheduler.ids import JobId, TaskKind, parse_attempt_id
+from mrstream.mapreduce.scheduler.phases import JobView
 from mrstream.mapreduce.simulation import MB, ClusterPlan, SimulatedCluster, Stage, Workload
 from mrstream.mapreduce.snapshot import (
     ClusterSnapshot,
@@ -27,6 +28,7 @@ from mrstream.mapreduce.snapshot import (
     JobSeen,
     JobSnapshot,
 )
+from mrstream.mapreduce.tally import Figures, JobTally
 from mrstream.view.demo_files import DemoFiles, DemoUpload
 from mrstream.view.picture import (
     ChunkCounts,
@@ -65,7 +67,7 @@ class DemoSource:
     def __init__(self, simulated: SimulatedCluster | None = None, *, speed: float = SPEED) -> None:
         self._simulated = simulated or paper_sort()
         self._speed = speed
-        self._notices = Notices()
+        self._notices = Notices(self._view_of)
         self._lock = threading.Lock()
         self._files = DemoFiles()
         self._started_at_s = time.monotonic()
@@ -80,9 +82,14 @@ class DemoSource:
                 maps=work.maps,
                 reduces=work.reduces,
                 output="/sorted",
-            )
+            ),
+            JobTally(work.job_id, work.maps, work.reduces, 0.0),
         )
         self._simulated.observer = self._notices.observe
+
+    def _view_of(self, job_id: JobId) -> JobView | None:
+        known = self._simulated.scheduler.known(job_id)
+        return known[0] if known else None
 
     # Time -----------------------------------------------------------------------------
 
@@ -114,14 +121,14 @@ class DemoSource:
             done = simulated.progress(attempt)
             size = int(attempt.bytes_in)
             if attempt.attempt_id.task_id.kind is TaskKind.MAP:
-                figures = Figures(int(size * done) // 100, int(size * done))
+                figures = Figures(int(size * done) // 100, input_bytes=int(size * done))
                 phase = "map"
             else:
                 shuffled = int(size * min(1.0, done * 3))
                 written = int(size * max(0.0, (done - 2 / 3) * 3))
-                figures = Figures(written // 100, 0, shuffled, written)
+                figures = Figures(written // 100, shuffle_bytes=shuffled, output_bytes=written)
                 phase = {Stage.SHUFFLE: "shuffle", Stage.SORT: "sort"}.get(attempt.stage, "reduce")
-            self._notices.attempt_figures(attempt.attempt_id, figures, phase=phase)
+            self._notices.moved(attempt.attempt_id, figures, phase)
         self._beat()
         self._notices.tick(simulated.now_s)
 

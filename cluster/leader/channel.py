@@ -12,7 +12,7 @@ from typing import Any, Final
 from mrstream.cluster.consensus.members import host_of
 from mrstream.cluster.consensus.standing import NotLeader, Standing, WhoLeads
 from mrstream.cluster.errors import HostUnreachable
-from mrstream.cluster.leader.finding import Finding
+from mrstream.cluster.leader.finding import Finding, Superseded, superseded
 from mrstream.cluster.wire.messages import Message
 from mrstream.cluster.wire.network import Channel, Identity
 
@@ -50,10 +50,14 @@ async def open_channel(
             if not finding.lost(address):
                 raise
             continue
-        if seen.is_serving:
+        if seen.is_serving and finding.accepts(seen.epoch):
             finding.answered(address)
             return channel
         channel.close()
+        if seen.is_serving:
+            if not finding.lost(address):
+                raise Superseded(superseded(address, seen.epoch, finding.epoch))
+            continue
         error = NotLeader(
             f"{address} does not lead",
             leader=host_of(seen.leader),

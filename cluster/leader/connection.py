@@ -17,9 +17,9 @@ from typing import Any, Final
 from mrstream.cluster.config.config import Cluster
 from mrstream.cluster.consensus.standing import NotLeader, Standing, WhoLeads
 from mrstream.cluster.errors import CallTimedOut, ClusterError, HostUnreachable
-from mrstream.cluster.leader.finding import Finding
-from mrstream.cluster.leader.hint import read_hint, write_hint
-from mrstream.cluster.wire.identity import new_client_id
+from mrstream.cluster.leader.finding import Finding, Superseded, superseded
+from mrstream.cluster.leader.hint import Hint, read_hint, write_hint
+from mrstream.cluster.wire.identity import PeerIdentity, new_client_id
 from mrstream.cluster.wire.messages import Message, Request
 from mrstream.cluster.wire.network import Connection, Identity
 
@@ -55,9 +55,9 @@ class LeaderConnection:
         on_push: Callable[[Any], None] | None = None,
         push_types: Sequence[type[Message]] = (),
         connect_s_max: float = CONNECT_S_MAX,
-        on_leader: Callable[[str], None] | None = None,
+        on_leader: Callable[[str, int], None] | None = None,
     ) -> None:
-        """`on_leader` is told the host whenever another one leads."""
+        """`on_leader` is told host and epoch whenever another one leads, or anew."""
         self.finding = finding
         self._identity, self._role = identity, role
         self._on_push, self._push_types = on_push, push_types
@@ -108,6 +108,8 @@ class LeaderConnection:
             address = self.finding.address
             waiting = _Waiting(address, time.monotonic() + patience_s)
             connection = self._connection(address)
+            if connection.is_open and not self.finding.accepts(connection.peer.epoch):
+                connection.close()  # it began under an earlier lead: whoever is there says anew
             was_open = connection.is_open
             try:
                 look = partial(self._look_round, waiting)
@@ -139,7 +141,7 @@ class LeaderConnection:
 
     def _answered(self, address: str) -> None:
         if self.finding.answered(address) and self._on_leader is not None:
-            self._on_leader(self.finding.host)
+            self._on_leader(self.finding.host, self.finding.epoch)
 
     def listen(self, timeout_s: float) -> None:
         """Take what the leader pushes for so long, without a call of our own."""
@@ -177,7 +179,12 @@ class LeaderConnection:
             on_push=self._on_push,
             push_types=self._push_types,
             connect_s_max=self._connect_s_max,
+            on_peer=partial(self._meet, address),
         )
+
+    def _meet(self, address: str, peer: PeerIdentity) -> None:
+        if not self.finding.accepts(peer.epoch):
+            raise Superseded(superseded(address, peer.epoch, self.finding.epoch))
 
     def _look_round(self, waiting: _Waiting) -> None:
         """Go on waiting where the one that was asked lives and leads; else raise."""
@@ -210,13 +217,28 @@ def connect_to_leader(
 ) -> LeaderConnection:
     """Return a connection to the leader of a master's role, wherever that is; connections that
     share a finding learn from each other."""
-    config = cluster.config
     if finding is None:
-        finding = Finding(config.master_addresses(role), read_hint(config.name, role))
+        finding = find_leader(cluster, role)
     return LeaderConnection(
         finding,
         cluster.identity(),
         role=role,
-        on_leader=lambda host: write_hint(config.name, role, host),
+        on_leader=partial(keep_leader, cluster, role),
         **options,
     )
+
+
+def find_leader(cluster: Cluster, role: str) -> Finding:
+    """Return what is known of who leads: the members of cluster.yaml, and what was kept."""
+    seeds = cluster.config.master_addresses(role)
+    if len(seeds) == 1:
+        return Finding(seeds)
+    hint = read_hint(cluster.config.name, role, cluster.secret.cluster_id)
+    return Finding(seeds, hint.host, hint.epoch)
+
+
+def keep_leader(cluster: Cluster, role: str, host: str, epoch: int) -> None:
+    """Remember for the next process who leads; of a lone master there is nothing to remember."""
+    config = cluster.config
+    if len(config.masters_of(role)) > 1:
+        write_hint(config.name, role, Hint(host, epoch), cluster.secret.cluster_id)

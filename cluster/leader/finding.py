@@ -19,26 +19,41 @@ from typing import Final
 
 from mrstream.cluster.consensus.members import host_of
 from mrstream.cluster.consensus.standing import NotLeader, Standing
-from mrstream.cluster.errors import ClusterError
+from mrstream.cluster.errors import ClusterError, HostUnreachable
 from mrstream.cluster.wire.addresses import split_address
 
 HOPS_MAX: Final = 5
 
 
+class Superseded(HostUnreachable):
+    """A master that leads an epoch below one that was heard of: nobody listens to it."""
+
+
+def superseded(address: str, epoch: int, heard: int) -> str:
+    """Say so."""
+    return (
+        f"{address} leads epoch {epoch}, and epoch {heard} was heard of: it is an old master, and "
+        "is not asked (if its group was founded anew, delete leaders.json in "
+        "~/.mrstream/clusters/NAME)"
+    )
+
+
 class Finding:
     """What one process knows of one group; its threads may share it."""
 
-    def __init__(self, seeds: Mapping[str, str], first: str = "") -> None:
+    def __init__(self, seeds: Mapping[str, str], first: str = "", epoch: int = 0) -> None:
         """`seeds`: the members' addresses by host, in the order in which they are asked; `first` is
-        the host that led when somebody last looked."""
+        the host that led when somebody last looked, and `epoch` the highest heard of then."""
         assert seeds, "a group has members"
         self._addresses = dict(seeds)
         self._lock = threading.Lock()
         self._host = first if first in seeds else next(iter(seeds))
         self._tried: dict[str, None] = {}
         self._hops = 0
-        self.epoch = 0
+        self.epoch = epoch
         """The highest that was heard of."""
+        self._told = ("", 0)
+        """The leader and epoch that `answered` was news of."""
 
     @property
     def host(self) -> str:
@@ -63,14 +78,22 @@ class Finding:
 
     # --- what came of asking
 
+    def accepts(self, epoch: int) -> bool:
+        """A member of a group says that it leads this epoch (0: it does not lead). Return whether
+        it may: not if a later one was ever heard of, or reads could go back in time."""
+        with self._lock:
+            if 0 < epoch < self.epoch and len(self._addresses) > 1:
+                return False
+            self.epoch = max(self.epoch, epoch)
+            return True
+
     def answered(self, asked: str) -> bool:
         """The member at that address answers as the leader; say whether that is news."""
         with self._lock:
             self._rest()
-            host = self._host_at(asked)
-            is_news = host != self._host
-            self._host = host
-            return is_news
+            self._host = self._host_at(asked)
+            told, self._told = self._told, (self._host, self.epoch)
+            return told != self._told
 
     def refused(self, asked: str, error: NotLeader) -> bool:
         """It does not lead. Return whether to ask again at once, at `address`."""

@@ -1,6 +1,8 @@
 """Who led when somebody last looked, in the user's folder of a cluster: `leaders.json`.
 
-A hint saves a question, and is never more than that: it may be wrong, missing or unreadable.
+The host saves a question, and is never more than a hint: it may be wrong, missing or unreadable.
+The epoch is the highest that a client of this user has met: a master of a lower one is not asked,
+so that what a later command reads is never older than what an earlier one did.
 """
 
 from __future__ import annotations
@@ -8,6 +10,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+from typing import Any, NamedTuple
 
 from mrstream.cluster.config import state
 from mrstream.cluster.errors import UserError
@@ -15,32 +18,45 @@ from mrstream.cluster.errors import UserError
 log = logging.getLogger(__name__)
 
 
-def read_hint(cluster: str, role: str) -> str:
-    """Return the host that led; "" if nobody knows."""
-    try:
-        with open(_path(cluster), encoding="utf-8") as file:
-            host = json.load(file)[role]
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        return ""
-    return host if isinstance(host, str) else ""
+class Hint(NamedTuple):
+    """Who led, and in which epoch."""
+
+    host: str = ""
+    epoch: int = 0
 
 
-def write_hint(cluster: str, role: str, host: str) -> None:
-    """Remember who leads, where there is a folder of this cluster."""
+def read_hint(cluster: str, role: str, cluster_id: str) -> Hint:
+    """Return who led; nobody if nobody knows. Epochs of another cluster of that name are none."""
+    known = _read(cluster).get(role)
+    if not isinstance(known, dict):
+        return Hint()
+    host, epoch = known.get("host"), known.get("epoch")
+    if not isinstance(host, str) or known.get("cluster") != cluster_id:
+        return Hint()
+    return Hint(host, epoch if isinstance(epoch, int) and 0 <= epoch < 1 << 63 else 0)
+
+
+def write_hint(cluster: str, role: str, hint: Hint, cluster_id: str) -> None:
+    """Remember who leads, where there is a folder of this cluster; never go back to an epoch."""
     path = _path(cluster)
-    if not os.path.isdir(os.path.dirname(path)) or read_hint(cluster, role) == host:
+    kept = read_hint(cluster, role, cluster_id)
+    if not os.path.isdir(os.path.dirname(path)) or kept == hint or kept.epoch > hint.epoch:
         return
-    try:
-        with open(path, encoding="utf-8") as file:
-            known = json.load(file)
-    except (OSError, ValueError, RecursionError):
-        known = {}
-    leaders = dict(known) if isinstance(known, dict) else {}
-    leaders[role] = host
+    leaders = _read(cluster)
+    leaders[role] = {"host": hint.host, "epoch": hint.epoch, "cluster": cluster_id}
     try:
         state.write_private(path, json.dumps(leaders) + "\n")
     except UserError as error:
         log.debug("no hint is kept: %s", error)
+
+
+def _read(cluster: str) -> dict[str, Any]:
+    try:
+        with open(_path(cluster), encoding="utf-8") as file:
+            known = json.load(file)
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return known if isinstance(known, dict) else {}
 
 
 def _path(cluster: str) -> str:

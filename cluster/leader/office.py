@@ -88,6 +88,7 @@ class Office:
         self.log = RecordLog(self.journal, checkpoint_bytes)
         self.epoch = 0
         """Of our own lead; 0: we do not lead."""
+        daemon.epoch = lambda: self.epoch
         self._is_parked = False
         self._has_begun = False
         self._is_over = False

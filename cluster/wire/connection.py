@@ -104,13 +104,16 @@ class Connection:
         on_push: Callable[[Any], None] | None = None,
         push_types: Sequence[type[Message]] = (),
         connect_s_max: float = CONNECT_S_MAX,
+        on_peer: Callable[[PeerIdentity], None] | None = None,
     ) -> None:
+        """`on_peer` sees who has proven to be there, at each connect; what it raises ends it."""
         self.address = address
         self.client_id = new_client_id() if client_id is None else client_id
         self.peer = PeerIdentity("", "", 0)
         self._identity = identity
         self._role = role
         self._connect_s_max = connect_s_max
+        self._on_peer = on_peer
         self._on_push = on_push
         self._read_push = reader_of(union_of(list(push_types))) if push_types else None
         self._fresh()
@@ -219,6 +222,12 @@ class Connection:
                 self._role,
                 self.client_id,
             )
+            if self._on_peer is not None:
+                try:
+                    self._on_peer(peer)
+                except ClusterError:
+                    sock.close()
+                    raise
             with self._state:
                 self._sock, self.peer, self._decoder = sock, peer, decoder
                 self._tls = TlsIo(sock) if isinstance(sock, ssl.SSLSocket) else None

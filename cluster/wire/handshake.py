@@ -3,7 +3,7 @@
     client → Hello      version, cluster id, roles, client id, nonce
     server → Challenge  version, its host, nonce, HMAC of the server
     client → Proof      HMAC of the client
-    server → Welcome
+    server → Welcome    the epoch of its lead, where it is a master and leads
 
 Each HMAC (SHA-256, keyed with the cluster's secret) is over everything both sides said: both
 nonces, the cluster's id, both roles and hosts, and which side speaks, so that a proof can neither
@@ -16,6 +16,8 @@ from __future__ import annotations
 import hashlib
 import hmac
 import secrets
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Final, TypeVar
 
 import msgspec
@@ -61,7 +63,10 @@ class Proof(Message, frozen=True, array_like=True, tag=True):
 
 
 class Welcome(Message, frozen=True, array_like=True, tag=True):
-    """The server believes the client; calls may follow."""
+    """The server believes the client; calls may follow. Who has met a master of a later epoch
+    wants nothing from this one (cluster/leader)."""
+
+    epoch: int = 0
 
 
 def _proof(secret: bytes, side: bytes, hello: Hello, role: str, host: str, nonce: bytes) -> bytes:
@@ -99,7 +104,8 @@ class ClientHandshake:
         if kind != Kind.HANDSHAKE:
             raise Speechless(f"expected a handshake, got a frame of kind {kind}")
         if self._proven:
-            _unpack(body, Welcome)
+            epoch = _unpack(body, Welcome).epoch
+            self.peer = replace(self.peer, epoch=epoch)
             self.done = True
             return None
         return self._answer(_unpack(body, Challenge))
@@ -129,8 +135,9 @@ class ClientHandshake:
 class ServerHandshake:
     """The server's half: feed what comes and send what `feed` gives; `peer` is set when `done`."""
 
-    def __init__(self, identity: Identity) -> None:
+    def __init__(self, identity: Identity, epoch: Callable[[], int] = lambda: 0) -> None:
         self._identity = identity
+        self._epoch = epoch
         self._nonce = secrets.token_bytes(NONCE_BYTES)
         self._hello: Hello | None = None
         self.done = False
@@ -168,7 +175,7 @@ class ServerHandshake:
             raise NotTrusted("your proof of the cluster's secret is wrong")
         self.peer = PeerIdentity(hello.role, hello.host, hello.client_id)
         self.done = True
-        return encode_frame(Kind.HANDSHAKE, 0, Welcome())
+        return encode_frame(Kind.HANDSHAKE, 0, Welcome(self._epoch()))
 
 
 def refusal(error: ClusterError) -> bytearray:

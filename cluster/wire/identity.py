@@ -36,6 +36,8 @@ class PeerIdentity:
     role: str
     host: str
     client_id: int
+    epoch: int = 0
+    """Of a master that leads: the epoch of its lead when the connection began; else 0."""
 
 
 def new_client_id() -> int:

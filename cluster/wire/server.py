@@ -69,7 +69,7 @@ class Peer(Wire):
     def __init__(self, server: Server, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(loop)
         self._server = server
-        self._handshake: ServerHandshake | None = ServerHandshake(server.identity)
+        self._handshake: ServerHandshake | None = ServerHandshake(server.identity, server.epoch)
         self._deadline: asyncio.TimerHandle | None = None
         self._running: dict[int, asyncio.Future[Any]] = {}
         self._write_paused = False
@@ -324,10 +324,13 @@ class Server:
         on_bug: Callable[[BaseException, str], None] | None = None,
         on_connect: Callable[[Peer], None] | None = None,
         on_disconnect: Callable[[Peer], None] | None = None,
+        epoch: Callable[[], int] = lambda: 0,
     ) -> None:
+        """`epoch` is asked at each welcome: that of a master's own lead."""
         names = [kind.__name__ for kind in handlers]
         assert len(names) == len(set(names)), f"two requests of one name: {sorted(names)}"
         self.identity = identity
+        self.epoch = epoch
         self.replies = ReplyCache()
         self.observe = observe
         self.body_bytes_max = body_bytes_max

@@ -12,6 +12,7 @@ import os
 import random
 import socket
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -25,9 +26,8 @@ from mrstream.cluster.errors import (
     Unavailable,
     UserError,
 )
-from mrstream.cluster.leader.connection import LeaderConnection
+from mrstream.cluster.leader.connection import LeaderConnection, find_leader, keep_leader
 from mrstream.cluster.leader.finding import Finding
-from mrstream.cluster.leader.hint import read_hint
 from mrstream.cluster.wire.addresses import silent_master
 from mrstream.cluster.wire.identity import Identity, new_client_id
 from mrstream.cluster.wire.messages import Request
@@ -116,12 +116,14 @@ class DfsClient:
         finding: Finding | None = None,
         stale_s_max: float | None = None,
         on_stale: Callable[[str, float], None] | None = None,
+        on_leader: Callable[[str, int], None] | None = None,
     ) -> None:
         """Every change is made under `fence`; where none is given under that of
         `$MRSTREAM_SEQUENCER`, if that is set. `finding` knows who may lead; else `master` does.
 
         While nobody leads, what only reads may be answered by a shadow, if `stale_s_max` says so:
         from a state that is at most so old. `on_stale` hears of the shadow's host and its bound.
+        `on_leader` hears of the host and the epoch of whoever leads.
         """
         self.master = master
         self._stale = StaleReads(stale_s_max, on_stale)
@@ -144,6 +146,7 @@ class DfsClient:
             identity,
             role=DFS_MASTER,
             connect_s_max=connect_s_max,
+            on_leader=on_leader,
         )
         self._keeper = Keeper(self.name, self.call_once)
         self.calls_count = 0
@@ -470,7 +473,6 @@ def client_of(
 ) -> DfsClient:
     """Return a client of a cluster that was found already."""
     config = cluster.config
-    masters = config.master_addresses(DFS_MASTER)
     return DfsClient(
         config.master_address(DFS_MASTER),
         cluster.identity(),
@@ -479,7 +481,8 @@ def client_of(
         retry=retry,
         transfer_s_max=max(5.0, config.dfs.dead_after_s),
         fence=fence,
-        finding=Finding(masters, read_hint(config.name, DFS_MASTER) if len(masters) > 1 else ""),
+        finding=find_leader(cluster, DFS_MASTER),
+        on_leader=partial(keep_leader, cluster, DFS_MASTER),
         stale_s_max=stale_s_max,
         on_stale=on_stale,
     )

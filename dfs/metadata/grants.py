@@ -30,6 +30,7 @@ from mrstream.dfs.errors import NoServers, SpaceQuotaExceeded, StaleMaster
 from mrstream.dfs.metadata import operations as op
 from mrstream.dfs.metadata.events import Called
 from mrstream.dfs.metadata.leases import Lease
+from mrstream.dfs.metadata.life import Change
 from mrstream.dfs.metadata.outbox import Gather
 from mrstream.dfs.metadata.servers import Server
 from mrstream.dfs.metadata.underway import Tables, Underway, Underways
@@ -80,6 +81,7 @@ class Grants:
         work.attempt = attempt
         self._underways.begin(work)
         primary = chosen[0]
+        self._underways.check(handle, Change.LEASE)
         t.leases.begin(
             Lease(handle, FIRST_VERSION, primary.index, t.outbox.now_s + t.settings.lease_s),
             t.outbox.now_s,
@@ -261,6 +263,7 @@ class Grants:
             return
         primary = min(able, key=lambda server: (round(server.recent(now_s)), server.index))
         ends_at_s = now_s + t.settings.lease_s
+        self._underways.check(work.handle, Change.LEASE)
         t.leases.begin(Lease(work.handle, version, primary.index, ends_at_s), now_s)
         t.outbox.ask(
             primary,

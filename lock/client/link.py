@@ -34,9 +34,12 @@ CALL_S_MAX: Final = 20.0
 PAUSES_S: Final = (0.02, 0.05, 0.1, 0.2, 0.5)
 OPEN_S_MAX: Final = 60.0
 END_S_MAX: Final = 3.0
-KEEP_LOOK_S: Final = 0.5
-KEPT_SHARE: Final = 0.75
-"""Of its lease a KeepAlive is held back by the cell."""
+PATIENT_SHARE: Final = 0.45
+LOOK_SHARE: Final = 0.25
+"""Of a lease. A KeepAlive that is held back says nothing of its leader: after this time without an
+answer it is looked whether that one lives and leads, and now and then from there on. An idle client
+notices only so that its leader hangs or is cut off, and a new one waits for it for the time of a
+lease and no longer."""
 
 
 class Link:
@@ -204,13 +207,11 @@ class Link:
                 asked = session.keep_alive()
             sent_at_s = self._clock.now_s()
             try:
-                # The leader holds it back: only one that is overdue is a reason to look round. But
-                # then at once: a new leader waits for us for the time of a lease, and no longer.
                 kept: p.Kept = self._keeping.call(
                     asked,
                     self._lease_s + LOOK_S,
-                    patience_s=KEPT_SHARE * self._lease_s + KEEP_LOOK_S,
-                    look_s=KEEP_LOOK_S,
+                    patience_s=PATIENT_SHARE * self._lease_s,
+                    look_s=LOOK_SHARE * self._lease_s,
                 )
             except ClusterError as error:
                 if self._is_closed:

@@ -8,14 +8,14 @@ an attempt that ends without either was killed. A process that says `Ready` wait
 from __future__ import annotations
 
 import os
-import struct
+import signal
 from collections.abc import Iterator
-from typing import Final
 
 import msgspec
 
 from mrstream.cluster.errors import Speechless
 from mrstream.cluster.wire.messages import reader_of
+from mrstream.mapreduce.attempt.pipe_frames import Cutter, framed
 from mrstream.mapreduce.program.flow import InputRange
 
 KEPT_ORDER, KEPT_FAILURE = "order.msgpack", "failure.msgpack"
@@ -23,9 +23,6 @@ KEPT_INPUT, KEPT_SEGMENT = "stdin", "segment"
 KEPT_FILES = (KEPT_FAILURE, KEPT_INPUT, KEPT_SEGMENT, KEPT_ORDER)
 """What a failed attempt leaves for `-repeat`: `stdin` is a map's input, `segment` a reduce's. The
 order comes last: with it all is there."""
-_LENGTH = struct.Struct("<I")
-REPORT_BYTES_MAX: Final = 256 * 1024 * 1024
-"""Of one message; the `Done` of a map with a million partitions has some 30 MB."""
 
 
 class Failure(msgspec.Struct, frozen=True, array_like=True):
@@ -43,6 +40,16 @@ class Failure(msgspec.Struct, frozen=True, array_like=True):
     is_timeout: bool = False
     trace: str = ""
     """A traceback, if the fault is ours."""
+
+
+def death_text(status: int) -> str:
+    """Say how the process of an attempt ended that has told no end; `status` as `os.waitstatus_to_
+    exitcode` has it."""
+    if status < 0:
+        name = signal.Signals(-status).name
+        hint = " (out of memory? `dmesg` tells)" if status == -signal.SIGKILL else ""
+        return f"the attempt's own process was ended by {name} before it could say why{hint}"
+    return f"the attempt's own process ended with status {status} before it could say why"
 
 
 class Progress(msgspec.Struct, frozen=True, array_like=True, tag=True):
@@ -124,8 +131,7 @@ _read = reader_of(Message)
 
 def send(descriptor: int, message: Message) -> None:
     """Write one message to a pipe; whole even where writers share it, if they take turns."""
-    body = _encode(message)
-    view = memoryview(_LENGTH.pack(len(body)) + body)
+    view = memoryview(framed(_encode(message)))
     while view:
         view = view[os.write(descriptor, view) :]
 
@@ -134,27 +140,14 @@ class Decoder:
     """Cuts the bytes of a pipe into messages."""
 
     def __init__(self) -> None:
-        self._pending = bytearray()
+        self._cutter = Cutter()
 
     def feed(self, data: bytes) -> Iterator[Message]:
         """Take some bytes; give the messages that are complete. `Speechless` if they are none: no
         attempt of ours says that, but the user's programs run beside it."""
-        pending = self._pending
-        pending += data
-        start = 0
-        while len(pending) - start >= _LENGTH.size:
-            (length,) = _LENGTH.unpack_from(pending, start)
-            if length > REPORT_BYTES_MAX:
-                raise Speechless(
-                    f"an attempt announces {length:,} bytes; at most {REPORT_BYTES_MAX:,} may come"
-                )
-            end = start + _LENGTH.size + length
-            if len(pending) < end:
-                break
+        for body in self._cutter.feed(data):
             try:
-                message: Message = _read(bytes(pending[start + _LENGTH.size : end]))
+                message: Message = _read(body)
             except msgspec.DecodeError as error:
                 raise Speechless(f"an attempt's report cannot be read: {error}") from None
             yield message
-            start = end
-        del pending[:start]

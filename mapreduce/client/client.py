@@ -11,7 +11,6 @@ from __future__ import annotations
 import logging
 import secrets
 import shutil
-import signal
 import sys
 import time
 from collections.abc import Callable
@@ -32,7 +31,7 @@ from mrstream.mapreduce.dataflow import dfs_files
 from mrstream.mapreduce.dataflow.committer import committer_for
 from mrstream.mapreduce.dataflow.files import Files, files_for
 from mrstream.mapreduce.dfs_layout import RESULTS
-from mrstream.mapreduce.interrupts import interruptible
+from mrstream.mapreduce.interrupts import exit_status, interruptible
 from mrstream.mapreduce.job import job
 from mrstream.mapreduce.job.counters import Counters
 from mrstream.mapreduce.job.errors import LaunchFailed
@@ -42,8 +41,6 @@ from mrstream.mapreduce.protocol import JobEnd, JobNews, KillJob, SubmitJob, Wai
 from mrstream.streaming.conf.jobconf import JobConf
 
 FAILED: Final = 1
-INTERRUPTED: Final = 130
-TERMINATED: Final = 143
 CALL_S_MAX: Final = 30.0
 RETRY_S: Final = 0.2
 MASTER_AWAY_S_MAX: Final = 600.0
@@ -152,14 +149,13 @@ class ClusterJob:
             with interruptible():
                 job_id = self._submit()
                 if background:
-                    console.info("Job is running in background.")
-                    console.info(f"Output directory: {self._output_as_given or self._output}")
+                    console.job_in_background(self._output_as_given or self._output)
                     return 0
                 return self._report(job_id, self._wait(job_id))
         except KeyboardInterrupt as stop:
             console.end_progress()
             self._kill(job_id)
-            return TERMINATED if signal.SIGTERM in stop.args else INTERRUPTED
+            return exit_status(stop)
 
     def _submit(self) -> str:
         spec, console = self._spec, self._console
@@ -173,8 +169,7 @@ class ClusterJob:
                 spec, dfs_files.new_client(), lambda text: console.info(f"environment: {text}")
             )
         spec = msgspec.structs.replace(spec, prepared_s=time.monotonic() - self._began_s)
-        console.info(f"Total input files to process : {self._file_count}")
-        console.info(f"number of splits:{len(spec.splits)}")
+        console.input_found(self._file_count, len(spec.splits))
         packed = job.encode(spec)
         if len(packed) > SPEC_BYTES_MAX:
             raise LaunchFailed(
@@ -186,9 +181,7 @@ class ClusterJob:
             self._committer.clear_output()
         self._asked = SubmitJob(self._submission, packed, self._file_count, self._prints)
         job_id: str = self._client.call_patiently(self._asked, on_wait=self._console.warn)
-        console.info(f"Submitting tokens for job: {job_id}")
-        console.info(f"Running job: {job_id}")
-        console.info(f"Job {job_id} running in uber mode : false")
+        console.job_runs(job_id)
         return job_id
 
     def _wait(self, job_id: str) -> JobEnd:
@@ -219,18 +212,12 @@ class ClusterJob:
     def _report(self, job_id: str, end: JobEnd) -> int:
         console = self._console
         if end.outcome != "succeeded":
-            how = end.outcome.upper()
-            console.info(f"Job {job_id} failed with state {how} due to: {end.reason}")
-            console.error("Job not successful!")
+            console.job_failed(job_id, end.outcome.upper(), end.reason)
             return FAILED
         if self._prints:
             self._print_results()
-        console.info(f"Job {job_id} completed successfully")
-        if not (self._prints and console.shares_terminal):
-            console.info(Counters(end.counters, user_counters_max=_NO_LIMIT).dump())
-        console.info(end.closing)
-        if not self._prints:
-            console.info(f"Output directory: {self._output_as_given}")
+        counters = Counters(end.counters, user_counters_max=_NO_LIMIT)
+        console.job_succeeded(job_id, counters.dump(), end.closing, self._output_as_given)
         return 0
 
     def _print_results(self) -> None:

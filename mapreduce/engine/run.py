@@ -21,8 +21,9 @@ from mrstream.mapreduce.dataflow.files import files_for
 from mrstream.mapreduce.engine.choice import RAY, EngineChoice
 from mrstream.mapreduce.engine.pool import Engine, EngineOutput, EnginePool
 from mrstream.mapreduce.history import JobRecord
-from mrstream.mapreduce.interrupts import interruptible
+from mrstream.mapreduce.interrupts import exit_status, interruptible
 from mrstream.mapreduce.job.job import JobSpec, require_extras
+from mrstream.mapreduce.job.rules import without_workers
 from mrstream.mapreduce.local.job import LocalJob
 from mrstream.mapreduce.local.place import FILESYSTEM, Place, output_of
 from mrstream.mapreduce.scheduler.events import JobSettings
@@ -30,10 +31,6 @@ from mrstream.mapreduce.scheduler.events import JobSettings
 if TYPE_CHECKING:
     from mrstream.cluster.config.config import ClusterConfig
 
-INTERRUPTED: Final = 130
-TERMINATED: Final = 143
-ATTEMPTS_MAX: Final = 4
-"""Tries of a task, unless the job says otherwise: as on a cluster."""
 AT_ONCE_MAX: Final = 1_000_000
 """How many attempts run at once is the engine's to say: it gets all that may run."""
 
@@ -70,7 +67,7 @@ def run(
         record.drop_all()
         console.end_progress()
         console.plain("Interrupted: the job is stopped and its temporary files are gone.")
-        return TERMINATED if stop.args else INTERRUPTED
+        return exit_status(stop)
     except BaseException:
         record.drop_all()
         raise
@@ -117,18 +114,7 @@ def _filesystem(cluster: ClusterConfig | None) -> str:
 
 def _settings(spec: JobSpec) -> JobSettings:
     """As many tries as on a cluster. Stragglers are the engine's affair: it knows its hosts."""
-    conf = spec.conf()
-    return JobSettings(
-        map_attempts_max=conf.map_attempts_max or ATTEMPTS_MAX,
-        reduce_attempts_max=conf.reduce_attempts_max or ATTEMPTS_MAX,
-        map_failures_percent_max=conf.map_failures_percent,
-        reduce_failures_percent_max=conf.reduce_failures_percent,
-        slowstart=1.0,
-        backup_maps=False,
-        backup_reduces=False,
-        task_timeout_s=0.0,  # an attempt watches its own programs
-        locality_wait_s=0.0,
-    )
+    return without_workers(spec.conf())
 
 
 def _none(paper: bytes, report: int, lifeline: int) -> int:

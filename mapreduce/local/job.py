@@ -23,20 +23,24 @@ from mrstream.mapreduce.attempt.attempt_report import (
     Message,
     Noted,
     Progress,
+    Ready,
     Said,
+    Shuffled,
+    Unfetched,
+    death_text,
 )
+from mrstream.mapreduce.attempt.pipe_frames import framed
 from mrstream.mapreduce.attempt.task_context import AttemptOrder
 from mrstream.mapreduce.attempt.zygote import Ended
 from mrstream.mapreduce.console import LIVE_EVERY_S, Console
 from mrstream.mapreduce.dataflow.files import Files, files_for
 from mrstream.mapreduce.dataflow.split_plan import Split
 from mrstream.mapreduce.history import JobRecord
-from mrstream.mapreduce.job.counters import Counters
 from mrstream.mapreduce.job.errors import JobFailed
 from mrstream.mapreduce.job.job import JobSpec, foreign_input, plan_input, submitted
+from mrstream.mapreduce.job.rules import TaskRules
 from mrstream.mapreduce.job.task_choice import chosen_maps
 from mrstream.mapreduce.local.place import Attempts, Place, this_machine
-from mrstream.mapreduce.local.progress import Tally
 from mrstream.mapreduce.local.talk import LocalTalk
 from mrstream.mapreduce.scheduler.commands import (
     AbandonTask,
@@ -66,6 +70,7 @@ from mrstream.mapreduce.scheduler.events import (
 )
 from mrstream.mapreduce.scheduler.ids import AttemptId, HostName, TaskId, TaskKind, WorkerId
 from mrstream.mapreduce.scheduler.scheduler import Scheduler
+from mrstream.mapreduce.tally import JobTally
 from mrstream.streaming.conf.jobconf import JobConf
 
 _HERE = WorkerId("localhost")
@@ -73,14 +78,17 @@ _READ_BYTES = 1 << 16
 
 
 class _Running:
-    """An attempt that has a process."""
+    """An attempt that has a process; or, once it is over, the process that waits for another."""
 
-    def __init__(self, attempt_id: AttemptId, token: int, report: int) -> None:
+    def __init__(self, attempt_id: AttemptId, token: int, report: int, paper: bytes) -> None:
         self.attempt_id = attempt_id
         self.token = token
         self.report = report
+        self.paper = paper
         self.decoder = Decoder()
         self.outcome: Done | Failed | None = None
+        self.has_ended = False
+        """Whether its process is gone."""
 
 
 class LocalJob:
@@ -113,26 +121,28 @@ class LocalJob:
         self._spec = submitted(
             spec, self._files, file_count=plan.file_count, maps=len(self._splits)
         )
+        self._packed_spec = msgspec.Raw(msgspec.msgpack.encode(self._spec))
         self._talk = LocalTalk(console, self._spec, record, is_quiet=is_quiet)
         self._scheduler = Scheduler()
         self._settings = self._place.settings
+        self._rules = TaskRules(self._spec, self._settings)
         self._running: dict[int, _Running] = {}
+        self._waiting: dict[int, _Running] = {}
+        """Processes that have done a map well and take another."""
+        self._has_run: set[int] = set()
+        """Processes that have done one."""
+        self._has_more_maps = True
         self._segments: dict[int, str] = {}
         self._has_output = False
         self._has_told_kept = False
         """Whether a failure that can be repeated was told in full; the first of them is."""
         self._finish: FinishJob | None = None
-        self._doom: FinishJob | None = None
-        """How the job ends when all that still runs has had its chance to commit."""
-        self._tally = Tally(
+        self._tally = JobTally(
+            self._spec.job_id,
             len(self._splits),
             spec.reduces,
             time.monotonic(),
-            Counters(user_counters_max=self._conf.counters_max),
-            may_fail=(
-                self._failures_allowed(TaskKind.MAP),
-                self._failures_allowed(TaskKind.REDUCE),
-            ),
+            user_counters_max=self._conf.counters_max,
         )
         self._selector = selectors.DefaultSelector()
         self._zygote = zygote
@@ -153,7 +163,9 @@ class LocalJob:
             signal.signal(signal.SIGINT, signal.SIG_IGN)
             self._close(is_interrupted)
         assert self._finish is not None
-        return self._talk.end(self._finish, self._tally)
+        known = self._scheduler.known(self._spec.job_id)
+        assert known is not None, "the job has ended just now"
+        return self._talk.end(self._finish, self._tally, *known)
 
     def _begin_output(self) -> None:
         try:
@@ -182,7 +194,9 @@ class LocalJob:
             now_s = time.monotonic()
             if now_s >= show_at_s:
                 show_at_s = now_s + wait_s
-                self._talk.progress(self._tally.progress(now_s))
+                view = self._scheduler.job(self._spec.job_id)
+                if view is not None:
+                    self._talk.progress(self._tally.progress(view, now_s))
             for key, _ in self._selector.select(wait_s):
                 if key.fileobj is self._zygote:
                     self._attempt_ended(self._next_ended())
@@ -200,8 +214,11 @@ class LocalJob:
             ) from None
 
     def _handle(self, event: Event) -> None:
-        """Let the brain decide, then do what it says."""
-        for command in self._scheduler.handle(event, time.monotonic()):
+        """Let the brain decide, take note, then do what it says."""
+        now_s = time.monotonic()
+        commands = self._scheduler.handle(event, now_s)
+        self._tally.observe(event, commands, now_s)
+        for command in commands:
             self._obey(command)
 
     def _obey(self, command: Command) -> None:
@@ -212,12 +229,14 @@ class LocalJob:
                 self._kill(attempt_id)
             case GrantCommit(attempt_id=attempt_id):
                 self._commit_granted(attempt_id)
-            case RecordCommit(attempt_id=attempt_id):
-                self._tally.committed(attempt_id, self._done_of(attempt_id), time.monotonic())
-            case AbandonTask(task_id=task_id, reason=reason):
-                self._abandon(task_id, reason)
+            case RecordCommit():
+                pass  # noted
+            case AbandonTask(task_id=task_id):
+                if self._rules.has_final_output(task_id):
+                    self._console.end_progress()  # results may go to the same screen
+                    self._output.skip_task(task_id.task_index)
             case FinishJob():
-                self._finish = self._doom or command
+                self._finish = command
             case PublishSegment() | WithdrawSegment():
                 pass  # reduces find segments where they lie
             case LoseWorker() | QuarantineWorker() | ReleaseWorker():
@@ -225,41 +244,50 @@ class LocalJob:
             case _:
                 assert_never(command)
 
-    def _abandon(self, task_id: TaskId, reason: str) -> None:
-        kind = task_id.kind
-        self._tally.abandoned(kind)
-        if self._has_final_output(task_id):
-            self._console.end_progress()  # results may go to the same screen
-            self._output.skip_task(task_id.task_index)
-        if self._tally.abandoned_tasks(kind) > self._failures_allowed(kind) and not self._doom:
-            culprit = next(x for x, _ in reversed(self._tally.failures) if x.task_id == task_id)
-            self._doom = FinishJob(task_id.job_id, JobOutcome.FAILED, reason, culprit)
-
-    def _failures_allowed(self, kind: TaskKind) -> int:
-        if kind is TaskKind.MAP:
-            return len(self._splits) * self._conf.map_failures_percent // 100
-        return self._spec.reduces * self._conf.reduce_failures_percent // 100
-
     # ---- attempts ------------------------------------------------------------------------------
 
     def _start(self, attempt_id: AttemptId) -> None:
-        order = self._order(attempt_id)
-        paper = msgspec.msgpack.encode((self._spec, order))
-        token, report = self._zygote.start(paper, order.attempt_id)
-        self._running[token] = _Running(attempt_id, token, report)
+        paper = msgspec.msgpack.encode((self._packed_spec, self._order(attempt_id)))
+        self._give_to_a_process(attempt_id, paper)
+
+    def _give_to_a_process(self, attempt_id: AttemptId, paper: bytes) -> None:
+        kind = attempt_id.task_id.kind
+        token, report = self._process_for(kind, paper, self._name(attempt_id))
+        self._running[token] = _Running(attempt_id, token, report, paper)
         if report >= 0:
             self._selector.register(report, selectors.EVENT_READ, token)
-        self._tally.started(attempt_id, time.monotonic())
+
+    def _process_for(self, kind: TaskKind, paper: bytes, name: str) -> tuple[int, int]:
+        """Give an order to a process that waits for one, or else to a new one."""
+        if kind is TaskKind.REDUCE:  # no reduce begins before the last map is done
+            self._has_more_maps = False
+            while self._waiting:
+                os.close(self._waiting.popitem()[1].report)  # it ends
+        while self._waiting:
+            token, process = self._waiting.popitem()
+            if _send(process.report, framed(paper)):
+                return token, process.report
+            os.close(process.report)  # it was killed meanwhile
+        return self._zygote.start(paper, name)
+
+    def _process_is_ready(self, running: _Running) -> None:
+        """Its attempt is over, and nothing is left of that."""
+        if running.has_ended:
+            return
+        del self._running[running.token]
+        self._selector.unregister(running.report)
+        self._has_run.add(running.token)
+        if self._has_more_maps:
+            self._waiting[running.token] = running
+        else:
+            os.close(running.report)
 
     def _order(self, attempt_id: AttemptId) -> AttemptOrder:
         task = attempt_id.task_id
         is_map = task.kind is TaskKind.MAP
         name = self._name(attempt_id)
         scratch = self._record.scratch
-        settings = self._settings
-        attempts_max = settings.map_attempts_max if is_map else settings.reduce_attempts_max
-        is_last = attempt_id.number + 1 >= attempts_max
-        final = self._has_final_output(task)
+        final = self._rules.has_final_output(task)
         return AttemptOrder(
             attempt_id=name,
             maps=len(self._splits),
@@ -270,8 +298,12 @@ class LocalJob:
             split=self._splits[task.task_index] if is_map else None,
             segments=() if is_map else tuple(path for _, path in sorted(self._segments.items())),
             segment_path="" if final else os.path.join(scratch, f"{name}.segment"),
-            output_directory=self._output.attempt_directory(name) if self._commits(task) else "",
-            keep_directory=self._record.kept_directory(name) if is_last else "",
+            output_directory=self._output.attempt_directory(name)
+            if self._rules.commits(task)
+            else "",
+            keep_directory=self._record.kept_directory(name)
+            if self._rules.is_last_try(attempt_id)
+            else "",
         )
 
     def _kill(self, attempt_id: AttemptId) -> None:
@@ -280,7 +312,10 @@ class LocalJob:
                 self._zygote.kill(running.token)
 
     def _read_report(self, running: _Running) -> None:
-        data = os.read(running.report, _READ_BYTES)
+        try:
+            data = os.read(running.report, _READ_BYTES)
+        except ConnectionResetError:  # it was killed before it read its order
+            data = b""
         if not data:
             self._selector.unregister(running.report)
             os.close(running.report)
@@ -299,18 +334,25 @@ class LocalJob:
                 self._console.said(text)
             case Noted(level=level, text=text):
                 (self._console.warn if level == "WARN" else self._console.info)(text)
+            case Ready():
+                self._process_is_ready(running)
             case Done():
                 running.outcome = message
+                self._tally.offer(attempt_id, message)
                 self._attempt_done(attempt_id)
             case Failed(failure=failure):
                 running.outcome = message
                 self._attempt_failed(attempt_id, failure)
+            case Shuffled() | Unfetched() | Ready():
+                pass  # segments are opened where they lie, and a process runs one attempt
+            case _:
+                assert_never(message)
 
     def _attempt_done(self, attempt_id: AttemptId) -> None:
-        if not self._has_final_output(attempt_id.task_id):
+        if not self._rules.has_final_output(attempt_id.task_id):
             path = os.path.join(self._record.scratch, f"{self._name(attempt_id)}.segment")
             self._segments[attempt_id.task_id.task_index] = path
-        if self._commits(attempt_id.task_id):
+        if self._rules.commits(attempt_id.task_id):
             self._handle(CommitRequested(attempt_id))
         else:
             self._handle(AttemptSucceeded(attempt_id))
@@ -319,26 +361,35 @@ class LocalJob:
         is_kept = os.path.isdir(self._record.kept_directory(self._name(attempt_id)))
         in_full = not self._tally.failures or (is_kept and not self._has_told_kept)
         self._has_told_kept |= is_kept
-        self._tally.failed(attempt_id, failure)
-        if self._commits(attempt_id.task_id):
+        if self._rules.commits(attempt_id.task_id):
             self._output.abort_task(self._name(attempt_id))
         self._talk.failure(self._name(attempt_id), failure, in_full=in_full)
         self._handle(AttemptFailed(attempt_id, failure.message))
 
     def _attempt_ended(self, ended: Ended) -> None:
-        running = self._running[ended.token]
+        running = self._running.get(ended.token)
+        if running is None:  # its last attempt was over before
+            if (process := self._waiting.pop(ended.token, None)) is not None:
+                os.close(process.report)
+            return
+        running.has_ended = True
         while running.report >= 0:
             self._read_report(running)
         for message in self._zygote.last_words(ended.token):
             self._hear(running, message)
-        if running.outcome is None:
-            if ended.status == -signal.SIGKILL and self._finish is not None:
-                self._tally.killed(running.attempt_id)
-                self._handle(AttemptKilled(running.attempt_id, "killed"))
-            else:
-                failure = Failure(_died(ended), log_directory=self._record.directory)
-                self._attempt_failed(running.attempt_id, failure)
         del self._running[ended.token]
+        if running.outcome is None:
+            name = self._name(running.attempt_id)
+            if ended.status == -signal.SIGKILL and self._finish is not None:
+                self._handle(AttemptKilled(running.attempt_id, "killed"))
+            elif ended.token in self._has_run and not os.path.isdir(
+                self._record.log_directory(name)
+            ):
+                # Killed while it waited, and we could not know: it never read the order.
+                self._give_to_a_process(running.attempt_id, running.paper)
+            else:
+                failure = Failure(death_text(ended.status), log_directory=self._record.directory)
+                self._attempt_failed(running.attempt_id, failure)
 
     def _commit(self, attempt_id: AttemptId) -> None:
         self._console.end_progress()  # results may go to the same screen
@@ -355,19 +406,6 @@ class LocalJob:
             self._attempt_failed(attempt_id, Failure(reason, log_directory=directory))
         else:
             self._handle(AttemptSucceeded(attempt_id))
-
-    def _done_of(self, attempt_id: AttemptId) -> Done:
-        for running in self._running.values():
-            if running.attempt_id == attempt_id and isinstance(running.outcome, Done):
-                return running.outcome
-        raise AssertionError(f"{attempt_id} commits but has not said that it is done")
-
-    def _has_final_output(self, task: TaskId) -> bool:
-        return task.kind is TaskKind.REDUCE or not self._spec.reduces
-
-    def _commits(self, task: TaskId) -> bool:
-        """Whether a task leaves files in the output directory: outputs with names, at least."""
-        return self._has_final_output(task) or bool(self._conf.outputs)
 
     def _number(self, task: TaskId) -> int:
         """Give a task's number in the whole job, of which `-tasks` may run a part."""
@@ -387,7 +425,7 @@ class LocalJob:
         if self._output.temporary:
             self._zygote.keep(self._output.temporary)  # what is committed is yet to be moved
         self._zygote.close()
-        for running in self._running.values():
+        for running in (*self._running.values(), *self._waiting.values()):
             if running.report >= 0:
                 os.close(running.report)
         self._selector.close()
@@ -404,10 +442,12 @@ class LocalJob:
             self._record.drop_scratch()
 
 
-def _died(ended: Ended) -> str:
-    if ended.status < 0:
-        name = signal.Signals(-ended.status).name
-        return f"the attempt's own process was ended by {name} before it could say why" + (
-            " (out of memory? `dmesg` tells)" if ended.status == -signal.SIGKILL else ""
-        )
-    return f"the attempt's own process ended with status {ended.status} before it could say why"
+def _send(descriptor: int, data: bytes) -> bool:
+    """Write to a process that waits; gives whether it was there to take it."""
+    view = memoryview(data)
+    try:
+        while view:
+            view = view[os.write(descriptor, view) :]
+    except (BrokenPipeError, ConnectionResetError):
+        return False
+    return True

@@ -18,9 +18,9 @@ from mrstream.mapreduce.dataflow.committer import publishes_at_once
 from mrstream.mapreduce.dataflow.files import Files, files_for
 from mrstream.mapreduce.history import JobRecord
 from mrstream.mapreduce.job.job import JobSpec
+from mrstream.mapreduce.job.rules import local_settings
 from mrstream.mapreduce.local.output import DirectoryOutput, Output, StandardOutput
 from mrstream.mapreduce.scheduler.events import JobSettings
-from mrstream.streaming.conf.jobconf import JobConf
 
 FILESYSTEM = "file:///"
 
@@ -79,9 +79,11 @@ def this_machine(spec: JobSpec, record: JobRecord) -> Place:
     """Give this machine as the place of a job: as many attempts at once as there are cores."""
     conf = spec.conf()
     cores = len(os.sched_getaffinity(0))
+    # Where nothing would be left of the others' output anyway, a failed task ends the job at once.
+    leaves_parts = spec.output is not None and not publishes_at_once(conf, spec.output)
     return Place(
         FILESYSTEM,
-        _settings(spec, conf),
+        local_settings(conf, leaves_parts=leaves_parts),
         conf.local_maps_max or cores,
         conf.local_reduces_max or cores,
         output_of(spec, files_for(FILESYSTEM, spec.working_directory), record),
@@ -95,31 +97,3 @@ def output_of(spec: JobSpec, files: Files, record: JobRecord) -> Output:
     output = DirectoryOutput(spec.conf(), files, spec.output)
     output.refuse_existing(spec.inputs)
     return output
-
-
-def _settings(spec: JobSpec, conf: JobConf) -> JobSettings:
-    """One attempt a task unless more are asked for, as Hadoop's local mode; no backup tasks.
-
-    A job that lets bad records be skipped gets the attempts that it takes to find them. A failed
-    task does not keep the others from leaving their parts in the output directory (spec 8.4, 11);
-    where nothing would be left of them anyway, the job ends at once.
-    """
-    leaves_parts = spec.output is not None and not publishes_at_once(conf, spec.output)
-    to_skip = conf.skip_start_attempts + 1
-    maps = to_skip if conf.map_skip_records_max > 0 else 1
-    reduces = to_skip if conf.reduce_skip_groups_max > 0 else 1
-    return JobSettings(
-        map_attempts_max=conf.map_attempts_max or maps,
-        reduce_attempts_max=conf.reduce_attempts_max or reduces,
-        map_failures_percent_max=100
-        if leaves_parts and not spec.reduces
-        else conf.map_failures_percent,
-        reduce_failures_percent_max=100 if leaves_parts else conf.reduce_failures_percent,
-        slowstart=1.0,
-        backup_maps=False,
-        backup_reduces=False,
-        task_timeout_s=0.0,  # an attempt watches its own programs
-        locality_wait_s=0.0,
-        running_maps_max=conf.running_maps_max,
-        running_reduces_max=conf.running_reduces_max,
-    )

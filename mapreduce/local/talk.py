@@ -13,12 +13,14 @@ from mrstream.mapreduce import history
 from mrstream.mapreduce.attempt.attempt_report import Failure
 from mrstream.mapreduce.console import Console
 from mrstream.mapreduce.history import JobRecord
+from mrstream.mapreduce.job.counters import Counters
 from mrstream.mapreduce.job.job import JobSpec
-from mrstream.mapreduce.local.progress import Tally
 from mrstream.mapreduce.progress import JobProgress
-from mrstream.mapreduce.report import closing_text, failure_text
+from mrstream.mapreduce.report import JobFacts, closing_text, failure_text
 from mrstream.mapreduce.scheduler.commands import FinishJob, JobOutcome
 from mrstream.mapreduce.scheduler.ids import TaskKind
+from mrstream.mapreduce.scheduler.phases import JobTotals, JobView
+from mrstream.mapreduce.tally import JobTally
 
 SUCCEEDED, FAILED = 0, 1
 
@@ -44,14 +46,10 @@ class LocalTalk:
         """Tell that the job starts."""
         if self._is_quiet:
             # The process stays, as Hadoop's does in local mode; only the watching is left out.
-            self._console.info("Job is running in background.")
-            self._console.info(f"Output directory: {self._spec.output}")
+            self._console.job_in_background(self._spec.output)
             return
-        self._console.info(f"Total input files to process : {files}")
-        self._console.info(f"number of splits:{splits}")
-        self._console.info(f"Submitting tokens for job: {self._spec.job_id}")
-        self._console.info(f"Running job: {self._spec.job_id}")
-        self._console.info(f"Job {self._spec.job_id} running in uber mode : false")
+        self._console.input_found(files, splits)
+        self._console.job_runs(self._spec.job_id)
 
     def progress(self, progress: JobProgress, *, force: bool = False) -> None:
         """Show how far the job is."""
@@ -69,21 +67,43 @@ class LocalTalk:
         else:
             self._console.plain(f"{attempt_id} failed: {failure.message}")
 
-    def end(self, finish: FinishJob, tally: Tally) -> int:
+    def end(self, finish: FinishJob, tally: JobTally, view: JobView, totals: JobTotals) -> int:
         """Tell how the job ended, keep what is to be kept, and give the exit status."""
         now_s = time.monotonic()
-        self._keep_report(finish, tally, now_s)
-        self.progress(tally.progress(now_s), force=True)
+        counters, facts = tally.counters(totals), tally.facts(now_s)
+        self._keep_report(finish, tally, counters, facts)
+        self.progress(tally.progress(view, now_s), force=True)
         self._console.end_progress()
         if finish.outcome is JobOutcome.SUCCEEDED:
-            self._tell_success(tally, now_s)
+            if not self._is_quiet:
+                spec, closing = self._spec, closing_text(facts)
+                self._console.job_succeeded(spec.job_id, counters.dump(), closing, spec.output)
             return SUCCEEDED
         self._tell_failed_job(finish, tally)
         return FAILED
 
-    def _keep_report(self, finish: FinishJob, tally: Tally, now_s: float) -> None:
+    def _keep_report(
+        self, finish: FinishJob, tally: JobTally, counters: Counters, facts: JobFacts
+    ) -> None:
         job_id = self._spec.job_id
-        report = tally.kept_report(job_id, self._conf.job_name, finish.outcome.value, now_s)
+        report = {
+            "job_id": job_id,
+            "name": self._conf.job_name,
+            "state": finish.outcome.value,
+            "elapsed_s": round(facts.elapsed_s, 3),
+            "input_bytes": facts.input_bytes,
+            "shuffled_bytes": facts.shuffled_bytes,
+            "output_bytes": facts.output_bytes,
+            "tasks": {
+                task.name: {"seconds": round(task.seconds, 3), "records": task.records}
+                for task in (*facts.maps, *facts.reduces)
+            },
+            "failures": [
+                {"attempt_id": str(attempt_id), "message": message}
+                for attempt_id, message in tally.failures
+            ],
+            "counters": counters.as_dict(),
+        }
         try:
             self._record.write_report(report)
             if finish.outcome is JobOutcome.SUCCEEDED:
@@ -95,18 +115,7 @@ class LocalTalk:
         except OSError as error:  # the job itself is not worse for it
             self._console.warn(f"the report of {job_id} cannot be kept: {error}")
 
-    def _tell_success(self, tally: Tally, now_s: float) -> None:
-        if self._is_quiet:
-            return
-        console = self._console
-        console.info(f"Job {self._spec.job_id} completed successfully")
-        if self._spec.output is not None or not console.shares_terminal:
-            console.info(tally.counters.dump())
-        console.info(closing_text(tally.facts(now_s)))
-        if self._spec.output is not None:
-            console.info(f"Output directory: {self._spec.output}")
-
-    def _tell_failed_job(self, finish: FinishJob, tally: Tally) -> None:
+    def _tell_failed_job(self, finish: FinishJob, tally: JobTally) -> None:
         reason = finish.reason
         if finish.culprit is not None:
             failed = {kind: tally.failed_tasks(kind) for kind in (TaskKind.MAP, TaskKind.REDUCE)}
@@ -115,5 +124,4 @@ class LocalTalk:
                 f"failedMaps:{failed[TaskKind.MAP]} failedReduces:{failed[TaskKind.REDUCE]} "
                 "killedMaps:0 killedReduces: 0"
             )
-        self._console.info(f"Job {self._spec.job_id} failed with state FAILED due to: {reason}")
-        self._console.error("Job not successful!")
+        self._console.job_failed(self._spec.job_id, "FAILED", reason)

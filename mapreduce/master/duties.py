@@ -17,7 +17,6 @@ from mrstream.cluster.leader.gate import Gate, always
 from mrstream.mapreduce.attempt.attempt_report import Done
 from mrstream.mapreduce.master import job_journal
 from mrstream.mapreduce.master.job_journal import (
-    LIFE_ATTEMPTS,
     AnyRecord,
     CommitGranted,
     JobDecided,
@@ -50,6 +49,7 @@ from mrstream.mapreduce.scheduler.events import (
     JobSubmitted,
 )
 from mrstream.mapreduce.scheduler.ids import (
+    LIFE_ATTEMPTS,
     AttemptId,
     JobId,
     WorkerId,

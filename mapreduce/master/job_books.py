@@ -12,7 +12,7 @@ from typing import Final, assert_never
 from mrstream.mapreduce.attempt.attempt_report import Done
 from mrstream.mapreduce.master.duties import end_of
 from mrstream.mapreduce.master.job_journal import OpenJob
-from mrstream.mapreduce.master.job_ledger import JobLedger, Result
+from mrstream.mapreduce.master.job_ledger import JobLedger
 from mrstream.mapreduce.notices import Notices
 from mrstream.mapreduce.scheduler.commands import (
     AbandonTask,
@@ -36,6 +36,8 @@ from mrstream.mapreduce.scheduler.ids import (
     parse_attempt_id,
     parse_task_id,
 )
+from mrstream.mapreduce.scheduler.phases import JobTotals, JobView
+from mrstream.mapreduce.scheduler.scheduler import Scheduler
 from mrstream.mapreduce.snapshot import PRIORITY_NAMES, JobRow
 
 RECENT_JOBS_MAX: Final = 50
@@ -44,11 +46,22 @@ RECENT_JOBS_MAX: Final = 50
 class JobBooks:
     """The ledgers of jobs, and what watchers see; the `Books` of `duties`."""
 
-    def __init__(self) -> None:
-        self.notices = Notices()
+    def __init__(self, brain: Scheduler) -> None:
+        self._brain = brain
+        self.notices = Notices(self.view_of)
         self.jobs: dict[JobId, JobLedger] = {}
         """Jobs that are not closed."""
         self._recent: dict[JobId, JobLedger] = {}
+
+    def view_of(self, job_id: JobId) -> JobView | None:
+        """Say how far a job is, or was; None if it was decided in a life before."""
+        known = self._brain.known(job_id)
+        return known[0] if known else None
+
+    def totals(self, job_id: JobId) -> JobTotals | None:
+        """Say what was started for a job; None if it was decided in a life before."""
+        known = self._brain.known(job_id)
+        return known[1] if known else None
 
     def ledger(self, job_id: str) -> JobLedger | None:
         """Give a job that runs, or ended not long ago."""
@@ -67,7 +80,8 @@ class JobBooks:
                 reduces=ledger.spec.reduces,
                 priority=PRIORITY_NAMES[ledger.settings.priority],
                 output=ledger.spec.output or "",
-            )
+            ),
+            ledger.tally,
         )
 
     def restore(self, ledger: JobLedger, known: OpenJob, wall_s: float) -> None:
@@ -75,8 +89,7 @@ class JobBooks:
         seen: list[Command] = []
         for record in known.committed.values():
             attempt_id = parse_attempt_id(record.attempt_id)
-            result = Result(record.attempt_id, record.done, record.seconds)
-            ledger.put_result(attempt_id.task_id, result)
+            ledger.tally.restore(attempt_id, record.done, record.seconds)
             ledger.workers[record.worker_id] = None
             seen.append(RecordCommit(attempt_id, WorkerId(record.worker_id)))
         for task_id in map(parse_task_id, known.abandoned):
@@ -101,13 +114,11 @@ class JobBooks:
         for command in commands:
             match command:
                 case StartAttempt(attempt_id=attempt_id, worker_id=worker_id):
-                    self.job_of(attempt_id).started(attempt_id, worker_id, wall_s)
-                case RecordCommit(attempt_id=attempt_id):
-                    self.job_of(attempt_id).committed(attempt_id, wall_s)
+                    self.job_of(attempt_id).workers[worker_id] = None
                 case LoseWorker(worker_id=worker_id):
                     for ledger in self.jobs.values():
                         ledger.worker_deaths += worker_id in ledger.workers
-                case KillAttempt() | GrantCommit() | AbandonTask() | FinishJob():
+                case RecordCommit() | KillAttempt() | GrantCommit() | AbandonTask() | FinishJob():
                     pass
                 case PublishSegment() | WithdrawSegment() | QuarantineWorker() | ReleaseWorker():
                     pass
@@ -116,7 +127,7 @@ class JobBooks:
 
     def result(self, attempt_id: AttemptId) -> tuple[Done, float]:
         """Give what the attempt that committed its task reported, and the seconds it took."""
-        result = self.job_of(attempt_id).results[attempt_id.task_id]
+        result = self.job_of(attempt_id).tally.results[attempt_id.task_id]
         assert result.attempt_id == str(attempt_id), f"{result.attempt_id} is not {attempt_id}"
         return result.done, result.seconds
 

@@ -38,7 +38,6 @@ from mrstream.mapreduce.scheduler.events import (
     KillAttemptRequested,
 )
 from mrstream.mapreduce.scheduler.ids import AttemptId, JobId, parse_attempt_id
-from mrstream.mapreduce.scheduler.phases import JobTotals
 from mrstream.mapreduce.snapshot import JobRow, JobSeen
 
 log = logging.getLogger(__name__)
@@ -153,13 +152,12 @@ class JobDesk:
             if outcome is JobOutcome.SUCCEEDED:
                 outcome, reason = JobOutcome.FAILED, f"the output cannot be committed: {error}"
         succeeded = outcome is JobOutcome.SUCCEEDED
-        totals, wall_s = self._totals(ledger.job_id), shell.clock.wall_s()
-        counters = ledger.counters(totals).as_dict()
-        ledger.end = JobEnd(outcome.value, reason, counters, ledger.closing(wall_s))
-        shell.books.notices.counters(ledger.job_id, counters)
+        totals, wall_s = shell.books.totals(ledger.job_id), shell.clock.wall_s()
         row = shell.books.notices.jobs.get(ledger.job_id) or JobRow(ledger.job_id)
         snapshot = shell.books.notices.job(ledger.job_id, JobSeen(), wall_s)
         report = ledger.report(row, snapshot, totals, wall_s)
+        ledger.end = JobEnd(outcome.value, reason, report.counters, report.closing)
+        shell.books.notices.counters(ledger.job_id, report.counters)
         accepted = shell.journaled.jobs[ledger.job_id].accepted
         await shell.in_dfs(self._history.write, report, None if succeeded else accepted.spec)
         shell.append(JobClosed(ledger.job_id, accepted.submission, shell.clock.wall_s()))
@@ -181,12 +179,6 @@ class JobDesk:
         if ledger.is_output_temporary:
             await shell.in_dfs(output.remove)
 
-    def _totals(self, job_id: JobId) -> JobTotals | None:
-        try:
-            return self._shell.scheduler.totals(job_id)
-        except KeyError:
-            return None  # it was settled in a life before
-
     def clear_leftovers_if_due(self) -> None:
         """From time to time, delete what jobs left behind."""
         now_s = self._shell.clock.now_s()
@@ -204,7 +196,7 @@ class JobDesk:
     def tell_counters(self) -> None:
         """Bring the counters that watchers see up to date."""
         for ledger in self._shell.books.jobs.values():
-            counters = ledger.counters(self._totals(ledger.job_id))
+            counters = ledger.tally.counters(self._shell.books.totals(ledger.job_id))
             self._shell.books.notices.counters(ledger.job_id, counters.as_dict())
 
     # --- what people ask for
@@ -231,7 +223,7 @@ class JobDesk:
     def _stop_attempt(self, request: StopAttempt, peer: Peer) -> bool:
         attempt_id = _attempt_id(request.attempt_id)
         ledger = self._shell.books.jobs.get(attempt_id.task_id.job_id)
-        if ledger is None or attempt_id not in ledger.live:
+        if ledger is None or attempt_id not in ledger.tally.running:
             return False
         if request.fail:
             ledger.failed(attempt_id, Failure("failed on request"), "")

@@ -15,8 +15,6 @@ import msgspec
 from mrstream.cluster.errors import JournalCorrupt
 from mrstream.mapreduce.attempt.attempt_report import Done
 
-LIFE_ATTEMPTS: Final = 1000
-"""Attempt numbers start at this many times the restarts of the master, so that none comes twice."""
 CLOSED_KEPT_S: Final = 3600.0
 """So long after a job's end its submission, said again, still finds it."""
 REQUESTS_KEPT: Final = 100

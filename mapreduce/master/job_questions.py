@@ -52,7 +52,7 @@ class JobQuestions:
         history: JobHistory,
     ) -> None:
         self._daemon = daemon
-        self._scheduler = shell.scheduler
+        self._books = shell.books
         self._notices = shell.books.notices
         self._history = history
         self._in_thread = shell.in_thread
@@ -81,13 +81,12 @@ class JobQuestions:
             ledger.waiters.append(news)
             await asyncio.wait([news], timeout=min(max(0.0, request.wait_s), WAIT_S_MAX))
         is_over = ledger.job_id not in self._running
-        view = self._scheduler.job(ledger.job_id)
         # Who has seen more than there is has seen the lines of a life before.
         seen = request.seen if request.seen <= len(ledger.lines) else 0
         return JobNews(
             len(ledger.lines),
             tuple(ledger.lines[seen:]),
-            ledger.progress(view, self._now_s()),
+            ledger.tally.progress(self._books.view_of(ledger.job_id), self._now_s()),
             ledger.end if is_over else None,
         )
 
@@ -136,7 +135,7 @@ class JobQuestions:
         row = self._notices.jobs.get(job_id)
         snapshot = self._notices.job(ledger.job_id, JobSeen(), now_s)
         assert row is not None, "a running job has a row"
-        return ledger.report(row, snapshot, self._scheduler.totals(ledger.job_id), now_s)
+        return ledger.report(row, snapshot, self._books.totals(ledger.job_id), now_s)
 
     async def _spec_of_job(self, request: SpecOfJob, peer: Peer) -> bytes:
         spec: bytes | None = await self._in_thread(self._history.read_spec, request.job_id)

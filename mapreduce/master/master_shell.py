@@ -60,7 +60,7 @@ class MasterShell:
         self.clock = daemon.clock
         self.loop = daemon.loop
         self.scheduler = Scheduler(SchedulerLimits(silence_s_max=daemon.config.dfs.dead_after_s))
-        self.books = JobBooks()
+        self.books = JobBooks(self.scheduler)
         self.links = WorkerLinks()
         self.journaled = Journaled()
         self.office = Office(daemon, self, LOG, checkpoint_bytes=CHECKPOINT_BYTES)
@@ -232,13 +232,13 @@ class MasterShell:
         task, name = attempt_id.task_id, str(attempt_id)
         ledger = self.books.job_of(attempt_id)
         is_map = task.kind is TaskKind.MAP
-        commits = ledger.commits(task)
+        commits = ledger.rules.commits(task)
         order = RunAttempt(
             name,
             len(ledger.spec.splits),
             split=ledger.spec.splits[task.task_index] if is_map else None,
             output_directory=ledger.output.attempt_directory(name) if commits else "",
-            keep_input=ledger.is_last_try(attempt_id),
+            keep_input=ledger.rules.is_last_try(attempt_id),
         )
         self.links.run(worker_id, ledger, order, is_map=is_map)
 

@@ -14,7 +14,6 @@ import msgspec
 
 from mrstream.cluster.wire.network import Handler, Peer
 from mrstream.mapreduce.master.master_shell import MasterShell
-from mrstream.mapreduce.notices import Figures, final_figures
 from mrstream.mapreduce.protocol import (
     AttemptEnded,
     AttemptNews,
@@ -25,6 +24,7 @@ from mrstream.mapreduce.protocol import (
     Heartbeat,
     Register,
     WorkerSettings,
+    progress_of,
 )
 from mrstream.mapreduce.scheduler.events import (
     AttemptFailed,
@@ -84,9 +84,7 @@ class WorkerDesk:
         for kept in request.segments:
             attempt_id = parse_attempt_id(kept.attempt_id)
             segments.append(attempt_id)
-            ledger = shell.books.jobs.get(attempt_id.task_id.job_id)
-            if ledger is not None:
-                ledger.offered[attempt_id] = kept.done
+            shell.books.notices.offer(attempt_id, kept.done)
         log.info("worker=%s registered slots=%d running=%d segments=%d", request.worker_id,
                  request.slots, len(request.running), len(segments))  # fmt: skip
         shell.event(
@@ -148,15 +146,7 @@ class WorkerDesk:
 
     def _progress(self, news: AttemptNews) -> None:
         attempt_id = parse_attempt_id(news.attempt_id)
-        ledger = self._shell.books.jobs.get(attempt_id.task_id.job_id)
-        if ledger is None:
-            return
-        ledger.heard(attempt_id, news)
-        is_map = attempt_id.task_id.kind is TaskKind.MAP
-        figures = Figures(news.records, news.bytes if is_map else 0, 0 if is_map else news.bytes)
-        self._shell.books.notices.attempt_figures(
-            attempt_id, figures, phase=news.phase, status=news.status
-        )
+        self._shell.books.notices.heard(attempt_id, progress_of(news))
         self._shell.event(AttemptProgress(attempt_id, news.fraction))
 
     # --- attempts
@@ -167,20 +157,13 @@ class WorkerDesk:
         ledger = shell.books.jobs.get(attempt_id.task_id.job_id)
         self._heard_from(request.worker_id)
         if request.done is not None:
-            if ledger is not None:
-                ledger.offered[attempt_id] = request.done
-            figures = final_figures(request.done, attempt_id.task_id.kind)
-            shell.books.notices.attempt_figures(attempt_id, figures)
+            shell.books.notices.offer(attempt_id, request.done)
             shell.event(AttemptSucceeded(attempt_id))
-            if ledger is not None:
-                ledger.offered.pop(attempt_id, None)
         elif request.failure is not None:
-            if ledger is not None and attempt_id in ledger.live:
+            if ledger is not None and attempt_id in ledger.tally.running:
                 ledger.failed(attempt_id, request.failure, request.worker_id)
             shell.event(AttemptFailed(attempt_id, request.failure.message))
         else:
-            if ledger is not None:
-                ledger.killed(attempt_id)
             shell.event(AttemptKilled(attempt_id, request.killed))
         # Acknowledged only when it is durable: until then the worker says it again.
         return None if shell.duties.is_clear else shell.settled()

@@ -112,7 +112,11 @@ class WorkerLinks:
         link = self.get(worker_id)
         if link is None:
             return
-        link.push(order if link.knows(ledger.job_id) else _with_spec(order, ledger.for_workers))
+        link.push(
+            order
+            if link.knows(ledger.job_id)
+            else msgspec.structs.replace(order, spec=ledger.for_workers)
+        )
         self.retell(worker_id, ledger, is_map=is_map)
 
     def retell(self, worker_id: str, ledger: JobLedger, *, is_map: bool) -> None:
@@ -166,14 +170,3 @@ class WorkerLinks:
         workers = dict.fromkeys(at.worker_id for at in places)
         found = ((worker_id, self.get(worker_id)) for worker_id in workers)
         return {worker_id: link.bulk_address for worker_id, link in found if link is not None}
-
-
-def _with_spec(order: RunAttempt, spec: bytes) -> RunAttempt:
-    return RunAttempt(
-        order.attempt_id,
-        order.maps,
-        spec,
-        order.split,
-        order.output_directory,
-        order.keep_input,
-    )

@@ -86,7 +86,8 @@ class WithdrawSegment(CommandRecord, frozen=True):
 
 
 class AbandonTask(CommandRecord, frozen=True):
-    """The task has failed for good but the job may go on; reduces expect nothing of it."""
+    """The task has failed for good but the job goes on, for now at least; reduces expect nothing
+    of it."""
 
     task_id: TaskId
     reason: str

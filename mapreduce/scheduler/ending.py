@@ -12,7 +12,7 @@ from mrstream.mapreduce.scheduler.phases import Job
 from mrstream.mapreduce.scheduler.state import State
 from mrstream.mapreduce.scheduler.task import Change, Task
 
-# The tallies of so many ended jobs can still be asked for.
+# So many ended jobs can still be asked about.
 ENDED_JOBS_REMEMBERED_MAX = 256
 
 
@@ -27,8 +27,10 @@ def task_is_over(state: State, job: Job, task: Task) -> None:
             state.has_new_work = True
     else:
         outputs.refresh_need(state, job, task)
-    if job.is_over:
+    if job.is_over and job.failure is None:
         finish_job(state, job, JobOutcome.SUCCEEDED)
+    elif job.is_over and job.failure is not None:
+        finish_job(state, job, JobOutcome.FAILED, *job.failure)
 
 
 def give_up_if_hopeless(
@@ -45,12 +47,15 @@ def give_up_if_hopeless(
     task.change(Change.FAILED_FOR_GOOD)
     phase.abandoned += 1
     job.totals.abandoned_tasks += 1
-    if phase.abandoned > job.failures_allowed(task.task_id.kind):
+    kind = task.task_id.kind
+    if phase.abandoned > job.failures_allowed(kind):
         why = f"{task.task_id} failed {len(task.failed_on)} times; the last: {reason}"
-        finish_job(state, job, JobOutcome.FAILED, why, culprit)
-    else:
-        state.commands.append(AbandonTask(task.task_id, reason))
-        task_is_over(state, job, task)
+        if not (job.settings.outlives_failure and job.has_final_output(kind)):
+            finish_job(state, job, JobOutcome.FAILED, why, culprit)
+            return True
+        job.failure = job.failure or (why, culprit)
+    state.commands.append(AbandonTask(task.task_id, reason))
+    task_is_over(state, job, task)
     return True
 
 
@@ -67,9 +72,9 @@ def finish_job(
             slots.doom(state, job, attempt, f"the job has {outcome.value}")
     del state.jobs[job.job_id]
     state.queue.remove(job)
-    state.ended_totals[job.job_id] = job.totals
-    if len(state.ended_totals) > ENDED_JOBS_REMEMBERED_MAX:
-        del state.ended_totals[next(iter(state.ended_totals))]
+    state.ended[job.job_id] = job.view(), job.totals
+    if len(state.ended) > ENDED_JOBS_REMEMBERED_MAX:
+        del state.ended[next(iter(state.ended))]
     state.has_new_work = True
     for worker in state.workers.by_id.values():
         worker.segments.pop(job.job_id, None)

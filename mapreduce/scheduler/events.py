@@ -34,6 +34,9 @@ class JobSettings(msgspec.Struct, frozen=True):
     map_failures_percent_max: int = 0
     """Share of maps that may fail for good without failing the job."""
     reduce_failures_percent_max: int = 0
+    outlives_failure: bool = False
+    """A task with final output that fails the job lets the others come to their end first: what
+    they commit stays, as in Hadoop's local mode."""
     slowstart: float = 0.05
     """Share of maps that must be committed before reduces are started."""
     backup_maps: bool = True

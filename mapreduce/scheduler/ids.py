@@ -26,6 +26,10 @@ ATTEMPT_PATTERN = f"attempt_({_BARE})_([mr])_([0-9]{{1,9}})_([0-9]{{1,9}})"
 _TASK, _ATTEMPT = re.compile(TASK_PATTERN), re.compile(ATTEMPT_PATTERN)
 
 
+LIFE_ATTEMPTS = 1000
+"""Attempt numbers start at this many times the restarts of the master, so that none comes twice."""
+
+
 class TaskKind(StrEnum):
     """Whether a task maps a split or reduces a partition."""
 

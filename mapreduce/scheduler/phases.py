@@ -48,6 +48,28 @@ class JobTotals(msgspec.Struct):
     """Slot time of attempts that lost against their twin."""
 
 
+class JobView(msgspec.Struct, frozen=True):
+    """How far a job is, for whoever shows it; fractions from 0 to 1."""
+
+    job_id: JobId
+    priority: int
+    maps: int
+    maps_committed: int
+    maps_running: int
+    map_fraction: float
+    reduces: int
+    reduces_committed: int
+    reduces_running: int
+    reduce_fraction: float
+    """Of all that reduces do: the shuffle is a third of it, as Hadoop counts."""
+    shuffle_fraction: float
+    """Of the shuffle alone."""
+
+
+SHUFFLE_SHARE = 1 / 3
+"""A reduce's progress is shuffle, sort and reduce, a third each, as Hadoop counts it."""
+
+
 class Phase:
     """The tasks of one kind of a job, counted."""
 
@@ -85,15 +107,18 @@ class Phase:
     def may_run_more(self) -> bool:
         return self.running_max <= 0 or len(self.running) < self.running_max
 
-    def fraction_done(self) -> float:
-        """How far all tasks are together, from 0 to 1; walks over the running ones."""
+    def fraction_done(self, share: float = 1.0, *, failures_allowed: int = 0) -> float:
+        """How far all tasks are together with the first `share` of their work, from 0 to 1. Of a
+        task's attempts the furthest counts; what fails the job was not done."""
         if not self.tasks:
             return 1.0
-        partly = 0.0
-        for attempt in self.running.values():
-            if not attempt.is_backup:
-                partly += attempt.progress
-        return min(1.0, (self.committed + self.abandoned + partly) / len(self.tasks))
+        partly = sum(
+            min(1.0, attempt.progress / share)
+            for attempt in self.running.values()
+            if attempt is attempt.task.furthest()
+        )
+        over = self.committed + min(self.abandoned, failures_allowed)
+        return min(1.0, (over + partly) / len(self.tasks))
 
 
 class Job:
@@ -152,6 +177,8 @@ class Job:
         self.maps_over_at_s = now_s
         self.workers_in_use: dict[WorkerId, int] = {}
         self.totals = JobTotals()
+        self.failure: tuple[str, AttemptId] | None = None
+        """Why it fails, and by which attempt, once its other tasks are over too."""
 
     def start_queues(self, workers: Workers) -> None:
         """Index the idle tasks; called once, when the states of the tasks are set."""
@@ -214,6 +241,23 @@ class Job:
         if self.reduces.tasks:
             return self.reduces.is_over
         return self.maps.is_over
+
+    def view(self) -> JobView:
+        maps, reduces = self.maps, self.reduces
+        allowed = self.failures_allowed(TaskKind.REDUCE)
+        return JobView(
+            self.job_id,
+            self.settings.priority,
+            len(maps.tasks),
+            maps.committed,
+            len(maps.running),
+            maps.fraction_done(failures_allowed=self.failures_allowed(TaskKind.MAP)),
+            len(reduces.tasks),
+            reduces.committed,
+            len(reduces.running),
+            reduces.fraction_done(failures_allowed=allowed),
+            reduces.fraction_done(SHUFFLE_SHARE, failures_allowed=allowed),
+        )
 
     def failures_allowed(self, kind: TaskKind) -> int:
         percent = (

@@ -12,8 +12,6 @@ from collections.abc import Callable
 from heapq import heappop, heappush
 from typing import Any
 
-import msgspec
-
 from mrstream.mapreduce.scheduler import (
     assignment,
     attempts,
@@ -50,25 +48,10 @@ from mrstream.mapreduce.scheduler.events import (
 )
 from mrstream.mapreduce.scheduler.ids import AttemptId, JobId, TaskId, WorkerId
 from mrstream.mapreduce.scheduler.limits import SchedulerLimits
-from mrstream.mapreduce.scheduler.phases import Job, JobTotals
+from mrstream.mapreduce.scheduler.phases import Job, JobTotals, JobView
 from mrstream.mapreduce.scheduler.state import State
 from mrstream.mapreduce.scheduler.story import REMEMBERED_MAX, Story
-from mrstream.mapreduce.scheduler.task import Attempt, Task, TaskState
-
-
-class JobView(msgspec.Struct, frozen=True):
-    """How far a job is, for whoever shows it."""
-
-    job_id: JobId
-    priority: int
-    maps: int
-    maps_committed: int
-    maps_running: int
-    map_fraction: float
-    reduces: int
-    reduces_committed: int
-    reduces_running: int
-    reduce_fraction: float
+from mrstream.mapreduce.scheduler.task import Attempt, ForbiddenChange, Task, TaskState
 
 
 class Scheduler:
@@ -111,8 +94,14 @@ class Scheduler:
         state = self._state
         assert now_s >= state.now_s, f"time went back from {state.now_s} to {now_s}"
         state.now_s = now_s
-        self._handlers[type(event)](event)
-        assignment.fill_slots(state)
+        try:
+            self._handlers[type(event)](event)
+            assignment.fill_slots(state)
+        except ForbiddenChange as error:
+            self._story.add(now_s, event, state.commands)
+            raise ForbiddenChange(
+                error.task_id, "\n".join([str(error), *self.story(error.task_id)])
+            ) from error
         commands = state.forget_event()
         self._story.add(now_s, event, commands)
         return commands
@@ -135,17 +124,23 @@ class Scheduler:
 
     def jobs(self) -> list[JobView]:
         """Show the jobs that have not ended, in the order in which they get slots."""
-        return [_view(job) for job in self._state.queue]
+        return [job.view() for job in self._state.queue]
 
     def job(self, job_id: JobId) -> JobView | None:
         """Show one job, unless it has ended."""
         job = self._state.jobs.get(job_id)
-        return _view(job) if job else None
+        return job.view() if job else None
+
+    def known(self, job_id: JobId) -> tuple[JobView, JobTotals] | None:
+        """Show one job and its totals, also if it ended not long ago; None if it is not known."""
+        job = self._state.jobs.get(job_id)
+        return (job.view(), job.totals) if job else self._state.ended.get(job_id)
 
     def totals(self, job_id: JobId) -> JobTotals:
-        """The tallies of a job, live while it runs; also of jobs that ended not long ago."""
-        job = self._state.jobs.get(job_id)
-        return job.totals if job else self._state.ended_totals[job_id]
+        """The totals of a job, live while it runs; also of jobs that ended not long ago."""
+        known = self.known(job_id)
+        assert known is not None, f"{job_id} is not known"
+        return known[1]
 
     def knows(self, worker_id: WorkerId) -> bool:
         """Whether a worker has registered and was not lost since."""
@@ -381,18 +376,3 @@ class Scheduler:
             else:
                 reason = f"no news for {timeout_s:g} s"
                 attempts.fail_running(state, job, attempt, reason)
-
-
-def _view(job: Job) -> JobView:
-    return JobView(
-        job.job_id,
-        job.settings.priority,
-        len(job.maps.tasks),
-        job.maps.committed,
-        len(job.maps.running),
-        job.maps.fraction_done(),
-        len(job.reduces.tasks),
-        job.reduces.committed,
-        len(job.reduces.running),
-        job.reduces.fraction_done(),
-    )

@@ -9,7 +9,7 @@ from __future__ import annotations
 from mrstream.mapreduce.scheduler.commands import Command
 from mrstream.mapreduce.scheduler.ids import AttemptId, HostName, JobId, WorkerId
 from mrstream.mapreduce.scheduler.limits import SchedulerLimits
-from mrstream.mapreduce.scheduler.phases import Job, JobTotals
+from mrstream.mapreduce.scheduler.phases import Job, JobTotals, JobView
 from mrstream.mapreduce.scheduler.task import Attempt
 from mrstream.mapreduce.scheduler.workers import Worker, Workers
 
@@ -25,8 +25,8 @@ class State:
         self.jobs: dict[JobId, Job] = {}
         self.queue: list[Job] = []
         """The same jobs, in the order in which they get free slots."""
-        self.ended_totals: dict[JobId, JobTotals] = {}
-        """The tallies of the jobs that ended last."""
+        self.ended: dict[JobId, tuple[JobView, JobTotals]] = {}
+        """How far the jobs were that ended last, and what was started for them."""
         self.attempts: dict[AttemptId, Attempt] = {}
         """Every attempt that holds a slot, dying ones too."""
         self.timeouts: list[tuple[float, int, Attempt]] = []

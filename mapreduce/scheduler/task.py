@@ -53,6 +53,14 @@ TRANSITIONS: dict[tuple[TaskState, Change], TaskState] = {
 }
 
 
+class ForbiddenChange(AssertionError):
+    """A task was to change as the table does not allow: a bug, told with the task's story."""
+
+    def __init__(self, task_id: TaskId, text: str) -> None:
+        super().__init__(text)
+        self.task_id = task_id
+
+
 class Attempt:
     """One running try at a task, from its start to the report of its end.
 
@@ -143,12 +151,20 @@ class Task:
 
     def change(self, change: Change) -> None:
         """Move to the next state of the table."""
-        self.state = TRANSITIONS[self.state, change]
+        after = TRANSITIONS.get((self.state, change))
+        if after is None:
+            text = f"{self.task_id} is {self.state.name}: {change.name} cannot happen to it"
+            raise ForbiddenChange(self.task_id, text)
+        self.state = after
 
     @property
     def is_over(self) -> bool:
         """Whether nothing more is expected of it for now."""
         return self.state >= TaskState.COMMITTED
+
+    def furthest(self) -> Attempt | None:
+        """Of its running attempts, the one that got furthest."""
+        return max(self.running, key=lambda attempt: attempt.progress, default=None)
 
     def winner(self) -> AttemptId:
         """The attempt that committed it."""

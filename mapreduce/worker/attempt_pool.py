@@ -24,9 +24,9 @@ from mrstream.mapreduce.attempt.attempt_report import (
     Progress,
     Ready,
 )
+from mrstream.mapreduce.attempt.pipe_frames import framed
 from mrstream.mapreduce.attempt.zygote import Ended, Zygote
 from mrstream.mapreduce.scheduler.ids import JobId, TaskKind, parse_attempt_id
-from mrstream.mapreduce.worker.attempt_process import packed_order
 
 log = logging.getLogger(__name__)
 
@@ -174,7 +174,7 @@ class AttemptPool:
         process = self._waiting_process(attempt.job_id) if attempt.is_map else None
         if process is not None:
             process.take(attempt)
-            process.write(packed_order(order))
+            process.write(framed(order))
         else:
             process = await self._fork(attempt, order)
         if attempt.kill_reason is not None:
@@ -202,7 +202,7 @@ class AttemptPool:
             process.close()
 
     async def _fork(self, attempt: RunningAttempt, order: bytes) -> AttemptSocket:
-        token, descriptor = self._zygote.start(order, attempt.attempt_id, two_way=True)
+        token, descriptor = self._zygote.start(order, attempt.attempt_id)
         ended = self._ended[token] = self._loop.create_future()
         process = AttemptSocket(token, ended, partial(self._kill, token))
         process.take(attempt)

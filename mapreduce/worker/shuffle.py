@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import os
 import select
-import struct
 import threading
-from collections.abc import Iterator
 
 import msgspec
 
@@ -19,12 +17,12 @@ from mrstream.cluster.config.config import WORKER
 from mrstream.cluster.wire.identity import Identity
 from mrstream.cluster.wire.messages import reader_of
 from mrstream.mapreduce.attempt.attempt_report import Shuffled, Unfetched
+from mrstream.mapreduce.attempt.pipe_frames import Cutter, framed
 from mrstream.mapreduce.attempt.task_context import Attempt, Source
 from mrstream.mapreduce.dataflow.fetched_runs import FetchedRun, MergeRule
 from mrstream.mapreduce.dataflow.fetcher import Fetcher, SegmentPlace
 from mrstream.mapreduce.job.record_forms import framed_shape, map_output_types, segment_codec
 
-_LENGTH = struct.Struct("<I")
 _READ_BYTES = 1 << 16
 TOUCH_EVERY_S = 1.0
 
@@ -43,8 +41,7 @@ _read = reader_of(ShuffleNews)
 
 def packed(news: ShuffleNews) -> bytes:
     """Give the bytes of some news on an attempt's socket."""
-    body = _encode(news)
-    return _LENGTH.pack(len(body)) + body
+    return framed(_encode(news))
 
 
 class NewsShuffle:
@@ -102,7 +99,7 @@ class NewsShuffle:
 
     def _hear(self) -> None:
         """Take news; waiting for maps is a sign of life too, since only they can be late."""
-        decoder = _Decoder()
+        cutter = Cutter()
         poll = select.poll()
         poll.register(self._socket, select.POLLIN)
         while not self._over.is_set():
@@ -110,8 +107,8 @@ class NewsShuffle:
                 data = os.read(self._socket, _READ_BYTES)
                 if not data:
                     return  # the worker is gone, and the lifeline ends us
-                for news in decoder.feed(data):
-                    self._take(news)
+                for body in cutter.feed(data):
+                    self._take(_read(body))
             self._attempt.watch.touch()
 
     def _take(self, news: ShuffleNews) -> None:
@@ -121,22 +118,6 @@ class NewsShuffle:
             self._fetcher.add(place)
         for map_index in news.abandoned:
             self._fetcher.abandon(map_index)
-
-
-class _Decoder:
-    def __init__(self) -> None:
-        self._pending = bytearray()
-
-    def feed(self, data: bytes) -> Iterator[ShuffleNews]:
-        pending = self._pending
-        pending += data
-        while len(pending) >= _LENGTH.size:
-            (length,) = _LENGTH.unpack_from(pending)
-            end = _LENGTH.size + length
-            if len(pending) < end:
-                return
-            yield _read(bytes(pending[_LENGTH.size : end]))
-            del pending[:end]
 
 
 def _source_of(run: FetchedRun) -> Source:

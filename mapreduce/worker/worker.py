@@ -15,13 +15,12 @@ import contextlib
 import logging
 import os
 import shutil
-import signal
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, assert_never
 
 import msgspec
 
@@ -38,9 +37,11 @@ from mrstream.mapreduce.attempt.attempt_report import (
     Message,
     Noted,
     Progress,
+    Ready,
     Said,
     Shuffled,
     Unfetched,
+    death_text,
 )
 from mrstream.mapreduce.attempt.task_context import AttemptOrder
 from mrstream.mapreduce.attempt.zygote import Ended, Zygote
@@ -50,7 +51,6 @@ from mrstream.mapreduce.job.environment import this_platform
 from mrstream.mapreduce.protocol import (
     AllowCommit,
     AttemptEnded,
-    AttemptNews,
     AttemptSaid,
     AttemptShuffled,
     AttemptWantsCommit,
@@ -65,6 +65,7 @@ from mrstream.mapreduce.protocol import (
     RunAttempt,
     SegmentNews,
     StopRunning,
+    news_of,
 )
 from mrstream.mapreduce.scheduler.ids import JobId
 from mrstream.mapreduce.worker import host_figures
@@ -228,17 +229,7 @@ class Worker:
             if progress is None or not attempt.is_progress_new:
                 continue
             attempt.is_progress_new = False
-            news.append(
-                AttemptNews(
-                    attempt.attempt_id,
-                    min(1.0, max(0.0, progress.fraction)),
-                    progress.records,
-                    progress.bytes,
-                    progress.phase,
-                    progress.status,
-                    progress.counters,
-                )
-            )
+            news.append(news_of(attempt.attempt_id, progress))
         used, total = host_figures.memory_bytes()
         disks = host_figures.disk_rows(self._disks)
         free_bytes = max(disk.capacity_bytes - disk.used_bytes for disk in disks)
@@ -271,6 +262,8 @@ class Worker:
                 self._hear_of_segments(order)
             case ForgetJob():
                 self._spawn(self._forget(order))
+            case _:
+                assert_never(order)
 
     def _begin(self, order: RunAttempt) -> None:
         if order.attempt_id in self._attempts:
@@ -393,6 +386,10 @@ class Worker:
                 self._said(attempt, "", text.decode("utf-8", "replace"))
             case Noted(level=level, text=text):
                 self._said(attempt, level, text)
+            case Ready():
+                pass  # the pool has heard it
+            case _:
+                assert_never(message)
 
     def _said(self, attempt: RunningAttempt, level: str, text: str) -> None:
         room = SAID_BYTES_MAX - attempt.said_bytes
@@ -418,7 +415,7 @@ class Worker:
         if isinstance(outcome, Failed):
             return AttemptEnded(self._name, name, failure=outcome.failure)
         assert ended is not None, "a process goes on only after an attempt that is done"
-        return AttemptEnded(self._name, name, failure=Failure(_died(ended)))
+        return AttemptEnded(self._name, name, failure=Failure(death_text(ended.status)))
 
     async def _commit(self, attempt: RunningAttempt, job: JobHere) -> bool:
         """Wait for the right to commit, then commit; false if the attempt was killed instead. The
@@ -456,14 +453,6 @@ class Worker:
 def _settle(future: asyncio.Future[int | None], value: int | None) -> None:
     if not future.done():
         future.set_result(value)
-
-
-def _died(ended: Ended) -> str:
-    if ended.status < 0:
-        name = signal.Signals(-ended.status).name
-        hint = " (out of memory? `dmesg` tells)" if ended.status == -signal.SIGKILL else ""
-        return f"the attempt's own process was ended by {name} before it could say why{hint}"
-    return f"the attempt's own process ended with status {ended.status} before it could say why"
 
 
 def main(argv: Sequence[str] | None = None) -> int:

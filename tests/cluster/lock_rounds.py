@@ -1,26 +1,19 @@
-"""Rounds of faults against a lock cell of three real hosts, judged by what its clients were told.
+"""Faults of a lock cell on three real hosts, judged by what its clients were told.
 
-`test_lock_group.py` does one of each; `python tests/cluster/lock_rounds.py --rounds N` (make soak)
-does N of each and adds what came of them to a ledger file, which later runs add to.
+`test_lock_group.py` does one of each on the cell alone; `rounds.py` has the same clients beside
+those of the dfs and of jobs, and many rounds.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 import signal
-import statistics
-import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 
-sys.path.insert(0, str(Path(__file__).parents[2]))
-
-from mrstream.cluster.config.config import LOCK_MASTER
+from mrstream.cluster.config.config import LOCK_MASTER, Cluster
 from mrstream.cluster.errors import ClusterError
 from mrstream.cluster.leader.group_view import look_at_group
 from mrstream.lock.client.client import CellClient
@@ -36,20 +29,12 @@ MORE = "masters: [h1, h2, h3]\nlock: {}\n"
 HOLDERS, COUNTERS, WRITERS = 4, 2, 2
 
 
-class Cell:
-    """Three hosts with one member each, and programs that use the cell all the time."""
+class LockUsers:
+    """Programs that use a cell all the time: some hold a lock for good, some count under one, some
+    write; they know what they were told."""
 
-    def __init__(self, hosts: TestHosts, directory: Path) -> None:
-        assert isinstance(hosts, NetnsHosts)
-        self.hosts = hosts
-        self.cluster = LocalCluster(
-            directory,
-            3,
-            roles=[LOCK_MASTER],
-            addresses=[hosts.address(name) for name in hosts.names],
-            within={name: hosts.enter(name) for name in hosts.names},
-            more=MORE,
-        )
+    def __init__(self, cluster: Cluster, holders: int = HOLDERS) -> None:
+        self._cluster, self._holders = cluster, holders
         self._stop = threading.Event()
         self._threads: list[threading.Thread] = []
         self._clients: list[CellClient] = []
@@ -60,52 +45,29 @@ class Cell:
         self.counted = 0
         self._mutex = threading.Lock()
 
-    def __enter__(self) -> Cell:
-        try:
-            self.cluster.start_all()
-            self._begin()
-        except BaseException:
-            self.close()
-            raise
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if error is not None:
-            for host in self.cluster.hosts:
-                print(host, self.cluster.output(LOCK_MASTER, host))
-        self.close()
+    def begin(self) -> None:
+        setup = self._client()
+        setup.put("/ls/local/counter", b"0")
+        for at in range(self._holders):
+            held = self._client().acquire(f"/ls/local/held-{at}", delay_s=10.0)
+            self.held.append((held, held.sequencer))
+        for at in range(COUNTERS):
+            self._thread(self._count, self._client(), at)
+        for at in range(WRITERS):
+            self.written[f"/ls/local/file-{at}"] = 0
+            self._thread(self._write, self._client(), at)
 
     def close(self) -> None:
         self._stop.set()
-        self.hosts.heal()
         for thread in self._threads:
             thread.join(LIMIT_S)
         for client in self._clients:
             client.close()
-        self.cluster.close()
 
-    def client(self) -> CellClient:
-        client = CellClient(self.cluster.cluster, user="tester").open_session()
+    def _client(self) -> CellClient:
+        client = CellClient(self._cluster, user="tester").open_session()
         self._clients.append(client)
         return client
-
-    # --- programs
-
-    def _begin(self) -> None:
-        setup = self.client()
-        setup.put("/ls/local/counter", b"0")
-        for at in range(HOLDERS):
-            held = self.client().acquire(f"/ls/local/held-{at}", delay_s=10.0)
-            self.held.append((held, held.sequencer))
-        for at in range(COUNTERS):
-            self._thread(self._count, self.client(), at)
-        for at in range(WRITERS):
-            self._thread(self._write, self.client(), at)
 
     def _thread(self, work: Callable[[CellClient, int], None], client: CellClient, at: int) -> None:
         def run() -> None:
@@ -134,6 +96,71 @@ class Cell:
             client.put(path, str(number).encode())
             self.written[path] = number
 
+    def mark(self) -> dict[str, int]:
+        """How far the writers are, for `go_on_after`."""
+        return dict(self.written)
+
+    def go_on_after(self, mark: dict[str, int]) -> bool:
+        """Has every writer been told two more? The first may have been on its way before."""
+        return all(self.written[path] > number + 1 for path, number in mark.items())
+
+    def judge(self) -> None:
+        """No lock is lost, no acknowledged put is lost, nothing was done twice."""
+        assert not self.errors, self.errors
+        with CellClient(self._cluster, user="judge").open_session() as judge:
+            for held, sequencer in self.held:
+                state = judge.lock_state(held.handle.handle.path)
+                assert judge.check(sequencer), f"{sequencer} is lost: {state}"
+                assert held.handle.sequencer() == sequencer
+            for path, acked in self.mark().items():
+                assert int(judge.get(path)) >= acked, f"{path}: {acked} is lost"
+            with judge.acquire("/ls/local/counter-lock"):
+                with self._mutex:
+                    counted = self.counted
+                assert int(judge.get("/ls/local/counter")) == counted
+
+
+class Cell:
+    """Three hosts with one member each, and programs that use the cell all the time."""
+
+    def __init__(self, hosts: TestHosts, directory: Path) -> None:
+        assert isinstance(hosts, NetnsHosts)
+        self.hosts = hosts
+        self.cluster = LocalCluster(
+            directory,
+            3,
+            roles=[LOCK_MASTER],
+            addresses=[hosts.address(name) for name in hosts.names],
+            within={name: hosts.enter(name) for name in hosts.names},
+            more=MORE,
+        )
+        self.users = LockUsers(self.cluster.cluster)
+
+    def __enter__(self) -> Cell:
+        try:
+            self.cluster.start_all()
+            self.users.begin()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if error is not None:
+            for host in self.cluster.hosts:
+                print(host, self.cluster.output(LOCK_MASTER, host))
+        self.close()
+
+    def close(self) -> None:
+        self.hosts.heal()
+        self.users.close()
+        self.cluster.close()
+
     # --- rounds
 
     def leader(self) -> str:
@@ -152,16 +179,15 @@ class Cell:
             self.cluster.signal(LOCK_MASTER, leader, signal.SIGSTOP)
         else:
             self.hosts.cut(leader)
-        before = dict(self.written)
+        users, before = self.users, self.users.mark()
         wait_for(
-            # Two more: the first may have been acknowledged a moment before the fault.
-            lambda: self.errors or all(self.written[path] > n + 1 for path, n in before.items()),
+            lambda: users.errors or users.go_on_after(before),
             LIMIT_S,
             f"changes to be acknowledged after a {fault} of {leader}",
             0.01,
         )
         took_s = time.monotonic() - began_s
-        assert not self.errors, self.errors
+        assert not users.errors, users.errors
         assert self.leader() != leader
         if fault == "kill":
             self.cluster.launch(LOCK_MASTER, leader)
@@ -185,22 +211,6 @@ class Cell:
 
         wait_for(is_back, LIMIT_S, f"{host} to come back as a shadow")
 
-    def judge(self) -> None:
-        """No lock is lost, no acknowledged put is lost, nothing was done twice."""
-        assert not self.errors, self.errors
-        with CellClient(self.cluster.cluster, user="judge").open_session() as judge:
-            for held, sequencer in self.held:
-                state = judge.lock_state(held.handle.handle.path)
-                assert judge.check(sequencer), f"{sequencer} is lost: {state}"
-                assert held.handle.sequencer() == sequencer
-            for path in list(self.written):
-                acked = self.written[path]
-                assert int(judge.get(path)) >= acked, f"{path}: {acked} is lost"
-            with judge.acquire("/ls/local/counter-lock"):
-                with self._mutex:
-                    counted = self.counted
-                assert int(judge.get("/ls/local/counter")) == counted
-
 
 def play(hosts: TestHosts, directory: Path, faults: list[str]) -> dict[str, list[float]]:
     """Do these, one after the other; return the seconds of each by kind."""
@@ -208,37 +218,6 @@ def play(hosts: TestHosts, directory: Path, faults: list[str]) -> dict[str, list
     with Cell(hosts, directory) as cell:
         for fault in faults:
             took_s.setdefault(fault, []).append(cell.round(fault))
-            cell.judge()
+            cell.users.judge()
             print(f"{fault}: {took_s[fault][-1]:.1f} s", flush=True)
     return took_s
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=10, help="of each fault")
-    parser.add_argument("--ledger", default="lock-rounds.json", help="the file that runs add to")
-    options = parser.parse_args()
-    ledger = Path(options.ledger)
-    known: dict[str, list[float]] = json.loads(ledger.read_text()) if ledger.exists() else {}
-    hosts = NetnsHosts(3)
-    try:
-        for _ in range(options.rounds):
-            with tempfile.TemporaryDirectory(prefix="mrs-lock-") as directory:
-                for fault, took_s in play(hosts, Path(directory), list(PROMISED_S)).items():
-                    known.setdefault(fault, []).extend(took_s)
-            ledger.write_text(json.dumps(known))
-    finally:
-        hosts.close()
-    late = 0
-    for fault, took_s in known.items():
-        over = [s for s in took_s if s > PROMISED_S[fault]]
-        late += len(over)
-        print(
-            f"{fault}: {len(took_s)} rounds, median {statistics.median(took_s):.1f} s, "
-            f"longest {max(took_s):.1f} s, {len(over)} above {PROMISED_S[fault]:g} s"
-        )
-    return 1 if late else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -98,6 +98,13 @@ class NetnsHosts(TestHosts):
         source, target = self.address(other), self.address(host)
         self._in_switch("iptables", "-I", "FORWARD", "-s", source, "-d", target, "-j", "DROP")
 
+    def lose(self, host: str, share: float) -> None:
+        """Lose this share of all packets to and from a host, by chance."""
+        for side in ("-s", "-d"):
+            chance = ["-m", "statistic", "--mode", "random", "--probability", str(share)]
+            rule = [side, self.address(host), *chance, "-j", "DROP"]
+            self._in_switch("iptables", "-I", "FORWARD", *rule)
+
     def heal(self) -> None:
         self._in_switch("iptables", "-F", "FORWARD")
         for name in self._processes:

@@ -19,7 +19,6 @@ from mrstream.dfs.chunk import ChunkHandle, ChunkVersion, ServerId, first_comman
 from mrstream.dfs.chunks import allegiance
 from mrstream.dfs.chunks.allegiance import Allegiance
 from mrstream.dfs.chunks.chunk_store import ChunkStore
-from mrstream.dfs.chunks.memory_disk import MemoryDisk
 from mrstream.dfs.errors import NotRegistered, StaleMaster
 from mrstream.dfs.metadata.events import LeadershipBegan
 from mrstream.dfs.metadata.grants import Grants
@@ -30,6 +29,7 @@ from tests.simulation.dfs.group import Member
 from tests.simulation.dfs.run import SETTINGS
 from tests.simulation.dfs.server import SimServer
 from tests.support.dfs_model import Model
+from tests.support.memory_disk import MemoryDisk
 from tests.unit.dfs.metadata import test_epochs, test_shadow
 
 SEEDS = range(*map(int, os.environ.get("MRSTREAM_FAILOVER_SEEDS", "1:6").split(":")))

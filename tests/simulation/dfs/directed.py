@@ -82,6 +82,19 @@ def joins() -> None:
     assert all(len(chunk.replicas) == 3 for chunk in model.locate("/k"))
 
 
+def copies_on_write() -> None:
+    """GFS §3.4: who writes to a file of a snapshot gets a chunk of its own."""
+    model = Model()
+    model.put("/a", 100)
+    model.call(p.Snapshot("/a", "/b", "me"))
+    shared = model.locate("/a")[0].handle
+    grant = model.call(p.FindLease("/b", 0))
+    assert grant.handle != shared == model.locate("/a")[0].handle
+    model.write(grant, 200)
+    model.pass_time(80)
+    assert model.call(p.Stat("/a")).length_bytes == 100
+
+
 def conditions() -> None:
     """Compare and swap; hidden until then; a reader stays with its file."""
     model = Model()
@@ -188,5 +201,5 @@ def keys() -> None:
 
 DIRECTED = [
     repeats, fences, joins, conditions, whole_decisions, attributes, quotas, implicit_directories,
-    keys,
+    keys, copies_on_write,
 ]  # fmt: skip

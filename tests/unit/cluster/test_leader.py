@@ -18,7 +18,7 @@ from mrstream.cluster.leader.epoch_file import EpochFile
 from mrstream.cluster.leader.finding import HOPS_MAX, Finding
 from mrstream.cluster.leader.gate import Gate
 from mrstream.cluster.leader.group_view import view_of
-from mrstream.cluster.leader.hint import read_hint, write_hint
+from mrstream.cluster.leader.hint import Hint, read_hint, write_hint
 from mrstream.cluster.leader.office import words_of
 
 SEEDS = {"h1": "h1:1", "h2": "h2:1", "h3": "h3:1"}
@@ -186,18 +186,25 @@ class TestFiles:
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setenv("MRSTREAM_HOME", str(tmp_path))
-        write_hint("c", "lock.master", "h2")
-        assert read_hint("c", "lock.master") == ""
+        write_hint("c", "lock.master", Hint("h2", 3), "id")
+        assert read_hint("c", "lock.master", "id") == Hint()
         folder = tmp_path / "clusters" / "c"
         folder.mkdir(parents=True)
-        write_hint("c", "lock.master", "h2")
-        write_hint("c", "dfs.master", "h1")
-        assert read_hint("c", "lock.master") == "h2"
-        for damage in ("", "[]", '{"lock.master": 3}', "[" * 100_000):
+        write_hint("c", "lock.master", Hint("h2", 3), "id")
+        write_hint("c", "dfs.master", Hint("h1", 1), "id")
+        assert read_hint("c", "lock.master", "id") == Hint("h2", 3)
+        assert read_hint("c", "lock.master", "another cluster of that name") == Hint()
+        write_hint("c", "lock.master", Hint("h1", 2), "id")
+        assert read_hint("c", "lock.master", "id") == Hint("h2", 3), "an older epoch is no news"
+        of_before = '{"lock.master": "h2"}'
+        for damage in ("", "[]", '{"lock.master": 3}', "[" * 100_000, of_before):
             (folder / "leaders.json").write_text(damage)
-            assert read_hint("c", "lock.master") == ""
-            write_hint("c", "lock.master", "h3")
-            assert json.loads((folder / "leaders.json").read_text())["lock.master"] == "h3"
+            assert read_hint("c", "lock.master", "id") == Hint()
+            write_hint("c", "lock.master", Hint("h3", 4), "id")
+            assert read_hint("c", "lock.master", "id") == Hint("h3", 4)
+        kept = {"lock.master": {"host": "h3", "epoch": -1, "cluster": "id"}}
+        (folder / "leaders.json").write_text(json.dumps(kept))
+        assert read_hint("c", "lock.master", "id") == Hint("h3", 0)
 
 
 def test_a_member_says_of_itself_what_an_operator_acts_on() -> None:

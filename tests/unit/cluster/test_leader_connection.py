@@ -12,10 +12,10 @@ import pytest
 
 from mrstream.cluster.consensus.members import MemberId
 from mrstream.cluster.consensus.standing import NotLeader, Standing, WhoLeads
-from mrstream.cluster.errors import CallTimedOut
+from mrstream.cluster.errors import CallTimedOut, HostUnreachable
 from mrstream.cluster.leader import connection
 from mrstream.cluster.leader.connection import LeaderConnection
-from mrstream.cluster.leader.finding import Finding
+from mrstream.cluster.leader.finding import Finding, Superseded
 from mrstream.cluster.wire.messages import Request
 from mrstream.cluster.wire.network import Identity, Peer, Server, new_event_loop
 
@@ -38,7 +38,11 @@ class Member:
         self.asked: list[tuple[int, int]] = []
         self._loop = loop
         self._identity = Identity("c", SECRET, "dfs.master", host)
-        self._server = Server({Ask: self._ask, WhoLeads: self._who_leads}, self._identity)
+        self._server = Server(
+            {Ask: self._ask, WhoLeads: self._who_leads},
+            self._identity,
+            epoch=lambda: self.epoch if self.is_serving else 0,
+        )
         self.address = self._do(self._server.start("127.0.0.1:0"))
 
     def _do(self, work: Any) -> Any:
@@ -151,3 +155,55 @@ def test_a_slow_leader_that_lives_keeps_its_clients(members: dict[str, Member]) 
         assert time.monotonic() - began_s >= 0.7
         assert client.finding.host == "h1" and len(slow) == 1
         assert client._connection(members["h1"].address).is_open
+
+
+def test_a_master_of_an_epoch_below_the_highest_seen_is_not_listened_to(
+    members: dict[str, Member],
+) -> None:
+    """Reads never go back in time: one that was cut off and believes in itself still answers."""
+    old, new = members["h1"], members["h2"]
+    old.leader, old.epoch, old.is_serving = "h1", 5, True
+    new.leader, new.epoch, new.is_serving = "h2", 6, True
+    seeds = {host: member.address for host, member in members.items()}
+    with client_of(members, "h2") as client:
+        assert call(client) == "h2"
+        assert client.finding.epoch == 6
+        members["h2"].is_serving = False
+        members["h2"].leader = ""
+        with pytest.raises(HostUnreachable):
+            call(client)
+        assert not old.asked
+    # A later process knows it from the hint that this one left.
+    finding = Finding(seeds, "h1", 6)
+    with LeaderConnection(finding, Identity("c", SECRET, "client", "here")) as later:
+        with pytest.raises(Superseded, match="leads epoch 5, and epoch 6 was heard of"):
+            later._connection(old.address).call(Ask(), 60.0)
+        new.is_serving, new.leader = True, "h2"
+        assert call(later) == "h2"
+        assert not old.asked
+
+
+def test_a_connection_that_began_under_an_earlier_epoch_is_made_anew(
+    members: dict[str, Member],
+) -> None:
+    h1 = members["h1"]
+    h1.leader, h1.epoch, h1.is_serving = "h1", 5, True
+    heard: list[tuple[str, int]] = []
+    seeds = {host: member.address for host, member in members.items()}
+    finding = Finding(seeds, "h1")
+    identity = Identity("c", SECRET, "client", "here")
+    with LeaderConnection(
+        finding, identity, on_leader=lambda host, epoch: heard.append((host, epoch))
+    ) as client:
+        assert call(client) == "h1" and client._connection(h1.address).peer.epoch == 5
+        assert finding.accepts(7), "another thread has met a later one"
+        h1.epoch = 8
+        assert call(client) == "h1" and client._connection(h1.address).peer.epoch == 8
+    assert heard == [("h1", 5), ("h1", 8)]
+
+
+def test_a_lone_master_is_believed_whatever_it_says() -> None:
+    """There is nobody else, and one that was restored elsewhere may begin to count anew."""
+    finding = Finding({"h1": "h1:1"}, epoch=9)
+    assert finding.accepts(1)
+    assert not Finding({"h1": "h1:1", "h2": "h2:1"}, epoch=9).accepts(1)

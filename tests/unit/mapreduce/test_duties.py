@@ -12,7 +12,6 @@ from mrstream.cluster.leader.record_log import RecordLog
 from mrstream.mapreduce.attempt.attempt_report import Done
 from mrstream.mapreduce.master.duties import Duties
 from mrstream.mapreduce.master.job_journal import (
-    LIFE_ATTEMPTS,
     JobAccepted,
     JobClosed,
     JobDecided,
@@ -43,7 +42,7 @@ from mrstream.mapreduce.scheduler.events import (
     Tick,
     WorkerRegistered,
 )
-from mrstream.mapreduce.scheduler.ids import AttemptId, HostName, JobId, WorkerId
+from mrstream.mapreduce.scheduler.ids import LIFE_ATTEMPTS, AttemptId, HostName, JobId, WorkerId
 from mrstream.mapreduce.scheduler.scheduler import Scheduler
 from tests.support.forgetful_disk import ForgetfulDisk
 from tests.unit.mapreduce.scheduler.bench import JOB, map_attempt, reduce_attempt

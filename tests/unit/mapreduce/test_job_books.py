@@ -14,6 +14,7 @@ from mrstream.mapreduce.master.job_journal import (
 from mrstream.mapreduce.scheduler.commands import LoseWorker, RecordCommit, StartAttempt
 from mrstream.mapreduce.scheduler.events import AttemptSucceeded, Tick
 from mrstream.mapreduce.scheduler.ids import AttemptId, JobId, TaskId, TaskKind, WorkerId
+from mrstream.mapreduce.scheduler.scheduler import Scheduler
 from tests.unit.mapreduce.test_job_ledger import JOB, attempt, ledger_of
 
 FIRST = attempt(TaskKind.MAP, 0)
@@ -21,11 +22,11 @@ H1 = WorkerId("h1")
 
 
 def test_the_journal_gets_what_the_attempt_that_committed_had_reported() -> None:
-    books = JobBooks()
+    books = JobBooks(Scheduler())
     ledger = ledger_of()
     books.admit(ledger)
     books.take_down(Tick(), [StartAttempt(FIRST, H1)], 200.0)
-    ledger.offered[FIRST] = Done({"Mine": {"seen": 3}}, segment_bytes=9)
+    books.notices.offer(FIRST, Done({"Mine": {"seen": 3}}, segment_bytes=9))
 
     books.take_down(AttemptSucceeded(FIRST), [RecordCommit(FIRST, H1)], 202.5)
 
@@ -33,7 +34,7 @@ def test_the_journal_gets_what_the_attempt_that_committed_had_reported() -> None
 
 
 def test_a_restored_job_has_the_results_of_the_life_before() -> None:
-    books, journaled = JobBooks(), Journaled()
+    books, journaled = JobBooks(Scheduler()), Journaled()
     ledger = ledger_of()
     books.admit(ledger)
     for record in (
@@ -46,7 +47,7 @@ def test_a_restored_job_has_the_results_of_the_life_before() -> None:
 
     books.restore(ledger, journaled.jobs[JOB], 300.0)
 
-    assert ledger.counters(None).get("Mine", "seen") == 3
+    assert ledger.tally.counters(None).get("Mine", "seen") == 3
     assert list(ledger.abandoned) == [1]
     assert list(ledger.workers) == ["h1"]
     row = books.notices.jobs.get(JOB)
@@ -55,7 +56,7 @@ def test_a_restored_job_has_the_results_of_the_life_before() -> None:
 
 def test_the_loss_of_a_worker_counts_for_the_jobs_that_used_it() -> None:
     """MapReduce Table 1: worker deaths."""
-    books = JobBooks()
+    books = JobBooks(Scheduler())
     used, unused = ledger_of(), ledger_of()
     unused.job_id = JobId("job_1700000000000_0002")
     for ledger in (used, unused):
@@ -68,7 +69,7 @@ def test_the_loss_of_a_worker_counts_for_the_jobs_that_used_it() -> None:
 
 
 def test_jobs_that_are_closed_can_be_asked_about_for_a_while() -> None:
-    books = JobBooks()
+    books = JobBooks(Scheduler())
     for number in range(RECENT_JOBS_MAX + 1):
         ledger = ledger_of()
         ledger.job_id = JobId(f"job_1700000000000_{number:04d}")

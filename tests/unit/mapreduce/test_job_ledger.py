@@ -1,4 +1,4 @@
-"""What the master keeps of a job: counters count each task once, people hear of failures."""
+"""What the master keeps of a job: people hear of failures, the report has what papers ask."""
 
 from __future__ import annotations
 
@@ -6,12 +6,10 @@ import pytest
 
 from mrstream.mapreduce.attempt.attempt_report import Done, Failure
 from mrstream.mapreduce.dataflow.split_plan import Piece, Split
-from mrstream.mapreduce.job import counters as c
 from mrstream.mapreduce.job import job
 from mrstream.mapreduce.job.errors import LaunchFailed
 from mrstream.mapreduce.job.job import JobSpec
 from mrstream.mapreduce.master.job_ledger import SAID_KEPT_CHARS_MAX, JobLedger
-from mrstream.mapreduce.protocol import AttemptNews
 from mrstream.mapreduce.scheduler.ids import AttemptId, JobId, TaskId, TaskKind
 from mrstream.mapreduce.scheduler.phases import JobTotals
 from mrstream.mapreduce.snapshot import JobRow
@@ -41,57 +39,6 @@ def ledger_of(properties: dict[str, str] | None = None, reduces: int = 1) -> Job
 
 def attempt(kind: TaskKind, index: int, number: int = 0) -> AttemptId:
     return AttemptId(TaskId(JOB, kind, index), number)
-
-
-def commit(ledger: JobLedger, attempt_id: AttemptId, records: int) -> None:
-    ledger.started(attempt_id, "h1", 100.0)
-    counters = {c.FRAMEWORK: {c.MAP_INPUT_RECORDS: records}, "Mine": {"seen": records}}
-    ledger.offered[attempt_id] = Done(counters, segment_bytes=records * 2)
-    ledger.committed(attempt_id, 101.5)
-
-
-def test_counters_of_a_map_that_ran_again_count_once() -> None:
-    """MapReduce §4.9: duplicates of re-executed tasks are not counted twice."""
-    ledger = ledger_of()
-
-    commit(ledger, attempt(TaskKind.MAP, 0), 10)
-    commit(ledger, attempt(TaskKind.MAP, 1), 5)
-    commit(ledger, attempt(TaskKind.MAP, 0, 1), 11)
-
-    counters = ledger.counters(JobTotals(launched_maps=3))
-    assert counters.value(c.MAP_INPUT_RECORDS) == 16
-    assert counters.get("Mine", "seen") == 16
-    assert counters.get(c.JOB, c.LAUNCHED_MAPS) == 3
-    progress = ledger.progress(None, 103.0)
-    assert (progress.maps_done, progress.maps, progress.shuffled_bytes) == (2, 2, 32)
-
-
-def test_counters_of_running_tasks_are_seen_once_a_task() -> None:
-    """MapReduce §4.9 (MR-34): of two attempts of a task, those of the one that is further."""
-    ledger = ledger_of()
-    commit(ledger, attempt(TaskKind.MAP, 0), 10)
-    for number, fraction, seen in ((0, 0.2, 3), (1, 0.5, 4)):
-        running = attempt(TaskKind.MAP, 1, number)
-        ledger.started(running, "h1", 100.0)
-        ledger.heard(
-            running, AttemptNews(str(running), fraction, seen, 0, counters={"Mine": {"seen": seen}})
-        )
-
-    before = ledger.counters(None).get("Mine", "seen")
-    commit(ledger, attempt(TaskKind.MAP, 1), 6)
-
-    assert before == 14
-    assert ledger.counters(None).get("Mine", "seen") == 16
-
-
-def test_an_attempt_that_did_not_commit_counts_nothing() -> None:
-    ledger = ledger_of()
-    loser = attempt(TaskKind.MAP, 0)
-    ledger.started(loser, "h1", 100.0)
-
-    ledger.killed(loser)
-
-    assert ledger.counters(None).value(c.MAP_INPUT_RECORDS) == 0
 
 
 def test_the_first_failure_is_told_in_full_with_its_host_and_later_ones_in_a_line() -> None:
@@ -147,15 +94,16 @@ def test_the_scheduler_learns_sizes_homes_and_wishes() -> None:
 def test_only_the_last_try_keeps_its_input_whatever_life_the_master_is_in() -> None:
     ledger = ledger_of({"mapreduce.map.maxattempts": "2"})
 
-    assert not ledger.is_last_try(attempt(TaskKind.MAP, 0, 0))
-    assert ledger.is_last_try(attempt(TaskKind.MAP, 0, 1))
-    assert not ledger.is_last_try(attempt(TaskKind.MAP, 0, 1000))
+    assert not ledger.rules.is_last_try(attempt(TaskKind.MAP, 0, 0))
+    assert ledger.rules.is_last_try(attempt(TaskKind.MAP, 0, 1))
+    assert not ledger.rules.is_last_try(attempt(TaskKind.MAP, 0, 1000))
 
 
 def test_the_report_has_the_columns_of_the_papers_table() -> None:
     """MapReduce §6, Table 1 (MR-39)."""
     ledger = ledger_of()
-    commit(ledger, attempt(TaskKind.MAP, 0), 10)
+    ledger.tally.restore(attempt(TaskKind.MAP, 0), Done({}, segment_bytes=20), 1.5)
+    ledger.workers["h1"] = None
     ledger.worker_deaths = 1
 
     facts = ledger.report(JobRow(JOB), None, JobTotals(rerun_maps=2), 110.0).facts

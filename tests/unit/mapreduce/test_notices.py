@@ -14,6 +14,7 @@ from mrstream.mapreduce.scheduler.events import (
 from mrstream.mapreduce.scheduler.ids import WorkerId
 from mrstream.mapreduce.simulation import ClusterPlan, SimulatedCluster, Workload
 from mrstream.mapreduce.snapshot import COMMITTED, JobRow, JobSeen
+from mrstream.mapreduce.tally import JobTally
 
 
 def watched_cluster(**plan: float) -> tuple[SimulatedCluster, Notices]:
@@ -22,9 +23,10 @@ def watched_cluster(**plan: float) -> tuple[SimulatedCluster, Notices]:
         Workload(maps=40, reduces=5),
         seed=3,
     )
-    notices = Notices()
+    notices = Notices(lambda job_id: (cluster.scheduler.known(job_id) or (None,))[0])
     job_id = cluster.workload.job_id
-    notices.job_submitted(JobRow(job_id, "test", "ann", maps=40, reduces=5))
+    row = JobRow(job_id, "test", "ann", maps=40, reduces=5)
+    notices.job_submitted(row, JobTally(job_id, 40, 5, 0.0))
     cluster.observer = notices.observe
     return cluster, notices
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from mrstream.mapreduce.scheduler.commands import (
     AbandonTask,
     FinishJob,
@@ -28,6 +30,7 @@ from mrstream.mapreduce.scheduler.events import (
     WorkerRegistered,
 )
 from mrstream.mapreduce.scheduler.ids import HostName, JobId, TaskKind, WorkerId
+from mrstream.mapreduce.scheduler.task import TRANSITIONS, Change, ForbiddenChange, TaskState
 from tests.unit.mapreduce.scheduler.bench import (
     JOB,
     Bench,
@@ -258,3 +261,72 @@ def test_a_replaced_attempt_that_had_fetched_everything_leaves_its_task_in_need(
     lost = bench.tell(WorkerLost(WorkerId(home), "silent"))
 
     assert any(attempt.startswith("m_") for attempt, _ in starts(lost))
+
+
+def test_a_job_may_outlive_its_failure_until_its_other_tasks_are_over() -> None:
+    """Hadoop's local mode: what the others commit stays. The first failure is the one told."""
+    bench = Bench()
+    bench.workers("a", slots=3)
+    settings = JobSettings(
+        map_attempts_max=1, outlives_failure=True, locality_wait_s=0.0, slowstart=1.0
+    )
+    bench.submit(3, settings=settings)
+
+    first = bench.tell(AttemptFailed(map_attempt(1), "exit status 1"))
+    second = bench.tell(AttemptFailed(map_attempt(2), "exit status 2"))
+    view = bench.scheduler.job(JOB)
+    last = bench.succeed(map_attempt(0))
+
+    assert [type(command) for command in (*first, *second)] == [AbandonTask, AbandonTask]
+    assert view is not None and view.map_fraction == 0.0
+    (finish,) = of_type(last, FinishJob)
+    assert (finish.outcome, finish.culprit) == (JobOutcome.FAILED, map_attempt(1))
+    assert "exit status 1" in finish.reason
+
+
+def test_a_map_that_reduces_need_fails_its_job_at_once_all_the_same() -> None:
+    bench = Bench()
+    bench.workers("a", slots=2)
+    bench.submit(2, 1, settings=JobSettings(map_attempts_max=1, outlives_failure=True))
+
+    commands = bench.tell(AttemptFailed(map_attempt(0), "exit status 1"))
+
+    assert len(of_type(commands, KillAttempt)) == 1
+    assert [finish.outcome for finish in of_type(commands, FinishJob)] == [JobOutcome.FAILED]
+
+
+def test_a_change_that_cannot_happen_is_told_with_the_task_and_its_story(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A bug of the brain ends the master: whoever reads its log knows which task, and its past."""
+    bench = Bench()
+    bench.workers("a")
+    bench.submit(1)
+    monkeypatch.delitem(TRANSITIONS, (TaskState.RUNNING, Change.STOPPED))
+
+    with pytest.raises(ForbiddenChange) as caught:
+        bench.tell(AttemptFailed(map_attempt(0), "exit status 1"))
+
+    first, *story = str(caught.value).splitlines()
+    assert first == "task_1_0001_m_000000 is RUNNING: STOPPED cannot happen to it"
+    assert "StartAttempt" in story[0]
+    assert "AttemptFailed" in story[-1] and "exit status 1" in story[-1]
+
+
+def test_of_two_attempts_the_furthest_says_how_far_their_task_is() -> None:
+    """Once the first of them was gone its backup counted nothing."""
+    bench = Bench()
+    bench.workers("a", "b")
+    bench.submit(1)
+    bench.tell(
+        WorkerRegistered(WorkerId("b"), HostName("b"), 1, 1, 1, running=(map_attempt(0, 5),))
+    )
+    bench.tell(AttemptProgress(map_attempt(0), 0.25))
+    bench.tell(AttemptProgress(map_attempt(0, 5), 0.5))
+    both = bench.scheduler.job(JOB)
+
+    bench.tell(AttemptKilled(map_attempt(0), "its host went down"))
+
+    alone = bench.scheduler.job(JOB)
+    assert both is not None and alone is not None
+    assert (both.map_fraction, alone.map_fraction) == (0.5, 0.5)

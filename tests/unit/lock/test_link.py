@@ -1,0 +1,110 @@
+"""A session whose leader hangs: its client finds the next one while that still waits for it."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from mrstream.cluster.consensus.members import MemberId
+from mrstream.cluster.consensus.standing import Standing, WhoLeads
+from mrstream.cluster.leader import connection
+from mrstream.cluster.leader.connection import LeaderConnection
+from mrstream.cluster.leader.finding import Finding
+from mrstream.cluster.wire.network import Identity, Peer, Server, new_event_loop
+from mrstream.lock import protocol as p
+from mrstream.lock.client.link import Link
+
+SECRET = b"k" * 32
+LEASE_S = 4.0
+
+
+class Member:
+    """Grants sessions and holds KeepAlives; one that hangs says nothing at all."""
+
+    def __init__(self, host: str, loop: asyncio.AbstractEventLoop) -> None:
+        self.host = host
+        self.hangs = self.is_serving = False
+        self.leader, self.epoch = "h1", 1
+        self.kept_at_s: list[float] = []
+        self._loop = loop
+        identity = Identity("c", SECRET, "lock.master", host)
+        handlers = {
+            p.OpenSession: self._open,
+            p.KeepAlive: self._keep,
+            p.EndSession: lambda request, peer: None,
+            WhoLeads: self._who_leads,
+        }
+        self._server = Server(handlers, identity)
+        self.address = self._do(self._server.start("127.0.0.1:0"))
+
+    def _do(self, work: Any) -> Any:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(60)
+
+    def close(self) -> None:
+        self._do(self._server.close())
+
+    def _open(self, request: p.OpenSession, peer: Peer) -> p.SessionGranted:
+        return p.SessionGranted(1, self.epoch, LEASE_S, 45.0)
+
+    def _keep(self, request: p.KeepAlive, peer: Peer) -> Any:
+        self.kept_at_s.append(time.monotonic())
+        return self._loop.create_future()
+
+    def _who_leads(self, request: WhoLeads, peer: Peer) -> Any:
+        if self.hangs:
+            return self._loop.create_future()
+        me, leader = MemberId(f"{self.host}/j"), MemberId(f"{self.leader}/j")
+        return Standing(me, leader, self.epoch, 0, 0, is_serving=self.is_serving)
+
+
+@pytest.fixture
+def members(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Member]]:
+    monkeypatch.setattr(connection, "ASK_S_MAX", 0.2)
+    loop = new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    made = {host: Member(host, loop) for host in ("h1", "h2")}
+    made["h1"].is_serving = True
+    yield made
+    for member in made.values():
+        member.close()
+    loop.call_soon_threadsafe(loop.stop)
+    thread.join(60)
+    loop.close()
+
+
+def test_an_idle_session_leaves_a_leader_that_hangs_before_half_of_its_time_is_over(
+    members: dict[str, Member],
+) -> None:
+    """The next leader gives a session the time of a lease: whoever waited until a KeepAlive was
+    overdue came too late where everything was slow, and lost its locks."""
+    h1, h2 = members["h1"], members["h2"]
+    seeds = {host: member.address for host, member in members.items()}
+
+    def connect(finding: Finding | None) -> LeaderConnection:
+        return LeaderConnection(
+            finding or Finding(seeds, "h1"), Identity("c", SECRET, "client", "here")
+        )
+
+    link = Link(connect, user="u", host="here", program="test", on_news=lambda news: None)
+    link.open()
+    _until(lambda: bool(h1.kept_at_s))
+    h1.hangs = True
+    h2.leader, h2.epoch, h2.is_serving = "h2", 2, True
+
+    _until(lambda: bool(h2.kept_at_s))
+    waited_s = h2.kept_at_s[0] - h1.kept_at_s[0]
+    link.close()
+    assert waited_s < 0.75 * LEASE_S, "it waited until the KeepAlive was overdue"
+
+
+def _until(true: Any) -> None:
+    deadline_s = time.monotonic() + 60
+    while not true():
+        assert time.monotonic() < deadline_s
+        time.sleep(0.01)
