@@ -15,6 +15,7 @@ class Lines(luigi.ExternalTask):
 class Words(luigi.contrib.hadoop.JobTask):
     source = luigi.Parameter()
     target = luigi.Parameter()
+    n_reduce_tasks = 2  # Luigi's own is 25
 
     def requires(self):
         return Lines(self.source)
