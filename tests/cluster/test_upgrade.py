@@ -64,7 +64,7 @@ def test_up_replaces_a_running_older_version_and_keeps_its_data(
 ) -> None:
     """Role names, state directories and logs are the same; only the module is called otherwise, so
     that the daemons of before must be known by their old names."""
-    hosts = make_netns(2, disk_bytes=3 << 30)
+    hosts = make_netns(1, disk_bytes=3 << 30)
     operator = operator_at(hosts)
     before = older(operator)
     path = operator.write_cluster(install="wheelhouse", python=BARE_PYTHON)
