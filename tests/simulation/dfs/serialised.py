@@ -24,7 +24,7 @@ from mrstream.dfs.chunk import ChunkHandle
 from mrstream.dfs.errors import BadRequest, ChunkFull, NotPrimary, ReplicaFailed
 from tests.simulation.dfs.book import Truth
 from tests.simulation.dfs.client import RETRY_S_MAX, SILENCE, GaveUp, Program, SimClient
-from tests.simulation.dfs.run import SECONDS, SETTINGS, Run
+from tests.simulation.dfs.run import FOUND_S_MAX, SECONDS, SETTINGS, Run
 
 DIRECTORY, PATH = "/exact", "/exact/log"
 _HEADER = struct.Struct("<4sHII")
@@ -139,6 +139,7 @@ class SerialisedRun(Run):
     def __init__(self, seed: int) -> None:
         super().__init__(seed, clients=2 + seed % 3)
         self.ledger = Ledger()
+        self._short_since_s: dict[tuple[int, int], float] = {}
         self.clients = [
             Appender(self.world, number, self.master, self.servers, self.book)
             for number in range(1, len(self.clients) + 1)
@@ -152,6 +153,21 @@ class SerialisedRun(Run):
         opened = self._ask(p.CreateFile(PATH, "c0", "me"), 3)
         self._ask(p.CloseFile(opened.status.file_id, opened.epoch, 0), 4)
         self.book.files[opened.status.file_id] = Truth(closed=False)
+
+    def _check_called_short(self) -> None:
+        """As for any file; but that a short replica was just replaced, its server says in a moment:
+        here failures leave short ones, and a chunk that many wait for is cloned at once."""
+        tables = self.master.brain.tables
+        short = [
+            (handle, index)
+            for handle, replicas in tables.chunks.all_odd()
+            for index, replica in replicas.items()
+            if replica.state == "short" and self._is_whole_at(index, handle)
+        ]
+        since_s = self._short_since_s
+        self._short_since_s = {one: since_s.get(one, self.world.now_s) for one in short}
+        for one, at_s in self._short_since_s.items():
+            assert self.world.now_s - at_s < FOUND_S_MAX, f"{one} is whole and called short"
 
     def _check_contents(self) -> None:
         nodes = self.master.brain.space.nodes
