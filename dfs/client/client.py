@@ -289,10 +289,16 @@ class DfsClient:
         return reply
 
     def set_policy(
-        self, path: str, *, replication: int = RULE_STAYS, trash_after_s: float = RULE_STAYS
+        self,
+        path: str,
+        *,
+        replication: int = RULE_STAYS,
+        trash_after_s: float = RULE_STAYS,
+        appends: int = RULE_STAYS,
     ) -> None:
-        """Set rules for a directory and all below it; `NO_RULE` takes one away."""
-        self.call(SetPolicy(path, self.user, replication, trash_after_s))
+        """Set rules for a directory and all below it; `NO_RULE` takes one away. `appends`: 1 has
+        record appends serialised, 0 leaves them GFS's."""
+        self.call(SetPolicy(path, self.user, replication, trash_after_s, appends=appends))
 
     def set_owner(
         self, path: str, *, owner: str = "", group: str = "", recursive: bool = False

@@ -60,6 +60,8 @@ class Underway:
     ready: list[ServerIndex] = field(default_factory=list)
     attempt: int = 1
     waits_for_lease: bool = False
+    agreed_bytes: int = -1
+    """A grant for serialised appends: all that take part are exactly so long."""
     heard: dict[ServerIndex, tuple[ChunkVersion, int]] = field(default_factory=dict)
     """Version and length that servers reported meanwhile."""
     gone: dict[ServerIndex, None] = field(default_factory=dict)

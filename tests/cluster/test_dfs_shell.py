@@ -398,14 +398,19 @@ def test_rules_hold_for_a_directory_and_all_below_it(run: Terminal) -> None:
 
     assert run("-policy", "-replication", "1", "-trash", "0", "/w/scratch") == 0
     assert run.out == (
-        "/w/scratch\treplication 1 (rule of /w/scratch)\ttrash none (rule of /w/scratch)\n"
+        "/w/scratch\treplication 1 (rule of /w/scratch)\ttrash none (rule of /w/scratch)"
+        "\tappends gfs (the cluster's)\n"
     )
     assert run("-touchz", "/w/scratch/deep/f", "/w/g") == 0
     assert run("-stat", "%r", "/w/scratch/deep/f", "/w/g") == 0 and run.out.split() == ["1", "2"]
     assert run("-rm", "/w/scratch/deep/f") == 0 and run.out == "Deleted /w/scratch/deep/f\n"
     assert run("-policy", "-replication", "default", "-trash", "12h", "/w/scratch") == 0
     assert "replication 2 (the cluster's)\ttrash 43200s (rule of /w/scratch)" in run.out
+    assert run("-policy", "-appends", "serialised", "/w/scratch") == 0
+    assert run.out.endswith("\tappends serialised (rule of /w/scratch)\n")
     assert run("-policy", "-trash", "soon", "/w") == 255 and "such as 500ms" in run.error
+    assert run("-policy", "-appends", "twice", "/w") == 255
+    assert "-appends is 'twice': it is one of gfs, serialised; or `default`" in run.error
     assert run("-policy", "/w/nope") == 1 and "No such file" in run.error
 
 
