@@ -29,8 +29,10 @@ def commands(program: str) -> Iterator[tuple[Path, list[str]]]:
 
 
 def options_of(verb: str) -> set[str]:
+    """By its grammar; verbs that read expressions of their own say them in their usage."""
     grammar = VERBS[verb].grammar
-    named = (*grammar.flags, *grammar.values, *grammar.aliases)
+    own = re.findall(r"(?<![\w-])--?[\w-]+", VERBS[verb].usage)
+    named = (*grammar.flags, *grammar.values, *grammar.aliases, *own)
     return {name.lstrip("-") for name in named}
 
 
