@@ -18,7 +18,6 @@ import gc
 import grp
 import logging
 import os
-import pwd
 import random
 import sys
 import time
@@ -37,6 +36,7 @@ from mrstream.cluster.errors import ClusterError, Unavailable, WrongCluster
 from mrstream.cluster.journal.journal import Journal, JournalSink
 from mrstream.cluster.leader.epoch_file import EpochFile
 from mrstream.cluster.leader.office import Office
+from mrstream.cluster.user import login_name
 from mrstream.cluster.wire.network import Handler, Peer
 from mrstream.dfs.chunk import ServerId
 from mrstream.dfs.duties import Duties
@@ -201,7 +201,7 @@ class Master:
         if self._sinks:
             self._doubt(True)
         if self._is_new:
-            self._happened(Founded(_user_name(), _group_name()))
+            self._happened(Founded(login_name(), _group_name()))
 
     async def _give_up_what_is_lost(self, last_sequence: int) -> None:
         """Where `restore --from` left its mark, for the log that it put here: once, for good."""
@@ -447,13 +447,6 @@ def _give_memory_back() -> None:
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:  # the GNU C library has it; others keep less to themselves
         trim(0)
-
-
-def _user_name() -> str:
-    try:
-        return pwd.getpwuid(os.getuid()).pw_name
-    except KeyError:
-        return str(os.getuid())
 
 
 def _group_name() -> str:

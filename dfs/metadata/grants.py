@@ -56,6 +56,8 @@ class Grants:
         self._t = tables
         self._underways = underways
         self._next_handle = 0
+        """The next handle to give out, at most what the log has reserved; 0: none was given out by
+        this master, and those of the last one's reservation are passed over."""
 
     # --- create
 

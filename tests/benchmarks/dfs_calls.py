@@ -210,7 +210,7 @@ def million_files(place: Path, count: int = FILES) -> list[Row]:
 def _fill(cluster: LocalCluster, count: int) -> None:
     """Leave behind what a master killed with -9 would: a checkpoint and a log after it."""
     directory = cluster.host_directory("h1") / MASTER / "oplog"
-    directory.parent.mkdir(parents=True)
+    directory.parent.mkdir(parents=True, exist_ok=True)
     brain = Metadata(Settings(replication=1), Random(1))
     journal = Journal(str(directory), cluster.cluster.identity().cluster_id)
     journal.recover()
