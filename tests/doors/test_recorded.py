@@ -206,7 +206,7 @@ def _moved(root: str) -> Callable[[re.Match[str]], str]:
 
     def moved(found: re.Match[str]) -> str:
         paths = re.split("(,|%2C)", found[2])
-        shown = [path if path in (",", "%2C") else f"{root}{path}" for path in paths]
+        shown = [path if path in ("", ",", "%2C") else f"{root}{path}" for path in paths]
         return f"{found[1]}={''.join(shown)}"
 
     return moved
