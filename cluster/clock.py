@@ -35,23 +35,3 @@ class SystemClock:
 
 # Systems without CLOCK_BOOTTIME do not count sleep; leases there are as good as CLOCK_MONOTONIC.
 _STEADY_CLOCK: int = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-
-
-class ManualClock:
-    """A clock that moves only when told, for tests and simulators."""
-
-    def __init__(self, now_s: float = 0.0, wall_s: float = 1_000_000_000.0) -> None:
-        self._now_s = now_s
-        self._wall_s = wall_s
-
-    def now_s(self) -> float:
-        return self._now_s
-
-    def wall_s(self) -> float:
-        return self._wall_s
-
-    def advance(self, seconds: float) -> None:
-        """Let time pass on both clocks."""
-        assert seconds >= 0.0, f"time does not go back ({seconds} s)"
-        self._now_s += seconds
-        self._wall_s += seconds

@@ -13,7 +13,6 @@
     chunk_service what clients and other servers ask for
     commands      what the master tells it to do
     scrub         reads what nobody reads
-    memory_disk   a disk that forgets, for simulators
 
 What it shares with clients, the bytes of the checksum file and the push along the chain, is in
 `dfs.transfer`.

@@ -6,7 +6,8 @@ IO.
 
 M4: `good` holds only replicas at the chunk's highest known version, which is never below the
 version last granted. Whatever else a server holds of the chunk is `odd`: stale, corrupt, short, or
-on its way out. An odd replica is kept until the chunk is whole without it.
+on its way out. An odd replica is kept until the chunk is whole without it. Which state may follow
+which, `life` says; what it forbids fails here, before anything has changed.
 
 A version above the granted one means that the master died while granting (GFS §4.5): no client was
 told, so nothing was acknowledged at it. The higher one wins; should it be lost, a replica at the
@@ -20,7 +21,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from mrstream.dfs.chunk import FIRST_VERSION, ChunkHandle, ChunkVersion
+from mrstream.dfs.metadata import life
 from mrstream.dfs.metadata.handle_set import HandleSet
+from mrstream.dfs.metadata.life import Change, ForbiddenChange, News, Replica
+from mrstream.dfs.metadata.story import Chronicle
 
 PAGE_BITS = 10
 PAGE_CHUNKS = 1 << PAGE_BITS
@@ -31,16 +35,40 @@ REFERENCES_MAX = 0xFFFF
 UNSEALED = 1
 """The chunk may be changing: a lease was given at this version, or may be in force."""
 PRESENT = 2
+_SHARED = 1 << 2
+"""Not stored: more than one file has the chunk."""
 
 ServerIndex = int
+
+
+def _allowed(change: Change) -> tuple[bool, ...]:
+    """Whether `life` allows a change, by the flags of the chunk and `_SHARED`."""
+    states = (
+        life.state_of(
+            exists=bool(flags & PRESENT),
+            unsealed=bool(flags & UNSEALED),
+            references=2 if flags & _SHARED else 1,
+        )
+        for flags in range(2 * _SHARED)
+    )
+    return tuple(state in life.CHUNK[change] for state in states)
+
+
+_MAY_ADD, _MAY_GRANT, _MAY_SEAL, _MAY_SHARE, _MAY_DROP = map(
+    _allowed, (Change.ADD, Change.GRANT, Change.SEAL, Change.SHARE, Change.DROP)
+)
+"""Looked up in place, without a call: recovery does it once for each record of the log."""
+
+
+SETTLED = (Replica.CORRUPT, Replica.LEAVING)
+"""What a replica stays at its version, whatever is reported of it, until it is gone or replaced."""
 
 
 @dataclass(slots=True)
 class OddReplica:
     """A replica that no reader is sent to."""
 
-    state: str
-    """stale | corrupt | short | leaving"""
+    state: Replica
     version: ChunkVersion
     length_bytes: int
 
@@ -70,7 +98,8 @@ class Page:
 class ChunkTable:
     """Every chunk that some file has."""
 
-    def __init__(self) -> None:
+    def __init__(self, story: Chronicle | None = None) -> None:
+        self._story = Chronicle() if story is None else story
         self._pages: dict[int, Page] = {}
         self._more: dict[ChunkHandle, list[ServerIndex]] = {}
         self._odd: dict[ChunkHandle, dict[ServerIndex, OddReplica]] = {}
@@ -89,7 +118,8 @@ class ChunkTable:
         if page is None:
             page = self._pages[handle >> PAGE_BITS] = Page()
         at = handle & (PAGE_CHUNKS - 1)
-        assert not page.flags[at], f"handle {handle:016x} is given out twice"
+        if not _MAY_ADD[page.flags[at]]:
+            raise self._forbidden(handle, Change.ADD)
         page.version[at] = FIRST_VERSION
         page.length[at] = 0
         page.owner[at] = owner
@@ -104,6 +134,8 @@ class ChunkTable:
 
     def grant(self, handle: ChunkHandle, version: ChunkVersion, owner: int, index: int) -> None:
         page, at = self._at(handle)
+        if not _MAY_GRANT[page.flags[at] | (page.references[at] > 1) << 2]:
+            raise self._forbidden(handle, Change.GRANT)
         self._outdate(handle, version)
         page.version[at] = version
         page.owner[at] = owner
@@ -114,6 +146,8 @@ class ChunkTable:
 
     def seal(self, handle: ChunkHandle, version: ChunkVersion, length_bytes: int) -> None:
         page, at = self._at(handle)
+        if not _MAY_SEAL[page.flags[at] | (page.references[at] > 1) << 2]:
+            raise self._forbidden(handle, Change.SEAL)
         self._outdate(handle, version)
         page.version[at] = version
         page.length[at] = length_bytes
@@ -121,19 +155,25 @@ class ChunkTable:
         self.unsealed.pop(handle, None)
         self.dirty.add(handle)
 
+    def _forbidden(self, handle: ChunkHandle, change: Change) -> ForbiddenChange:
+        return ForbiddenChange(handle, self.state(handle), change, self._story.of_chunk(handle))
+
     def _outdate(self, handle: ChunkHandle, version: ChunkVersion) -> None:
         """M4: a new version is logged: who has it, the answers say, or to a shadow the reports."""
         current = self.version(handle)
         if version > current:
             self._ahead.pop(handle, None)
             for server in self.good(handle):
-                self._set_odd(handle, server, OddReplica("stale", current, self.length(handle)))
+                self._make_stale(handle, server, current)
         elif self._ahead.get(handle) == version:
             del self._ahead[handle]
 
     def reference(self, handle: ChunkHandle, change: int) -> None:
         """One file more or less has the chunk; at none it is forgotten (its replicas: garbage)."""
         page, at = self._at(handle)
+        allowed = _MAY_SHARE if change > 0 else _MAY_DROP
+        if not allowed[page.flags[at] | (page.references[at] > 1) << 2]:
+            raise self._forbidden(handle, Change.SHARE if change > 0 else Change.DROP)
         page.references[at] += change
         if page.references[at] == 0:
             self._forget(handle, page, at)
@@ -200,6 +240,20 @@ class ChunkTable:
                 if page.flags[at]:
                     yield ChunkHandle(number << PAGE_BITS | at)
 
+    def state(
+        self, handle: ChunkHandle, leased: ChunkVersion | None = None, made: bool = False
+    ) -> life.Chunk:
+        """What the chunk is; `leased` is the version of the lease in force, if there is one, and
+        `made` says that it is being made."""
+        if handle not in self:
+            return life.state_of(exists=False, made=made)
+        return life.state_of(
+            exists=True,
+            unsealed=self.is_unsealed(handle),
+            references=self.references(handle),
+            leased=leased == self.granted(handle),
+        )
+
     def granted(self, handle: ChunkHandle) -> ChunkVersion:
         """The version in the log: the last that a client may have been told."""
         page, at = self._at(handle)
@@ -253,10 +307,6 @@ class ChunkTable:
         """The replicas that may not be read."""
         return self._odd.get(handle, {})
 
-    def all_odd(self) -> Iterable[tuple[ChunkHandle, dict[ServerIndex, OddReplica]]]:
-        """Every chunk with replicas that may not be read."""
-        return self._odd.items()
-
     def held_by(self, server: ServerIndex) -> Iterator[ChunkHandle]:
         """Every chunk of which the server holds a replica, good or odd."""
         return iter(self._held.get(server, ()))
@@ -280,25 +330,27 @@ class ChunkTable:
         """Take in that the server holds this replica, and judge it."""
         page, at = self._at(handle)
         known = self._odd.get(handle, {}).get(server)
-        if known is not None and known.version == version and known.state in ("corrupt", "leaving"):
-            return  # it stays that, until it is gone or has been replaced
+        if known is not None and known.version == version and known.state in SETTLED:
+            return
         current = self.version(handle)
         sealed = not page.flags[at] & UNSEALED
         if version < current:
-            self._set_odd(handle, server, OddReplica("stale", version, length_bytes))
+            stale = OddReplica(Replica.STALE, version, length_bytes)
+            self._set_odd(handle, server, News.REPORTED, stale)
         elif sealed and length_bytes < page.length[at]:
-            self._set_odd(handle, server, OddReplica("short", version, length_bytes))
+            short = OddReplica(Replica.SHORT, version, length_bytes)
+            self._set_odd(handle, server, News.REPORTED, short)
         else:
             if version > current:
                 self._adopt(handle, version)
-            self._set_good(handle, server)
+            self._set_good(handle, server, News.REPORTED)
 
     def _adopt(self, handle: ChunkHandle, version: ChunkVersion) -> None:
         """A higher version than any known: what is at the lower ones is stale (GFS §4.5)."""
         current = self.version(handle)
         self._ahead.pop(handle, None)
         for other in self.good(handle):
-            self._set_odd(handle, other, OddReplica("stale", current, self.length(handle)))
+            self._make_stale(handle, other, current)
         self._ahead[handle] = version
 
     def prepared(
@@ -310,29 +362,31 @@ class ChunkTable:
         ready = list(servers)
         for server in self.good(handle):
             if server not in ready:
-                self._set_odd(handle, server, OddReplica("stale", before, self.length(handle)))
+                self._make_stale(handle, server, before)
         for server in ready:
-            self._set_good(handle, server)
+            self._set_good(handle, server, News.PREPARED)
 
     def mark_corrupt(self, handle: ChunkHandle, server: ServerIndex) -> None:
         """The server says that its replica fails its checksums."""
         if self.holds(server, handle):
             replica = self.odd(handle).get(server)
             version = self.version(handle) if replica is None else replica.version
-            self._set_odd(handle, server, OddReplica("corrupt", version, 0))
+            corrupt = OddReplica(Replica.CORRUPT, version, 0)
+            self._set_odd(handle, server, News.DAMAGED, corrupt)
 
     def mark_leaving(self, handle: ChunkHandle, server: ServerIndex) -> None:
         """The server was told to delete its replica: it does not count from now on."""
         odd = self.odd(handle).get(server)
         version = self.version(handle) if odd is None else odd.version
-        self._set_odd(handle, server, OddReplica("leaving", version, self.length(handle)))
+        leaving = OddReplica(Replica.LEAVING, version, self.length(handle))
+        self._set_odd(handle, server, News.TO_GO, leaving)
 
     def unsure_of(self, server: ServerIndex) -> None:
         """The server registers again: whether it deleted what it was told to, it will report.
         Until then the replica is neither counted nor asked to be deleted."""
         for handle in list(self.held_by(server)):
             replica = self.odd(handle).get(server)
-            if replica is not None and replica.state == "leaving":
+            if replica is not None and replica.state is Replica.LEAVING:
                 self.lose(handle, server)
 
     def lose(self, handle: ChunkHandle, server: ServerIndex) -> None:
@@ -359,9 +413,31 @@ class ChunkTable:
 
     # --- bookkeeping
 
-    def _set_good(self, handle: ChunkHandle, server: ServerIndex) -> None:
+    def replica(self, handle: ChunkHandle, server: ServerIndex) -> Replica:
+        """What the server's replica of the chunk is."""
+        odd = self.odd(handle).get(server)
+        if odd is not None:
+            return odd.state
+        return Replica.GOOD if server in self.good(handle) else Replica.NONE
+
+    def _check_replica(
+        self, handle: ChunkHandle, server: ServerIndex, news: News, after: Replica
+    ) -> None:
+        before = self.replica(handle, server)
+        if after not in life.REPLICA[news].get(before, ()):
+            raise ForbiddenChange(
+                handle, f"{before} on server {server}", f"{news}, and become {after}",
+                self._story.of_chunk(handle),
+            )  # fmt: skip
+
+    def _make_stale(self, handle: ChunkHandle, server: ServerIndex, version: ChunkVersion) -> None:
+        stale = OddReplica(Replica.STALE, version, self.length(handle))
+        self._set_odd(handle, server, News.OUTDATED, stale)
+
+    def _set_good(self, handle: ChunkHandle, server: ServerIndex, news: News) -> None:
         odd = self._odd.get(handle)
-        if odd is not None and server in odd:
+        if odd is not None and server in odd:  # else none or good: both may become good
+            self._check_replica(handle, server, news, Replica.GOOD)
             del odd[server]
             if not odd:
                 del self._odd[handle]
@@ -378,7 +454,10 @@ class ChunkTable:
         self._hold(server, handle)
         self.dirty.add(handle)
 
-    def _set_odd(self, handle: ChunkHandle, server: ServerIndex, replica: OddReplica) -> None:
+    def _set_odd(
+        self, handle: ChunkHandle, server: ServerIndex, news: News, replica: OddReplica
+    ) -> None:
+        self._check_replica(handle, server, news, replica.state)
         self._odd.setdefault(handle, {})[server] = replica
         self._hold(server, handle)
         self._drop_good(handle, server)
@@ -408,7 +487,7 @@ class ChunkTable:
         stale = {
             server: replica.version
             for server, replica in self.odd(handle).items()
-            if replica.state == "stale" and replica.version >= granted
+            if replica.state is Replica.STALE and replica.version >= granted
         }
         if not stale:
             return
@@ -417,7 +496,7 @@ class ChunkTable:
             self._ahead[handle] = best
         for server, version in stale.items():
             if version == best:
-                self._set_good(handle, server)
+                self._set_good(handle, server, News.FELL_BACK)
 
     def _hold(self, server: ServerIndex, handle: ChunkHandle) -> None:
         held = self._held.get(server)

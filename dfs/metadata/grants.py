@@ -30,6 +30,7 @@ from mrstream.dfs.errors import NoReplica, NoServers, SpaceQuotaExceeded, StaleM
 from mrstream.dfs.metadata import operations as op
 from mrstream.dfs.metadata.events import Called
 from mrstream.dfs.metadata.leases import Lease
+from mrstream.dfs.metadata.life import Change
 from mrstream.dfs.metadata.outbox import Gather
 from mrstream.dfs.metadata.servers import Server
 from mrstream.dfs.metadata.underway import Tables, Underway, Underways
@@ -89,6 +90,7 @@ class Grants:
         work.attempt = attempt
         self._underways.begin(work)
         primary = chosen[0]
+        self._underways.check(handle, Change.LEASE)
         ends_at_s = t.outbox.now_s + t.settings.lease_s
         lease = Lease(handle, FIRST_VERSION, primary.index, ends_at_s, serialised=is_serialised)
         t.leases.begin(lease, t.outbox.now_s)
@@ -294,6 +296,7 @@ class Grants:
             return
         primary = min(able, key=lambda server: (round(server.recent(now_s)), server.index))
         ends_at_s = now_s + t.settings.lease_s
+        self._underways.check(work.handle, Change.LEASE)
         is_serialised = work.agreed_bytes >= 0
         t.leases.begin(
             Lease(work.handle, version, primary.index, ends_at_s, serialised=is_serialised), now_s

@@ -5,6 +5,7 @@ from __future__ import annotations
 from mrstream.dfs.chunk import ChunkHandle
 from mrstream.dfs.errors import BadRequest, FileReplaced, SafeMode
 from mrstream.dfs.metadata.changes import Changes
+from mrstream.dfs.metadata.life import Replica
 from mrstream.dfs.metadata.listing import Listing
 from mrstream.dfs.metadata.membership import Membership
 from mrstream.dfs.metadata.nodes import FILE
@@ -91,7 +92,7 @@ class Inspect:
             self._chunk_length(row, index, is_open and not is_serialised, handle),
             replicas,
             is_open,
-            sum(1 for replica in odd.values() if replica.state == "corrupt") if odd else 0,
+            sum(1 for replica in odd.values() if replica.state is Replica.CORRUPT) if odd else 0,
             () if replicas else self._t.servers.silent(),
             is_serialised,
         )

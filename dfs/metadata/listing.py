@@ -9,7 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Generator, Iterator
 
-from mrstream.dfs.errors import BadPath, BadRequest
+from mrstream.cluster.globs import (
+    BadGlob,
+    component_regex,
+    expand_braces,
+    has_wildcard,
+    unquoted,
+)
+from mrstream.dfs.errors import BadPath
 from mrstream.dfs.metadata.attributes import unpack_attributes
 from mrstream.dfs.metadata.changes import Changes
 from mrstream.dfs.metadata.entries import NO_RULE, Done
@@ -38,8 +45,6 @@ from mrstream.dfs.protocol import (
 SLICE_NODES = 20_000
 SLICE_SUMS = 2000
 """What is added up at a time: some hundredths of a second."""
-BRACES_MAX = 1000
-"""Alternatives that one glob pattern may expand to."""
 
 
 class NamePattern:
@@ -179,8 +184,8 @@ class Listing:
     def glob(self, ask: Glob) -> Page:
         limit = self._limit(ask.limit)
         found: dict[Parts, int] = {}
-        for pattern in _expand_braces(ask.pattern):
-            for row, parts in self._match(ROOT, (), _split_pattern(pattern)):
+        for steps in _steps_of(ask.pattern):
+            for row, parts in self._match(ROOT, (), steps):
                 found[parts] = row
         after = split_path(ask.start_after) if ask.start_after else ()
         paths = sorted(parts for parts in found if not ask.start_after or parts > after)
@@ -292,91 +297,19 @@ def _name(start_after: str) -> bytes:
     return start_after.rpartition("/")[2].encode()
 
 
-def _expand_braces(pattern: str) -> list[str]:
-    """Return the patterns that `{a,b}` stands for; a brace may hold slashes and braces."""
-    begin = _find_plain(pattern, "{", 0)
-    if begin < 0:
-        return [pattern]
-    depth, at, starts = 0, begin, [begin + 1]
-    while at < len(pattern):
-        char = pattern[at]
-        if char == "\\":
-            at += 1
-        elif char == "{":
-            depth += 1
-        elif char == "," and depth == 1:
-            starts.append(at + 1)
-        elif char == "}":
-            depth -= 1
-            if depth == 0:
-                break
-        at += 1
-    else:
-        raise BadPath(f"glob {pattern!r}: the '{{' at {begin} is not closed")
-    ends = [start - 1 for start in starts[1:]] + [at]
-    expanded: list[str] = []
-    for start, end in zip(starts, ends, strict=True):
-        expanded += _expand_braces(pattern[:begin] + pattern[start:end] + pattern[at + 1 :])
-        if len(expanded) > BRACES_MAX:
-            raise BadRequest(f"glob {pattern[:80]!r} stands for more than {BRACES_MAX} patterns")
-    return expanded
-
-
-def _find_plain(pattern: str, char: str, begin: int) -> int:
-    """Return where a character first stands unescaped and outside `[…]`, or -1."""
-    at, in_class = begin, False
-    while at < len(pattern):
-        if pattern[at] == "\\":
-            at += 1
-        elif in_class:
-            in_class = pattern[at] != "]"
-        elif pattern[at] == "[":
-            in_class = True
-        elif pattern[at] == char:
-            return at
-        at += 1
-    return -1
-
-
-def _split_pattern(pattern: str) -> tuple[Step, ...]:
-    """Return one plain name or one compiled pattern for each step of the path."""
-    plain = re.sub(r"\\(.)", r"\1", pattern)
-    split_path(plain.replace("\0", "\\0") if "\0" in plain else plain)
-    steps: list[Step] = []
-    for part in pattern.split("/"):
-        if part and part != ".":
-            steps.append(_step(part, pattern))
-    return tuple(steps)
-
-
-def _step(part: str, pattern: str) -> Step:
-    regex, at, is_plain, plain = "", 0, True, ""
-    while at < len(part):
-        char = part[at]
-        if char == "\\" and at + 1 < len(part):
-            at += 1
-            regex += re.escape(part[at])
-            plain += part[at]
-        elif char == "*":
-            regex, is_plain = regex + ".*", False
-        elif char == "?":
-            regex, is_plain = regex + ".", False
-        elif char == "[":
-            end = part.find("]", at + 2 if part[at + 1 : at + 2] in ("^", "!") else at + 1)
-            if end < 0:
-                raise BadPath(f"glob {pattern!r}: a '[' is not closed")
-            inner = part[at + 1 : end]
-            negated = inner[:1] in ("^", "!")
-            members = (inner[1:] if negated else inner).replace("\\", "\\\\").replace("[", "\\[")
-            regex += f"[{'^' if negated else ''}{members}]"
-            at, is_plain = end, False
-        else:
-            regex += re.escape(char)
-            plain += char
-        at += 1
-    if is_plain:
-        return plain.encode()
+def _steps_of(pattern: str) -> Iterator[tuple[Step, ...]]:
+    """Return, for each pattern that braces stand for, one plain name or one compiled pattern for
+    each step of the path."""
     try:
-        return NamePattern(re.compile(regex, re.DOTALL))
-    except re.error as error:
-        raise BadPath(f"glob {pattern!r}: {error}") from None
+        for plain in expand_braces(pattern):
+            names = unquoted(plain)
+            split_path(names.replace("\0", "\\0") if "\0" in names else names)
+            parts = [part for part in plain.split("/") if part and part != "."]
+            yield tuple(
+                NamePattern(component_regex(part))
+                if has_wildcard(part)
+                else unquoted(part).encode()
+                for part in parts
+            )
+    except BadGlob as error:
+        raise BadPath(f"glob {pattern[:200]!r}: {error}") from None

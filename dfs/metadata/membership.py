@@ -15,7 +15,7 @@ from __future__ import annotations
 from mrstream.dfs.chunk import ChunkHandle, ChunkVersion, ServerId, handle_name, unpack_reports
 from mrstream.dfs.errors import BadRequest, NoSuchFile, NotRegistered, StaleMaster
 from mrstream.dfs.metadata import operations as op
-from mrstream.dfs.metadata.chunk_table import ServerIndex
+from mrstream.dfs.metadata.chunk_table import SETTLED, ServerIndex
 from mrstream.dfs.metadata.events import Called, LogInDoubt, ServerGone
 from mrstream.dfs.metadata.grants import HANDLES_RESERVED_AT_ONCE, Grants
 from mrstream.dfs.metadata.handle_set import HandleSet
@@ -273,7 +273,7 @@ class Membership:
         if not t.chunks.holds(server.index, handle):
             t.chunks.report(handle, server.index, version, 1 << 32)
         known = t.chunks.odd(handle).get(server.index)
-        if known is None or known.state != "corrupt":
+        if known is None or known.state not in SETTLED:
             t.chunks.mark_corrupt(handle, server.index)
             t.story.tell(f"replica on {server.id} fails its checksums", handle=handle)
 

@@ -83,12 +83,13 @@ class Metadata:
     """All metadata of one file system."""
 
     def __init__(self, settings: Settings, random: Random) -> None:
-        chunks, servers = ChunkTable(), ServerTable()
+        story = Chronicle()
+        chunks, servers = ChunkTable(story), ServerTable()
         self.space = Namespace(chunks)
         self._outbox = Outbox(self._apply)
         self.tables = t = Tables(
             self.space, chunks, servers, Leases(), Placement(random), settings, self._outbox,
-            Chronicle(),
+            story,
         )  # fmt: skip
         self.fences, self.doors = Fences(), Doors(self.space.requests)
         self._appliers: dict[type[Any], Callable[[Any], None]] = {

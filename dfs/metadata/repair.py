@@ -19,6 +19,7 @@ from itertools import islice
 from mrstream.dfs.chunk import ChunkHandle, ChunkVersion
 from mrstream.dfs.metadata.chunk_table import ServerIndex
 from mrstream.dfs.metadata.events import Called
+from mrstream.dfs.metadata.life import Replica
 from mrstream.dfs.metadata.nodes import ROOT
 from mrstream.dfs.metadata.paths import TRASH_NAME
 from mrstream.dfs.metadata.seals import Seals
@@ -128,7 +129,7 @@ class Repair:
             self._retry_at_s.pop(handle, None)
             return
         good, odd = chunks.good(handle), chunks.odd(handle)
-        if any(replica.state in ("corrupt", "short") for replica in odd.values()):
+        if any(replica.state in (Replica.CORRUPT, Replica.SHORT) for replica in odd.values()):
             self.corrupt[handle] = None
         if not good:
             if not chunks.is_unsealed(handle) or self._underways.confirmed_bytes(handle) > 0:
@@ -273,7 +274,9 @@ class Repair:
         fresh = [server for server in free if server.index not in odd]
         if urgency == CROWDED:
             fresh = [server for server in fresh if server.rack != good[0].rack]
-        replaceable = [s for s in free if s.index in odd and odd[s.index].state != "leaving"]
+        replaceable = [
+            s for s in free if s.index in odd and odd[s.index].state is not Replica.LEAVING
+        ]
         if urgency == CROWDED:
             replaceable = []
         room_bytes = t.chunks.length(handle)
@@ -375,7 +378,7 @@ class Repair:
                 return
             t.chunks.dirty.add(handle)
             replica = t.chunks.odd(handle).get(server.index)
-            if done is None or replica is None or replica.state != "leaving":
+            if done is None or replica is None or replica.state is not Replica.LEAVING:
                 return
             # Deleted; or refused, since it is not what we thought: it will be reported again. If
             # it was, and is to be deleted at that version too, the answer to that one counts.

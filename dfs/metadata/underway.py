@@ -14,6 +14,7 @@ from mrstream.dfs.errors import NoReplica
 from mrstream.dfs.metadata.chunk_table import ChunkTable, ServerIndex
 from mrstream.dfs.metadata.events import Called
 from mrstream.dfs.metadata.leases import Leases
+from mrstream.dfs.metadata.life import BEGUN_BY, CHUNK, Change, Chunk, ForbiddenChange
 from mrstream.dfs.metadata.namespace import Namespace
 from mrstream.dfs.metadata.outbox import Gather, Outbox
 from mrstream.dfs.metadata.placement import Placement
@@ -92,9 +93,26 @@ class Underways:
     def begin(self, work: Underway) -> None:
         """From now on this is what is being done to its chunk."""
         assert work.handle not in self._by_handle, f"{work.handle:016x}: two changes at once"
+        self.check(work.handle, BEGUN_BY[work.kind])
         self._by_handle[work.handle] = work
         if work.kind == "create":
             self._creating[work.file_id] = work
+
+    def state_of(self, handle: ChunkHandle) -> Chunk:
+        """Where a chunk is in its life."""
+        work = self._by_handle.get(handle)
+        lease = self._t.leases.in_force(handle, self._t.outbox.now_s)
+        return self._t.chunks.state(
+            handle,
+            leased=None if lease is None else lease.version,
+            made=work is not None and BEGUN_BY[work.kind] is Change.MAKE,
+        )
+
+    def check(self, handle: ChunkHandle, change: Change) -> None:
+        """Fail if a chunk may not be changed so."""
+        state = self.state_of(handle)
+        if state not in CHUNK[change]:
+            raise ForbiddenChange(handle, state, change, self._t.story.of_chunk(handle))
 
     def reachable(self, handle: ChunkHandle) -> list[Server]:
         """The servers with a good replica that can be talked to right now."""

@@ -12,6 +12,7 @@ from mrstream.dfs.errors import FileBusy, NoSuchFile, WriterFenced
 from mrstream.dfs.metadata import operations as op
 from mrstream.dfs.metadata.changes import Changes
 from mrstream.dfs.metadata.events import Called
+from mrstream.dfs.metadata.life import Replica
 from mrstream.dfs.metadata.listing import Listing
 from mrstream.dfs.metadata.nodes import FILE
 from mrstream.dfs.metadata.paths import is_hidden, join_path, split_path
@@ -162,7 +163,7 @@ class Writers:
         return (
             not t.chunks.good(handle)
             and all(
-                replica.state == "corrupt" and replica.version == 0
+                replica.state is Replica.CORRUPT and replica.version == 0
                 for replica in t.chunks.odd(handle).values()
             )
             and self._underways.confirmed_bytes(handle) == 0

@@ -1,6 +1,6 @@
 """Forks attempts, and ends them: a small process that is started before any thread, loop or socket.
 
-Takes orders (bytes) over a socket pair, each with the write end of a pipe for the attempt's
+Takes orders (bytes) over a socket pair, each with a socket for the attempt's
 messages; gives back how each attempt ended and what it used. Every attempt is the leader of its own
 session. When the parent's end of the socket closes, for whatever reason, every attempt and all that
 came from it is killed, and the directories that the parent named are removed: nothing outlives a
@@ -104,16 +104,13 @@ class Zygote:
         """Give the descriptor that is readable when an attempt has ended."""
         return self._socket.fileno()
 
-    def start(self, order: bytes, mark: str, *, two_way: bool = False) -> tuple[int, int]:
-        """Fork an attempt; gives its token, and the descriptor to read its messages from.
+    def start(self, order: bytes, mark: str) -> tuple[int, int]:
+        """Fork an attempt; gives its token, and the socket to read its messages from.
 
-        `two_way`: that is a socket, and what is written to it the attempt reads from its end.
+        What is written to that the attempt reads from its end.
         """
         self._token += 1
-        if two_way:
-            report, theirs = (end.detach() for end in socket.socketpair())
-        else:
-            report, theirs = os.pipe()
+        report, theirs = (end.detach() for end in socket.socketpair())
         paper = os.memfd_create("order", os.MFD_CLOEXEC)
         try:
             os.write(paper, order)

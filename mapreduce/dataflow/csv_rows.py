@@ -26,7 +26,18 @@ WINDOW_BYTES = 64 << 10
 WINDOW_BYTES_MAX = 16 << 20
 READ_BYTES = 1 << 20
 _TAIL_BYTES = 64 << 10
+_CHECKED_BYTES = 64 << 10
 _FORMS = {"json": CsvForm.OBJECTS, "tsv": CsvForm.TABS}
+
+
+def _check_utf8(data: bytes) -> None:
+    """`UnicodeDecodeError` if it is none. The text itself is not wanted: of small parts it takes
+    no new memory, which costs more than the look at every byte."""
+    view = memoryview(data)
+    at = 0
+    while at < len(view):
+        part = view[at : at + _CHECKED_BYTES]
+        at += codecs.utf_8_decode(part, "strict", at + len(part) == len(view))[1]
 
 
 class CsvRows:
@@ -94,11 +105,12 @@ class CsvRows:
             if encoding != "utf-8":
                 return lines.decode(encoding).encode()
             if not lines.isascii():
-                lines.decode()
+                _check_utf8(lines)
         except UnicodeDecodeError as error:
+            wrong = bytes(error.object[error.start : error.end])
             raise RecordFileCorrupt(
-                f"{self._url}: before byte {self._position}: {lines[error.start : error.end]!r} is "
-                f"no {encoding}; say what it is with -D {setting_name('csv_encoding')}=latin-1"
+                f"{self._url}: before byte {self._position}: {wrong!r} is no {encoding}; "
+                f"say what it is with -D {setting_name('csv_encoding')}=latin-1"
             ) from None
         return lines
 

@@ -7,12 +7,17 @@ collects every problem before it refuses. Never opens a file.
 
 from __future__ import annotations
 
-import itertools
-import re
 from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
 from mrstream.cluster.errors import UserError
+from mrstream.cluster.globs import (
+    BadGlob,
+    component_regex,
+    expand_braces,
+    has_wildcard,
+    unquoted,
+)
 from mrstream.mapreduce.dataflow.files import Files, FileStatus, join
 
 
@@ -80,99 +85,15 @@ def glob(pattern: str, files: Files) -> list[FileStatus]:
     """Give what a qualified pattern matches, sorted by URL, each once; a path without wildcards
     is itself."""
     found: dict[str, FileStatus] = {}
-    for plain in expand_braces(pattern):
-        for status in _glob_components(plain, files):
-            found[status.url] = status
+    try:
+        for plain in expand_braces(pattern):
+            for status in _glob_components(plain, files):
+                found[status.url] = status
+    except BadGlob as error:
+        raise InvalidInput(f"Illegal file pattern: {error}: {pattern}") from None
     return [
         found[url] for url in sorted(found, key=lambda url: url.encode("utf-8", "surrogateescape"))
     ]
-
-
-def has_wildcard(pattern: str) -> bool:
-    """Say whether a word is a pattern: an unquoted `*`, `?`, `[` or `{`."""
-    return re.search(r"[*?\[{]", re.sub(r"\\.", "", pattern, flags=re.DOTALL)) is not None
-
-
-def expand_braces(pattern: str) -> list[str]:
-    """Write `a{b,c}` out as `ab` and `ac`; braces nest and a backslash quotes."""
-    opening = _find_unquoted(pattern, "{", 0)
-    if opening < 0:
-        return [pattern]
-    parts: list[str] = []
-    depth, start, index = 0, opening + 1, opening
-    while index < len(pattern):
-        character = pattern[index]
-        if character == "\\":
-            index += 1
-        elif character == "{":
-            depth += 1
-        elif character == "}":
-            depth -= 1
-            if depth == 0:
-                break
-        elif character == "," and depth == 1:
-            parts.append(pattern[start:index])
-            start = index + 1
-        index += 1
-    else:
-        raise InvalidInput(
-            f"Illegal file pattern: Unclosed group near index {len(pattern)}: {pattern}"
-        )
-    parts.append(pattern[start:index])
-    before, after = pattern[:opening], pattern[index + 1 :]
-    return list(
-        itertools.chain.from_iterable(expand_braces(before + part + after) for part in parts)
-    )
-
-
-def component_regex(pattern: str) -> re.Pattern[str]:
-    """Translate one path component of a glob (no braces left in it) to a regular expression."""
-    out: list[str] = []
-    index = 0
-    while index < len(pattern):
-        character = pattern[index]
-        if character == "\\" and index + 1 < len(pattern):
-            index += 1
-            out.append(re.escape(pattern[index]))
-        elif character == "*":
-            out.append(".*")
-        elif character == "?":
-            out.append(".")
-        elif character == "[":
-            body, index = _character_class(pattern, index)
-            out.append(body)
-        else:
-            out.append(re.escape(character))
-        index += 1
-    try:
-        return re.compile("".join(out), re.DOTALL)
-    except re.error as error:
-        raise InvalidInput(f"Illegal file pattern: {error}: {pattern}") from None
-
-
-def _character_class(pattern: str, opening: int) -> tuple[str, int]:
-    """Translate `[a-z]`, `[^a]`, `[!a]`; gives the regex and the index of the closing bracket."""
-    out = ["["]
-    index = opening + 1
-    if pattern[index : index + 1] in ("!", "^"):
-        out.append("^")
-        index += 1
-    first = index
-    while index < len(pattern):
-        character = pattern[index]
-        if character == "]" and index > first:
-            return "".join(out) + "]", index
-        if character == "\\" and index + 1 < len(pattern):
-            index += 1
-            out.append("\\" + pattern[index])
-        elif character in "[]\\^&|~":
-            out.append("\\" + character)
-        else:
-            out.append(character)
-        index += 1
-    raise InvalidInput(
-        f"Illegal file pattern: Unclosed character class near index {len(pattern)}: {pattern}"
-    )
 
 
 def _visible_matches(url: str, files: Files, problems: list[str]) -> list[FileStatus]:
@@ -208,7 +129,7 @@ def _glob_components(pattern: str, files: Files) -> Iterator[FileStatus]:
     fixed = 0
     while fixed < len(components) and not has_wildcard(components[fixed]):
         fixed += 1
-    base = "/".join(_unquoted(component) for component in components[:fixed])
+    base = "/".join(unquoted(component) for component in components[:fixed])
     if fixed == len(components):
         status = files.status(base)
         if status is not None:
@@ -223,7 +144,7 @@ def _descend(directory: str, components: list[str], files: Files) -> Iterator[Fi
         return
     head, rest = components[0], components[1:]
     if not has_wildcard(head):
-        found = files.status(join(directory, _unquoted(head)))
+        found = files.status(join(directory, unquoted(head)))
         entries = [found] if found is not None else []
     else:
         match = component_regex(head).fullmatch
@@ -233,18 +154,3 @@ def _descend(directory: str, components: list[str], files: Files) -> Iterator[Fi
             yield from _descend(entry.url, rest, files)
         else:
             yield entry
-
-
-def _unquoted(component: str) -> str:
-    return re.sub(r"\\(.)", r"\1", component, flags=re.DOTALL)
-
-
-def _find_unquoted(text: str, character: str, start: int) -> int:
-    index = start
-    while index < len(text):
-        if text[index] == "\\":
-            index += 1
-        elif text[index] == character:
-            return index
-        index += 1
-    return -1

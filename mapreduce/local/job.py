@@ -23,8 +23,10 @@ from mrstream.mapreduce.attempt.attempt_report import (
     Message,
     Noted,
     Progress,
+    Ready,
     Said,
 )
+from mrstream.mapreduce.attempt.in_turn import packed_order
 from mrstream.mapreduce.attempt.task_context import AttemptOrder
 from mrstream.mapreduce.attempt.zygote import Ended
 from mrstream.mapreduce.console import LIVE_EVERY_S, Console
@@ -73,14 +75,17 @@ _READ_BYTES = 1 << 16
 
 
 class _Running:
-    """An attempt that has a process."""
+    """An attempt that has a process; or, once it is over, the process that waits for another."""
 
-    def __init__(self, attempt_id: AttemptId, token: int, report: int) -> None:
+    def __init__(self, attempt_id: AttemptId, token: int, report: int, paper: bytes) -> None:
         self.attempt_id = attempt_id
         self.token = token
         self.report = report
+        self.paper = paper
         self.decoder = Decoder()
         self.outcome: Done | Failed | None = None
+        self.has_ended = False
+        """Whether its process is gone."""
 
 
 class LocalJob:
@@ -113,10 +118,16 @@ class LocalJob:
         self._spec = submitted(
             spec, self._files, file_count=plan.file_count, maps=len(self._splits)
         )
+        self._packed_spec = msgspec.Raw(msgspec.msgpack.encode(self._spec))
         self._talk = LocalTalk(console, self._spec, record, is_quiet=is_quiet)
         self._scheduler = Scheduler()
         self._settings = self._place.settings
         self._running: dict[int, _Running] = {}
+        self._waiting: dict[int, _Running] = {}
+        """Processes that have done a map well and take another."""
+        self._has_run: set[int] = set()
+        """Processes that have done one."""
+        self._has_more_maps = True
         self._segments: dict[int, str] = {}
         self._has_output = False
         self._has_told_kept = False
@@ -243,13 +254,41 @@ class LocalJob:
     # ---- attempts ------------------------------------------------------------------------------
 
     def _start(self, attempt_id: AttemptId) -> None:
-        order = self._order(attempt_id)
-        paper = msgspec.msgpack.encode((self._spec, order))
-        token, report = self._zygote.start(paper, order.attempt_id)
-        self._running[token] = _Running(attempt_id, token, report)
+        paper = msgspec.msgpack.encode((self._packed_spec, self._order(attempt_id)))
+        self._give_to_a_process(attempt_id, paper)
+        self._tally.started(attempt_id, time.monotonic())
+
+    def _give_to_a_process(self, attempt_id: AttemptId, paper: bytes) -> None:
+        kind = attempt_id.task_id.kind
+        token, report = self._process_for(kind, paper, self._name(attempt_id))
+        self._running[token] = _Running(attempt_id, token, report, paper)
         if report >= 0:
             self._selector.register(report, selectors.EVENT_READ, token)
-        self._tally.started(attempt_id, time.monotonic())
+
+    def _process_for(self, kind: TaskKind, paper: bytes, name: str) -> tuple[int, int]:
+        """Give an order to a process that waits for one, or else to a new one."""
+        if kind is TaskKind.REDUCE:  # no reduce begins before the last map is done
+            self._has_more_maps = False
+            while self._waiting:
+                os.close(self._waiting.popitem()[1].report)  # it ends
+        while self._waiting:
+            token, process = self._waiting.popitem()
+            if _send(process.report, packed_order(paper)):
+                return token, process.report
+            os.close(process.report)  # it was killed meanwhile
+        return self._zygote.start(paper, name)
+
+    def _process_is_ready(self, running: _Running) -> None:
+        """Its attempt is over, and nothing is left of that."""
+        if running.has_ended:
+            return
+        del self._running[running.token]
+        self._selector.unregister(running.report)
+        self._has_run.add(running.token)
+        if self._has_more_maps:
+            self._waiting[running.token] = running
+        else:
+            os.close(running.report)
 
     def _order(self, attempt_id: AttemptId) -> AttemptOrder:
         task = attempt_id.task_id
@@ -280,7 +319,10 @@ class LocalJob:
                 self._zygote.kill(running.token)
 
     def _read_report(self, running: _Running) -> None:
-        data = os.read(running.report, _READ_BYTES)
+        try:
+            data = os.read(running.report, _READ_BYTES)
+        except ConnectionResetError:  # it was killed before it read its order
+            data = b""
         if not data:
             self._selector.unregister(running.report)
             os.close(running.report)
@@ -299,6 +341,8 @@ class LocalJob:
                 self._console.said(text)
             case Noted(level=level, text=text):
                 (self._console.warn if level == "WARN" else self._console.info)(text)
+            case Ready():
+                self._process_is_ready(running)
             case Done():
                 running.outcome = message
                 self._attempt_done(attempt_id)
@@ -326,19 +370,30 @@ class LocalJob:
         self._handle(AttemptFailed(attempt_id, failure.message))
 
     def _attempt_ended(self, ended: Ended) -> None:
-        running = self._running[ended.token]
+        running = self._running.get(ended.token)
+        if running is None:  # its last attempt was over before
+            if (process := self._waiting.pop(ended.token, None)) is not None:
+                os.close(process.report)
+            return
+        running.has_ended = True
         while running.report >= 0:
             self._read_report(running)
         for message in self._zygote.last_words(ended.token):
             self._hear(running, message)
+        del self._running[ended.token]
         if running.outcome is None:
+            name = self._name(running.attempt_id)
             if ended.status == -signal.SIGKILL and self._finish is not None:
                 self._tally.killed(running.attempt_id)
                 self._handle(AttemptKilled(running.attempt_id, "killed"))
+            elif ended.token in self._has_run and not os.path.isdir(
+                self._record.log_directory(name)
+            ):
+                # Killed while it waited, and we could not know: it never read the order.
+                self._give_to_a_process(running.attempt_id, running.paper)
             else:
                 failure = Failure(_died(ended), log_directory=self._record.directory)
                 self._attempt_failed(running.attempt_id, failure)
-        del self._running[ended.token]
 
     def _commit(self, attempt_id: AttemptId) -> None:
         self._console.end_progress()  # results may go to the same screen
@@ -387,7 +442,7 @@ class LocalJob:
         if self._output.temporary:
             self._zygote.keep(self._output.temporary)  # what is committed is yet to be moved
         self._zygote.close()
-        for running in self._running.values():
+        for running in (*self._running.values(), *self._waiting.values()):
             if running.report >= 0:
                 os.close(running.report)
         self._selector.close()
@@ -402,6 +457,17 @@ class LocalJob:
             raise JobFailed(f"the output directory cannot be completed: {error}") from error
         finally:
             self._record.drop_scratch()
+
+
+def _send(descriptor: int, data: bytes) -> bool:
+    """Write to a process that waits; gives whether it was there to take it."""
+    view = memoryview(data)
+    try:
+        while view:
+            view = view[os.write(descriptor, view) :]
+    except (BrokenPipeError, ConnectionResetError):
+        return False
+    return True
 
 
 def _died(ended: Ended) -> str:

@@ -10,11 +10,12 @@ what attempts need while this process loads what decides and plans, side by side
 from __future__ import annotations
 
 import contextlib
+import os
 
 import msgspec
 
 from mrstream.mapreduce import history
-from mrstream.mapreduce.attempt.zygote import Zygote
+from mrstream.mapreduce.attempt.zygote import MARK, Zygote
 from mrstream.mapreduce.console import Console
 from mrstream.mapreduce.interrupts import interruptible
 from mrstream.mapreduce.job.job import JobSpec, require_extras
@@ -73,9 +74,18 @@ def _load() -> None:
 
 
 def _attempt_process(paper: bytes, report: int, lifeline: int) -> int:
-    """Be an attempt: what it shall do stands on the paper."""
+    """Be an attempt, and the next one: what it shall do stands on the paper."""
     from mrstream.mapreduce.attempt import attempt
+    from mrstream.mapreduce.attempt.in_turn import may_go_on, run_in_turn
     from mrstream.mapreduce.attempt.task_context import AttemptOrder
 
-    spec, order = msgspec.msgpack.decode(paper, type=tuple[JobSpec, AttemptOrder])
-    return attempt.run(spec, order, report, lifeline)
+    spec: JobSpec | None = None
+
+    def run(paper: bytes) -> tuple[int, bool]:
+        nonlocal spec
+        packed, order = msgspec.msgpack.decode(paper, type=tuple[msgspec.Raw, AttemptOrder])
+        spec = spec or msgspec.msgpack.decode(packed, type=JobSpec)
+        os.environ[MARK] = order.attempt_id
+        return attempt.run(spec, order, report, lifeline), may_go_on(spec, order)
+
+    return run_in_turn(paper, report, run)

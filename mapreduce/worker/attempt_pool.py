@@ -24,9 +24,9 @@ from mrstream.mapreduce.attempt.attempt_report import (
     Progress,
     Ready,
 )
+from mrstream.mapreduce.attempt.in_turn import packed_order
 from mrstream.mapreduce.attempt.zygote import Ended, Zygote
 from mrstream.mapreduce.scheduler.ids import JobId, TaskKind, parse_attempt_id
-from mrstream.mapreduce.worker.attempt_process import packed_order
 
 log = logging.getLogger(__name__)
 
@@ -202,7 +202,7 @@ class AttemptPool:
             process.close()
 
     async def _fork(self, attempt: RunningAttempt, order: bytes) -> AttemptSocket:
-        token, descriptor = self._zygote.start(order, attempt.attempt_id, two_way=True)
+        token, descriptor = self._zygote.start(order, attempt.attempt_id)
         ended = self._ended[token] = self._loop.create_future()
         process = AttemptSocket(token, ended, partial(self._kill, token))
         process.take(attempt)

@@ -10,16 +10,13 @@ programs are new processes for every attempt.
 from __future__ import annotations
 
 import os
-import socket
-import struct
-from typing import Final
 
 import msgspec
 
 from mrstream.cluster.config.config import WORKER, Cluster
 from mrstream.cluster.wire.messages import make_decoders
 from mrstream.mapreduce.attempt import attempt
-from mrstream.mapreduce.attempt.attempt_report import Ready, send
+from mrstream.mapreduce.attempt.in_turn import may_go_on, run_in_turn
 from mrstream.mapreduce.attempt.task_context import Attempt, AttemptOrder
 from mrstream.mapreduce.attempt.task_log import OutputSample
 from mrstream.mapreduce.attempt.zygote import MARK
@@ -33,10 +30,6 @@ from mrstream.mapreduce.worker.shuffle import NewsShuffle
 from mrstream.streaming.command.command import Program
 from mrstream.streaming.conf.jobconf import JobConf
 from mrstream.streaming.task.child import task_environment
-
-ATTEMPTS_MAX: Final = 100
-"""A process ends after so many attempts: whatever might pile up in it goes with it."""
-_LENGTH = struct.Struct("<I")
 
 
 class WorkOrder(msgspec.Struct, frozen=True):
@@ -57,22 +50,18 @@ class AttemptProcess:
     def __call__(self, packed: bytes, report: int, lifeline: int) -> int:
         """Run attempts to their ends while the worker has more of them; gives the exit status."""
         files: Files | None = None
-        attempts_count = 0
-        while True:
+
+        def run(packed: bytes) -> tuple[int, bool]:
+            nonlocal files
             work = msgspec.msgpack.decode(packed, type=WorkOrder)
             spec, order = job.decode(work.spec), work.order
             if files is None:
                 dfs_files.serve(self._cluster, spec.user, spec.conf().output_replication or 0)
                 files = files_for(order.filesystem, spec.working_directory)
             os.environ[MARK] = order.attempt_id
-            status = self._run(spec, order, files, report, lifeline)
-            attempts_count += 1
-            if status != 0 or attempts_count == ATTEMPTS_MAX or not _may_go_on(spec, order):
-                return status
-            send(report, Ready())
-            packed = _next_order(report)
-            if not packed:
-                return 0
+            return self._run(spec, order, files, report, lifeline), may_go_on(spec, order)
+
+        return run_in_turn(packed, report, run)
 
     def _run(
         self, spec: JobSpec, order: AttemptOrder, files: Files, report: int, lifeline: int
@@ -88,29 +77,6 @@ class AttemptProcess:
                 attempt.shuffle = NewsShuffle(attempt, report, identity)
 
         return attempt.run(spec, order, report, lifeline, prepare)
-
-
-def packed_order(order: bytes) -> bytes:
-    """Give the bytes of a further order on the socket of a process that waits for one."""
-    return _LENGTH.pack(len(order)) + order
-
-
-def _may_go_on(spec: JobSpec, order: AttemptOrder) -> bool:
-    """Say whether this process may run another attempt after this one.
-
-    Not after a reduce: news of maps may still be on its socket. Not where memory is limited: what
-    an attempt is charged for must be its own.
-    """
-    return order.is_map and not spec.conf().map_memory_bytes
-
-
-def _next_order(report: int) -> bytes:
-    """Wait for another order; nothing if the worker has none, or is gone."""
-    with socket.socket(fileno=os.dup(report)) as ours:
-        head = ours.recv(_LENGTH.size, socket.MSG_WAITALL)
-        if len(head) < _LENGTH.size:
-            return b""
-        return ours.recv(_LENGTH.unpack(head)[0], socket.MSG_WAITALL)
 
 
 def _warm_up() -> None:

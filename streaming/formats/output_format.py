@@ -49,6 +49,11 @@ class OutputFormat(Enum):
         return self.value in ROW_OUTPUTS
 
     @property
+    def is_sequence_file(self) -> bool:
+        """Whether it writes sequence files."""
+        return self in _SEQUENCE_FILES
+
+    @property
     def extras(self) -> tuple[str, ...]:
         """The optional parts of mrstream without which it cannot be written."""
         return ("records",) if self.is_rows and self is not OutputFormat.CSV else ()
@@ -124,7 +129,7 @@ def open_output(
     if kind in (OutputFormat.MULTIPLE_TEXT, OutputFormat.MULTIPLE_SEQUENCE_FILE):
         # Its file is named by the first record, so without one there is no file.
         name, lazy = input_file_name(input_url, conf.trailing_legs) or name, True
-    if kind in _SEQUENCE_FILES:
+    if kind.is_sequence_file:
         from mrstream.streaming.formats.sequence_output import (
             open_sequence_output,  # text jobs start without it
         )

@@ -19,7 +19,7 @@ import msgspec
 from mrstream.mapreduce.snapshot import JobSeen
 from tests.benchmarks.common import Row
 from tests.benchmarks.tui_load import Busy
-from tests.tui_states import JOB, huge
+from tests.support.tui_states import JOB, huge
 
 WATCHED_S = 20.0
 KEYS = 20

@@ -18,7 +18,7 @@ from mrstream.mapreduce.snapshot import (
     RatePoint,
 )
 from mrstream.tui.app import Monitor
-from tests.tui_states import JOB, NOW_S, Recorded, huge
+from tests.support.tui_states import JOB, NOW_S, Recorded, huge
 
 CHANGES = 150
 """Tasks that change between two questions: 15,000 tasks in fifty seconds."""

@@ -3,7 +3,7 @@
     python tests/cluster/engine_interop.py ray      all cases
     python tests/cluster/engine_interop.py spark    every third; an executor killed, copies
     python tests/cluster/engine_interop.py hadoop   every third, by Hadoop's own client and runner
-    python tests/cluster/engine_interop.py hadoop-cluster   some, on Hadoop's small cluster
+    python tests/cluster/engine_interop.py hadoop-cluster   the same third, on its small cluster
 
 A case that an engine cannot give is listed with its reason; it is wrong here if it passes.
 """
@@ -18,23 +18,27 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from tests.conformance import cases
-from tests.local_jobs import Desk
-from tests.ray_here import driver, running_ray
+from tests.support.local_jobs import Desk
+from tests.support.ray_here import driver, running_ray
 
 PEER = Path(__file__).parent / "hadoop_peer"
 LAST = Path(__file__).parent / "engine_last.py"
 # What Hadoop's scripts do, as far as streaming on a local runner needs it.
 MAPRED = """#!/bin/sh
 shift
-exec java -cp '{room}:{classpath}' -Dhadoop.tmp.dir='{room}/tmp' \\
-  org.apache.hadoop.streaming.HadoopStreaming "$@"
+exec java {options} -cp '{room}:{classpath}' -Dhadoop.tmp.dir='{room}/tmp' \\
+  org.apache.hadoop.streaming.HadoopStreaming {words} "$@"
 """
+# For a Java that lives for seconds.
+BRIEF = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+CASE_S_MAX = 1800.0
 KILL_EXECUTOR = """
 pid = os.getpid()
 while "CoarseGrainedExecutorBackend" not in open(f"/proc/{pid}/cmdline").read():
@@ -43,9 +47,10 @@ os.kill(pid, signal.SIGKILL)
 time.sleep(1000)
 """
 NOT_ON_HADOOP: dict[str, str] = {}
-ON_YARN = (
-    "aggregate_3red", "cachefile", "combiner_stdin", "env_reduce", "kfbc_k2", "out_gz",
-)  # fmt: skip
+NOT_ON_YARN: dict[str, str] = {}
+# The rest of the third runs each job in the container of its master: a Java a task takes long.
+WITH_CONTAINERS = ("cachefile", "combiner_stdin", "env_reduce", "kfbc_k2", "out_gz")
+YARN_JOBS_AT_ONCE = 3
 RECORDS = ("Map input records", "Map output records", "Reduce input records",
            "Reduce output records", "Reduce input groups")  # fmt: skip
 NOT_ON_SPARK = {
@@ -62,24 +67,31 @@ def run_cases(
     names: Sequence[str],
     excused: Mapping[str, str],
     environment: Mapping[str, str],
+    at_once: int = 1,
 ) -> int:
     """Run cases with this command; print the ledger and give how many went wrong."""
-    wrong = 0
-    for name in names:
+
+    def run(name: str) -> tuple[list[str], float]:
         began_s = time.monotonic()
         case = cases.Case(name)
         case.expected["env"] = {**case.expected.get("env", {}), **environment}
         with tempfile.TemporaryDirectory(prefix="engine-case-") as room:
-            differences = case.differences(case.run(command, Path(room), timeout_s=600.0))
-        verdict = "fails" if differences else "passes"
-        if bool(differences) != (name in excused):
-            wrong += 1
-            verdict = f"WRONG: {verdict}"
-        reason = f" ({excused[name]})" if name in excused else ""
-        print(f"{name}: {verdict}{reason} {time.monotonic() - began_s:.1f} s", flush=True)
-        for difference in differences if name not in excused else ():
-            print(f"    {difference[:600]}", flush=True)
-    print(f"{engine}: {len(names)} cases, {wrong} wrong, {len(excused)} excused", flush=True)
+            differences = case.differences(case.run(command, Path(room), timeout_s=CASE_S_MAX))
+        return differences, time.monotonic() - began_s
+
+    wrong = 0
+    with ThreadPoolExecutor(at_once) as pool:
+        for name, (differences, took_s) in zip(names, pool.map(run, names), strict=True):
+            verdict = "fails" if differences else "passes"
+            if bool(differences) != (name in excused):
+                wrong += 1
+                verdict = f"WRONG: {verdict}"
+            reason = f" ({excused[name]})" if name in excused else ""
+            print(f"{name}: {verdict}{reason} {took_s:.1f} s", flush=True)
+            for difference in differences if name not in excused else ():
+                print(f"    {difference[:600]}", flush=True)
+    out_of = sum(name in excused for name in names)
+    print(f"{engine}: {len(names)} cases, {wrong} wrong, {out_of} excused", flush=True)
     return wrong
 
 
@@ -158,14 +170,24 @@ def hadoop(names: Sequence[str]) -> int:
 
 
 def hadoop_cluster(names: Sequence[str]) -> int:
-    """Some cases on Hadoop's own small cluster: each task in a container of YARN's, with a Java of
-    its own, so a case takes long."""
+    """The third on Hadoop's own small cluster, all in one: a resource manager, node managers and
+    containers of YARN's."""
     with tempfile.TemporaryDirectory(prefix="hadoop-", dir="/tmp") as place:
         room = Path(place)
         environment = _hadoop_home(room)
+        wrong = 0
         with _mini_cluster(room):
-            return run_cases("hadoop-cluster", [sys.executable, "-P", str(LAST)], names, {},
-                             environment)  # fmt: skip
+            for uber in (False, True):
+                _write_mapred(room, f"-D mapreduce.job.ubertask.enable={str(uber).lower()}")
+                wrong += run_cases(
+                    f"hadoop-cluster, {'a container a job' if uber else 'a container a task'}",
+                    [sys.executable, "-P", str(LAST)],
+                    [name for name in names if (name in WITH_CONTAINERS) is not uber],
+                    NOT_ON_YARN,
+                    environment,
+                    YARN_JOBS_AT_ONCE,
+                )
+    return wrong
 
 
 def _hadoop_home(room: Path) -> dict[str, str]:
@@ -177,11 +199,18 @@ def _hadoop_home(room: Path) -> dict[str, str]:
         ["mvn", "-B", "-q", "dependency:build-classpath", f"-Dmdep.outputFile={path}"],
         cwd=room, check=True,
     )  # fmt: skip
-    mapred = room / "bin" / "mapred"
-    mapred.parent.mkdir()
-    mapred.write_text(MAPRED.format(classpath=path.read_text().strip(), room=room))
-    mapred.chmod(0o755)
+    (room / "bin").mkdir()
+    _write_mapred(room)
     return {"HADOOP_HOME": str(room), "MRSTREAM_ENGINE_LAST": "hadoop"}
+
+
+def _write_mapred(room: Path, words: str = "") -> None:
+    """Write what Hadoop's scripts do; `words` stand before those of a job."""
+    classpath = (room / "classpath").read_text().strip()
+    options = " ".join(BRIEF)
+    mapred = room / "bin" / "mapred"
+    mapred.write_text(MAPRED.format(classpath=classpath, room=room, options=options, words=words))
+    mapred.chmod(0o755)
 
 
 @contextmanager
@@ -258,12 +287,8 @@ if os.environ["mapreduce_task_id"].endswith("m_000000"):
 def main() -> int:
     """Run what is asked for; 0 if all is as it should be."""
     engine, *chosen = sys.argv[1:]
-    names = chosen or cases.names()
+    names = chosen or cases.names()[:: 1 if engine == "ray" else 3]
     os.environ.pop("MRSTREAM_CLUSTER", None)
-    if not chosen:
-        names = (
-            list(ON_YARN) if engine == "hadoop-cluster" else names[:: 1 if engine == "ray" else 3]
-        )
     runs = {"ray": ray, "spark": spark, "hadoop": hadoop, "hadoop-cluster": hadoop_cluster}
     return 1 if runs[engine](names) else 0
 

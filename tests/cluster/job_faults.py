@@ -24,7 +24,7 @@ from mrstream.mapreduce.client.client import JobClient
 from mrstream.mapreduce.protocol import JobReport, ListJobs, ReportOfJob
 from tests.cluster.local import CHUNKSERVER, MASTER, wait_for
 from tests.cluster.preludes import STOPS
-from tests.local_jobs import processes_with
+from tests.support.local_jobs import processes_with
 
 JOB_MASTER = "mapreduce.master"
 WORKER = "mapreduce.worker"

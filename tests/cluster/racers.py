@@ -15,7 +15,7 @@ from collections.abc import Callable
 from mrstream.cluster.errors import Unavailable
 from mrstream.dfs.client.client import DfsClient
 from mrstream.dfs.errors import FileExists, NoSuchFile
-from tests.linear import Operation, is_linearizable, name
+from tests.support.linear import Operation, is_linearizable, name
 
 NAMES = ("a", "b", "c")
 PAUSE_S = 0.05

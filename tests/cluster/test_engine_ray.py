@@ -17,9 +17,9 @@ from pathlib import Path
 import pytest
 
 from tests.conformance import cases
-from tests.local_jobs import MRSTREAM, Desk, Ran, processes_with
-from tests.object_store import client_of, keys_in, made_bucket, running_store, uploads_in
-from tests.ray_here import driver, running_ray
+from tests.support.local_jobs import MRSTREAM, Desk, Ran, processes_with
+from tests.support.object_store import client_of, keys_in, made_bucket, running_store, uploads_in
+from tests.support.ray_here import driver, running_ray
 
 TEN = (
     "cachefile",  # a shipped file

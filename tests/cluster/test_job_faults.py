@@ -29,7 +29,7 @@ from tests.cluster.job_faults import (
 )
 from tests.cluster.local import CHUNKSERVER, LocalCluster, wait_for
 from tests.cluster.preludes import MASTER_MOMENTS, STAGES
-from tests.local_jobs import processes_with
+from tests.support.local_jobs import processes_with
 
 
 @pytest.fixture(scope="module")

@@ -17,9 +17,9 @@ from pathlib import Path
 
 import pytest
 
+from mrstream.mapreduce.attempt.in_turn import ATTEMPTS_MAX
 from mrstream.mapreduce.client.client import JobClient
 from mrstream.mapreduce.protocol import JobReport, ListJobs, ReportOfJob
-from mrstream.mapreduce.worker.attempt_process import ATTEMPTS_MAX
 from tests.cluster.local import LocalCluster, wait_for
 
 ROLES = ("dfs.master", "dfs.chunkserver", "mapreduce.master", "mapreduce.worker")

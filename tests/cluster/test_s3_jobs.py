@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.cluster.local import LocalCluster
-from tests.object_store import client_of, keys_in, made_bucket, running_store, uploads_in
+from tests.support.object_store import client_of, keys_in, made_bucket, running_store, uploads_in
 
 ROLES = ("dfs.master", "dfs.chunkserver", "mapreduce.master", "mapreduce.worker")
 # The first attempt of each reduce fails when it has written everything.

@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.local_jobs import Desk
+from tests.support.local_jobs import Desk
 
 PEER = Path(__file__).parent / "records_peer"
 SCHEMA = (
@@ -337,6 +337,7 @@ def main() -> int:
     """Run the peers that are named, or all; 0 if every record was as it should be."""
     os.environ.pop("MRSTREAM_CLUSTER", None)
     os.environ["TZ"] = "UTC"
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     ledger = Ledger()
     for name in sys.argv[1:] or PEERS:
         with tempfile.TemporaryDirectory(prefix=f"records-{name}-") as place:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.local_jobs import Desk, processes_with
+from tests.support.local_jobs import Desk, processes_with
 
 LINE_BYTES = 100_000_000
 

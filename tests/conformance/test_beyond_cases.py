@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.local_jobs import Desk, Ran
+from tests.support.local_jobs import Desk, Ran
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 LIB = "org.apache.hadoop.mapred.lib."

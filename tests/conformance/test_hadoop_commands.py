@@ -24,7 +24,7 @@ from warcio.warcwriter import WARCWriter
 from mrstream.mapreduce.hadoop_commands import write_commands
 from tests.cluster.job_faults import ROLES
 from tests.cluster.local import LocalCluster
-from tests.local_jobs import TREE
+from tests.support.local_jobs import TREE
 
 PROGRAMS = TREE / "tests" / "mrjob"
 TEXT = "a rose is a rose\nis the rose a rose\n\nthe end of the rose\n"

@@ -16,7 +16,7 @@ import pytest
 
 import mrstream as mr
 from tests.conformance.test_examples import EXAMPLES, NAMES, run
-from tests.local_jobs import TREE, processes_with
+from tests.support.local_jobs import TREE, processes_with
 
 
 @pytest.fixture(autouse=True)

@@ -12,7 +12,7 @@ import pytest
 from jupyter_client.blocking.client import BlockingKernelClient
 from jupyter_client.manager import KernelManager, start_new_kernel
 
-from tests.local_jobs import TREE, processes_with
+from tests.support.local_jobs import TREE, processes_with
 
 SECONDS_MAX = 60.0
 pytestmark = pytest.mark.timeout(90)

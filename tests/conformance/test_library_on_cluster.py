@@ -15,7 +15,7 @@ from tests.cluster.job_faults import ROLES
 from tests.cluster.local import LocalCluster
 from tests.conformance.test_examples import EXAMPLES
 from tests.conformance.test_library import total, words
-from tests.local_jobs import TREE
+from tests.support.local_jobs import TREE
 
 
 @pytest.fixture(scope="module")

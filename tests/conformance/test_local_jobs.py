@@ -8,12 +8,14 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
-from tests import oracle
-from tests.local_jobs import Desk, processes_with
+from mrstream.mapreduce.attempt.in_turn import ATTEMPTS_MAX
+from tests.support import oracle
+from tests.support.local_jobs import Desk, Ran, processes_with
 
 
 @pytest.fixture
@@ -377,6 +379,53 @@ def test_as_many_maps_run_at_once_as_the_job_allows(desk: Desk) -> None:
     assert desk.parts()["part-00000"] == b""
 
 
+def test_a_process_takes_one_map_after_another_up_to_a_number(desk: Desk) -> None:
+    """Decision 16, on one machine: a thousand small maps are not a thousand forks."""
+    maps = ATTEMPTS_MAX + 20
+    desk.write("in", "a line\n" * maps)
+
+    job = desk.run(
+        *("-D", "mapreduce.local.map.tasks.maximum=1", "-inputformat", "NLineInputFormat"),
+        *("-input", "in", "-mapper", "sh -c 'cat > /dev/null; echo $PPID'", "-reducer", "cat"),
+    )
+
+    assert job.status == 0, job.stderr
+    counts = Counter(job.stdout.split())
+    assert sum(counts.values()) == maps
+    assert max(counts.values()) <= ATTEMPTS_MAX
+    assert len(counts) < maps // 2
+
+
+def test_a_process_whose_memory_is_limited_runs_one_map(desk: Desk) -> None:
+    """What an attempt is charged for is its own."""
+    desk.write("in", "a line\n" * 10)
+
+    job = desk.run(
+        *("-D", "mapreduce.map.memory.mb=2000", "-inputformat", "NLineInputFormat"),
+        *("-input", "in", "-mapper", "sh -c 'cat > /dev/null; echo $PPID'", "-reducer", "NONE"),
+    )
+
+    assert len(set(job.stdout.split())) == 10, job.stderr
+
+
+def test_a_process_that_is_killed_while_it_waits_costs_nothing(desk: Desk) -> None:
+    """With one map at a time, all processes but one's own wait, or are about to."""
+    desk.write(
+        "m.sh",
+        "cat; echo $PPID >> pids; for pid in $(grep -vx $PPID pids); do kill -9 $pid; done; true",
+    )
+    desk.write("in", "".join(f"{number}\n" for number in range(12)))
+
+    job = desk.run(
+        *("-D", "mapreduce.local.map.tasks.maximum=1", "-inputformat", "NLineInputFormat"),
+        *("-input", "in", "-mapper", f"sh -c 'cd {desk.cwd}; . ./m.sh'", "-reducer", "NONE"),
+    )
+
+    assert job.status == 0, job.stderr
+    values = [int(line.split()[-1]) for line in job.stdout.splitlines()]
+    assert sorted(values) == list(range(12))
+
+
 def test_chosen_maps_run_alone_under_their_own_numbers(desk: Desk) -> None:
     """MapReduce §4.7: a job that is limited to some of its map tasks."""
     desk.cwd.joinpath("in").unlink()
@@ -514,6 +563,28 @@ def test_a_check_finds_a_mapper_that_carries_things_from_record_to_record(desk: 
     assert ran.status == 1
     assert "two maps: DIFFERENT" in ran.stderr
     assert "the same again: the same" in ran.stderr
+
+
+def test_a_check_compares_records_and_not_how_a_file_holds_them(desk: Desk) -> None:
+    """Sequence and Avro files have random marks in them."""
+    desk.write("in", "".join(f'{{"k": {n % 7}, "v": {n}}}\n' for n in range(600)))
+    text = ("-D", "mapreduce.job.output.key.class=org.apache.hadoop.io.Text")
+    named = ("-D", "mrstream.outputs=t:avro", "-D", "mrstream.outputs.t.schema=k:long,v:long")
+
+    to_t = "sh -c 'tee $MRSTREAM_OUTPUTS/t'"
+
+    def check(*words: str, reducer: str = "cat") -> Ran:
+        job = ("-input", "in", "-output", "out", "-mapper", "cat", "-reducer", reducer)
+        return desk.run("-check", *words, *job)
+
+    checks = {
+        "sequence file": check(*text, "-outputformat", "SequenceFileOutputFormat"),
+        "avro": check("-outputformat", "avro"),
+        "named avro": check(*named, reducer=to_t),
+    }
+
+    for kind, ran in checks.items():
+        assert "two maps: the same" in ran.stderr, f"{kind}: {ran.stderr}"
 
 
 def test_jobs_of_this_machine_can_be_looked_at(desk: Desk) -> None:

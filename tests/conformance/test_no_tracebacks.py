@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.local_jobs import MRSTREAM, Desk
+from tests.support.local_jobs import MRSTREAM, Desk
 
 # Root without the right to read everything: as any user before a file of another one.
 AS_A_USER = (

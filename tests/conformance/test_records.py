@@ -14,8 +14,8 @@ import pytest
 
 from mrstream.cluster.config import extras
 from mrstream.streaming.records.partitioner import HashPartition, partition
-from tests.local_jobs import Desk
 from tests.property.streaming.test_formats_proto import delimited, descriptors
+from tests.support.local_jobs import Desk
 
 ROWS = [
     {"id": n, "name": None if n % 7 == 0 else f'name {n} "q"', "x": n / 4, "ok": n % 2 == 0}

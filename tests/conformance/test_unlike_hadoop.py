@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.local_jobs import TREE, Desk
+from tests.support.local_jobs import TREE, Desk
 
 LIST = TREE / "docs" / "guide" / "options.md"
 HERE = "conformance/test_unlike_hadoop.py"

@@ -1,6 +1,7 @@
 """rclone against a gateway's S3 port: `make interop`. Debian's, installed if it is not here.
 
-What it does with an object store is done once, and what is there afterwards is compared.
+What it does with an object store is done once, and what is there afterwards is compared. `--record`
+writes down what was said, for test_recorded.py.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from tests.doors.gateway_cluster import GatewayCluster
-from tests.doors.s3_clients import endpoint
+from tests.doors.s3_clients import endpoint, recorded
 
 
 def main() -> int:
@@ -23,8 +24,13 @@ def main() -> int:
     if shutil.which("rclone") is None:
         words = ["apt-get", "install", "-y", "-qq", "--no-install-recommends", "rclone"]
         subprocess.run(words, check=True)
-    with tempfile.TemporaryDirectory() as name, GatewayCluster(Path(name)) as doors:
-        journey(Rclone(doors, Path(name)), Path(name))
+    with tempfile.TemporaryDirectory() as name:
+        if "--record" in sys.argv:
+            with recorded(Path(name), "rclone") as (doors, url):
+                journey(Rclone(doors, Path(name), url), Path(name))
+        else:
+            with GatewayCluster(Path(name)) as doors:
+                journey(Rclone(doors, Path(name), endpoint(doors)), Path(name))
     print("rclone: all as expected")
     return 0
 
@@ -32,7 +38,7 @@ def main() -> int:
 class Rclone:
     """The command, with a remote `lab:`."""
 
-    def __init__(self, doors: GatewayCluster, directory: Path) -> None:
+    def __init__(self, doors: GatewayCluster, directory: Path, url: str) -> None:
         key = doors.key("rclone")
         ours = ("AWS_", "RCLONE_")
         plain = {
@@ -45,7 +51,7 @@ class Rclone:
             "RCLONE_CONFIG": str(directory / "rclone.conf"),
             "RCLONE_CONFIG_LAB_TYPE": "s3",
             "RCLONE_CONFIG_LAB_PROVIDER": "Other",
-            "RCLONE_CONFIG_LAB_ENDPOINT": endpoint(doors),
+            "RCLONE_CONFIG_LAB_ENDPOINT": url,
             "RCLONE_CONFIG_LAB_ACCESS_KEY_ID": key.id,
             "RCLONE_CONFIG_LAB_SECRET_ACCESS_KEY": key.secret,
             "RCLONE_CA_CERT": doors.authority,

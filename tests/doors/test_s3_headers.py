@@ -84,7 +84,7 @@ BEFORE: list[tuple[Change, int, str]] = [
     (drop("Content-Type"), 200, ""),
     (put("User-Agent", ""), 200, ""),
     (put("x-amz-meta-a", "b" * 3000), 400, "MetadataTooLarge"),
-    (put("x-amz-checksum-sha256", "bad"), 400, "InvalidRequest"),
+    (put("x-amz-checksum-sha256", "bad"), 400, "BadDigest"),
     (put("x-amz-checksum-crc32", "AAAAAA=="), 400, "BadDigest"),
     (put("x-amz-checksum-crc9", "AAAAAA=="), 400, "InvalidRequest"),
     (put("x-amz-sdk-checksum-algorithm", "CRC9"), 400, "InvalidRequest"),

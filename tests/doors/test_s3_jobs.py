@@ -14,8 +14,8 @@ import pytest
 
 from tests.doors.gateway_cluster import GatewayCluster, Secret
 from tests.doors.s3_clients import endpoint
-from tests.local_jobs import Desk
-from tests.object_store import keys_in, uploads_in
+from tests.support.local_jobs import Desk
+from tests.support.object_store import keys_in, uploads_in
 
 WORDS = ("-mapper", "tr ' ' '\\n'", "-reducer", "uniq -c", "-numReduceTasks", "2")
 

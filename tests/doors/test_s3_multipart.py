@@ -284,10 +284,11 @@ def test_sums_that_complete_tells_have_to_be_those_of_the_parts(s3: Any, bucket:
     bare = {"PartNumber": 1, "ETag": part["ETag"]}
     other = base64.b64encode(bytes(32)).decode()
     right = {"MultipartUpload": {"Parts": [part]}, **named}
-    refused(400, "InvalidRequest", complete, MultipartUpload={"Parts": [bare]}, **named)
     wrong = {"MultipartUpload": {"Parts": [{**bare, "ChecksumSHA256": other}]}, **named}
     refused(400, "InvalidPart", complete, **wrong)
-    refused(400, "InvalidRequest", complete, ChecksumSHA256="bad", **right)
+    refused(400, "BadDigest", complete, ChecksumSHA256="bad", **right)
+    bare_too = {"MultipartUpload": {"Parts": [bare]}, **named}
+    refused(400, "BadDigest", complete, ChecksumSHA256="bad", **bare_too)
     refused(400, "BadDigest", complete, ChecksumSHA256=f"{other}-1", **right)
     done = complete(**right)
     assert done["ChecksumSHA256"].endswith("-1")

@@ -100,9 +100,8 @@ def test_what_is_not_done_is_refused_by_its_name(s3: Any, bucket: str) -> None:
     on = {"Status": "Enabled"}
     refused(501, no, s3.put_bucket_versioning, Bucket=bucket, VersioningConfiguration=on)
     refused(501, no, s3.put_bucket_acl, Bucket=bucket, ACL="public-read")
-    refused(501, no, s3.put_object_acl, Bucket=bucket, Key="k", ACL="public-read")
     refused(501, no, s3.put_bucket_policy, Bucket=bucket, Policy="{}")
-    refused(501, no, put, Bucket=bucket, Key="k", Body=b"x", ACL="public-read")
+    refused(501, no, put, Bucket=bucket, Key="k", Body=b"x", GrantRead="id=bob")
     refused(501, no, put, Bucket=bucket, Key="k", Body=b"x", Tagging="a=b")
     refused(501, no, put, Bucket=bucket, Key="k", Body=b"x", ServerSideEncryption="AES256")
     refused(400, "InvalidStorageClass", put, Bucket=bucket, Key="k", StorageClass="GLACIER")

@@ -1,8 +1,8 @@
 """Does the lock cell do what the Chubby paper says? A test a requirement, named after its section.
 
-The brain is the real one; clients are the small ones of `tests/lock_model.py`, without a cache of
-their own. What the client library must do is in `test_chubby_client.py`, the nine steps of a
-fail-over are in `test_chubby_failover.py`.
+The brain is the real one; clients are the small ones of `tests/support/lock_model.py`, without a
+cache of their own. What the client library must do is in `test_chubby_client.py`, the nine steps
+of a fail-over are in `test_chubby_failover.py`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from mrstream.lock.errors import (
 )
 from mrstream.lock.paths import canonical
 from mrstream.lock.sequencer import parse
-from tests.lock_model import RW, Client, Model, R, W, Waits, changed, keep, settle
+from tests.support.lock_model import RW, Client, Model, R, W, Waits, changed, keep, settle
 
 F = "/ls/local/f"
 NO_PATHS = [

@@ -13,7 +13,7 @@ from mrstream.lock.errors import (
     SessionExpired,
     WrongEpoch,
 )
-from tests.lock_model import Client, Model, changed, keep, settle
+from tests.support.lock_model import Client, Model, changed, keep, settle
 
 F = "/ls/local/f"
 

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from mrstream.cluster.clock import ManualClock
 from mrstream.cluster.errors import DiskFailed, Unavailable
 from mrstream.cluster.wire.identity import Identity
 from mrstream.cluster.wire.network import BulkServer
@@ -58,6 +57,22 @@ from mrstream.dfs.transfer.bulk_pool import BulkPool
 IDENTITY = Identity("cluster-1", b"s" * 32, "dfs.chunkserver", "test")
 CHUNK_BYTES = 1 << 20
 HANDLE = ChunkHandle(0x1234)
+
+
+class ManualClock:
+    """A clock that moves only when told."""
+
+    def __init__(self, now_s: float) -> None:
+        self._now_s = now_s
+
+    def now_s(self) -> float:
+        return self._now_s
+
+    def wall_s(self) -> float:
+        return 1_000_000_000.0 + self._now_s
+
+    def advance(self, seconds: float) -> None:
+        self._now_s += seconds
 
 
 class Server:

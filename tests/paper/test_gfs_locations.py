@@ -14,7 +14,7 @@ from mrstream.dfs.client import writer
 from mrstream.dfs.client.reader import DfsReader
 from mrstream.dfs.errors import NoReplica, NotRegistered
 from tests.cluster.local import CHUNKSERVER, LocalCluster, wait_for
-from tests.dfs_model import FakeServer, Model
+from tests.support.dfs_model import FakeServer, Model
 
 
 def heartbeat(model: Model, server: FakeServer) -> p.Heartbeat:

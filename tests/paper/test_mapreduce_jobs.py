@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.local_jobs import Desk, Ran
+from tests.support.local_jobs import Desk, Ran
 
 MAP_WORDS = (
     "import sys\nfor line in sys.stdin:\n    for word in line.split(): print(word, 1, sep='\\t')\n"

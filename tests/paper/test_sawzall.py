@@ -11,7 +11,7 @@ from collections import Counter
 from datetime import UTC, datetime, timedelta
 
 from mrstream.saw.program import compiled
-from tests.saw_runs import csv_of, packed, shown
+from tests.support.saw_runs import csv_of, packed, shown
 
 
 def test_section_3_count_sum_and_sum_of_squares() -> None:

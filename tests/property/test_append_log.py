@@ -22,9 +22,9 @@ from mrstream.dfs.chunks.append_log import (
     pack_table,
     unpack_table,
 )
-from mrstream.dfs.chunks.memory_disk import MemoryDisk
 from mrstream.dfs.chunks.replica import Replica
 from mrstream.dfs.errors import ChunkCorrupt, NoSuchChunk
+from tests.memory_disk import MemoryDisk
 
 HANDLE = 0x0100000000000A2A
 U64, U32 = st.integers(0, 2**64 - 1), st.integers(0, 2**32 - 1)
@@ -170,3 +170,22 @@ def test_a_chunk_that_was_only_made_is_forgotten_or_knows_what_it_began_with(see
         return
 
     assert replica.appended(0) == first
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_an_entry_that_was_cut_does_not_stand_for_one_with_the_same_bytes(seed: int) -> None:
+    """A power cut kept the new entry from the disk, and the old one lay in its place."""
+    disk = MemoryDisk()
+    disk.make_directories("chunks")
+    replica = Replica.create(disk, HANDLE, 1)
+    replica.append([b"tick"], Appended(1, 1, 0, 4, 4))
+    replica.truncate(0)
+    disk.before_step = fuse(3)
+    with pytest.raises(PowerCut):
+        replica.append([b"tick"], Appended(2, 1, 0, 4, 4))
+    disk.before_step = None
+    disk.crash(random.Random(seed))
+
+    found = Replica.recover(disk, HANDLE)
+
+    assert found.appended(found.length) in ([], [Appended(2, 1, 0, 4, 4)])

@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mrstream.dfs.chunk import BLOCK_BYTES
-from mrstream.dfs.chunks.memory_disk import MemoryDisk
 from mrstream.dfs.chunks.replica import Replica
 from mrstream.dfs.chunks.replica_files import path_of
 from mrstream.dfs.errors import ChunkCorrupt
+from tests.memory_disk import MemoryDisk
 
 HANDLE = 0xABCD00000000002A
 

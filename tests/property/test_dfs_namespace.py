@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from mrstream.cluster.errors import UserError
 from mrstream.dfs import protocol as p
 from mrstream.dfs.metadata.image import load_image, pack_image
-from tests.dfs_model import CHUNK, Model
+from tests.support.dfs_model import CHUNK, Model
 
 NAMES = st.sampled_from(["a", "b"])
 PATHS = st.lists(NAMES, min_size=1, max_size=3).map(lambda names: "/" + "/".join(names))

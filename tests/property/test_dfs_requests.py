@@ -13,7 +13,7 @@ from mrstream.cluster.errors import ClusterError
 from mrstream.cluster.wire.messages import Request, pack, unpack
 from mrstream.dfs import protocol as p
 from mrstream.dfs.metadata.image import load_image, pack_image
-from tests.dfs_model import CHUNK, Model
+from tests.support.dfs_model import CHUNK, Model
 
 OF_SERVERS = {p.Register, p.ReportChunks, p.Heartbeat, p.CommandDone}
 KINDS = [

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.local_jobs import Desk
 from tests.sawzall.sawzall_cases import CASES, Case
+from tests.support.local_jobs import Desk
 
 
 @pytest.fixture

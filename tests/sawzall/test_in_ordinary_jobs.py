@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.local_jobs import Desk
+from tests.support.local_jobs import Desk
 
 COUNT = "n: table sum[word: string] of int;\nemit n[string(input)] <- 1;\n"
 BEST = """best: table maximum(10) of word: string weight n: int;

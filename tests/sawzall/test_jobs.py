@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.local_jobs import Desk, processes_with
+from tests.support.local_jobs import Desk, processes_with
 
 COUNT = "n: table sum[word: string] of int;\nemit n[string(input)] <- 1;\n"
 

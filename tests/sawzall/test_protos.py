@@ -9,7 +9,7 @@ import pytest
 
 from mrstream.mapreduce.job import saw_protos
 from mrstream.streaming.formats.proto_rows import message_class
-from tests.local_jobs import Desk
+from tests.support.local_jobs import Desk
 
 PROTO = 'syntax = "proto3"; message Document { string url = 1; int64 pagerank = 2; }'
 PROGRAM = """proto "document.proto"

@@ -13,7 +13,7 @@ from mrstream.saw.library import names
 from mrstream.saw.source import Refused
 from mrstream.saw.tables.registry import KINDS
 from mrstream.streaming.formats.proto_rows import message_class
-from tests.saw_runs import csv_of
+from tests.support.saw_runs import csv_of
 
 PAGE = Path(__file__).parents[2] / "docs" / "guide" / "saw-language.md"
 TEXT = PAGE.read_text(encoding="utf-8")

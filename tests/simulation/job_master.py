@@ -21,7 +21,7 @@ from mrstream.mapreduce.scheduler.events import Event, JobSubmitted
 from mrstream.mapreduce.scheduler.ids import AttemptId, JobId
 from mrstream.mapreduce.scheduler.limits import SchedulerLimits
 from mrstream.mapreduce.scheduler.scheduler import Scheduler
-from tests.forgetful_disk import ForgetfulDisk
+from tests.support.forgetful_disk import ForgetfulDisk
 
 LIMITS = SchedulerLimits(silence_s_max=10.0)
 

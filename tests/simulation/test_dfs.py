@@ -18,8 +18,8 @@ import pytest
 from mrstream.dfs.metadata.image import pack_image
 from mrstream.dfs.metadata.operations import parts_of
 from mrstream.dfs.oplog import decode_record
-from tests.dfs_model import CHUNK, Model
 from tests.simulation.dfs.run import SECONDS, Run
+from tests.support.dfs_model import CHUNK, Model
 
 SEEDS = range(*map(int, os.environ.get("MRSTREAM_SEEDS", "0:120").split(":")))
 BATCH = 10

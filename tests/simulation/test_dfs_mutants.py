@@ -20,18 +20,21 @@ from mrstream.dfs.metadata.contents import Contents
 from mrstream.dfs.metadata.entries import Done, Requests
 from mrstream.dfs.metadata.events import Log
 from mrstream.dfs.metadata.fences import Fences, Fencing
+from mrstream.dfs.metadata.grants import Grants
 from mrstream.dfs.metadata.inspect import Inspect
 from mrstream.dfs.metadata.joining import Joining
 from mrstream.dfs.metadata.keys import Doors
 from mrstream.dfs.metadata.namespace import Namespace
 from mrstream.dfs.metadata.outbox import Outbox
 from mrstream.dfs.metadata.quotas import Quotas
+from mrstream.dfs.metadata.snapshots import Snapshots
 from mrstream.dfs.metadata.taking import Takings
 from mrstream.dfs.metadata.writers import Writers
 from tests.simulation.dfs.directed import (
     DIRECTED,
     attributes,
     conditions,
+    copies_on_write,
     fences,
     implicit_directories,
     joins,
@@ -150,6 +153,11 @@ def tells_nothing_revoked(right: Callable[..., Any]) -> Callable[..., Any]:
     return wrong
 
 
+def shares_what_is_written(patch: pytest.MonkeyPatch) -> None:
+    """A snapshot that does not wait until every chunk is sealed."""
+    patch.setattr(Snapshots, "_freeze", lambda *_: False)
+
+
 def _without_request(record: Any) -> Any:
     return msgspec.structs.replace(record, request=(0, 0))
 
@@ -228,6 +236,7 @@ MUTANTS: dict[str, tuple[Patch, Callable[[], None]]] = {
     "keys: nobody hears of a revocation": (but(Doors, "_revoked", tells_nothing_revoked), keys),
     "keys: a checkpoint forgets what is void": (forgets_small("revoked"), keys),
     "keys: a link is good twice": (instead(Doors, "_spent", nothing), keys),
+    "life: a shared chunk is granted": (instead(Grants, "copy", Grants.grant), copies_on_write),
 }  # fmt: skip
 
 
@@ -253,6 +262,8 @@ SEEDED: dict[str, tuple[Patch, int]] = {
     ),
     "quotas: what is moved counts where it was": (instead(Quotas, "moving", nothing), 2),
     "joins: anything is aligned": (instead(Joining, "_check_aligned", nothing), 2),
+    "life: a shared chunk is granted": (instead(Grants, "copy", Grants.grant), 1),
+    "life: what is written is shared": (shares_what_is_written, 1),
     "attributes: kept by what overwrites": (
         but(Namespace, "_drop_tree", drops_no_attributes), 1,
     ),

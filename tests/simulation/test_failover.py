@@ -19,17 +19,17 @@ from mrstream.dfs.chunk import ChunkHandle, ChunkVersion, ServerId, first_comman
 from mrstream.dfs.chunks import allegiance
 from mrstream.dfs.chunks.allegiance import Allegiance
 from mrstream.dfs.chunks.chunk_store import ChunkStore
-from mrstream.dfs.chunks.memory_disk import MemoryDisk
 from mrstream.dfs.errors import NotRegistered, StaleMaster
 from mrstream.dfs.metadata.events import LeadershipBegan
 from mrstream.dfs.metadata.grants import Grants
 from mrstream.dfs.metadata.membership import Membership
 from mrstream.dfs.protocol import HeartbeatReply
-from tests.dfs_model import Model
+from tests.memory_disk import MemoryDisk
 from tests.simulation.dfs.failover import Failover, play
 from tests.simulation.dfs.group import Member
 from tests.simulation.dfs.run import SETTINGS
 from tests.simulation.dfs.server import SimServer
+from tests.support.dfs_model import Model
 from tests.unit.dfs.metadata import test_epochs, test_shadow
 
 SEEDS = range(*map(int, os.environ.get("MRSTREAM_FAILOVER_SEEDS", "1:6").split(":")))

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from tests.linear import Operation, is_linearizable, mutex, name, register
+from tests.support.linear import Operation, is_linearizable, mutex, name, register
 
 
 def history(text: str) -> list[Operation]:

@@ -15,8 +15,8 @@ from playwright.sync_api import Browser, Page, ViewportSize, expect
 from mrstream.mapreduce.simulation import ClusterPlan, SimulatedCluster, Workload
 from mrstream.mapreduce.snapshot import EventRow
 from mrstream.view.demo import DemoSource
-from tests import tui_states
-from tests.tui_states import JOB, NOW_S
+from tests.support import tui_states
+from tests.support.tui_states import JOB, NOW_S
 from tests.web.conftest import Show, Shown
 
 ATTEMPT = f"attempt_{JOB[4:]}_m_000003_0"

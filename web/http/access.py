@@ -141,30 +141,34 @@ class Keys:
 
 
 class Guesses:
-    """Refusals by address: who guesses too often is not listened to for a while."""
+    """Refusals by address and key: who guesses too often is not listened to for a while.
+
+    A key that is there is counted for itself, all that are not together: one program with an old
+    key does not shut out the others of its host.
+    """
 
     def __init__(self) -> None:
-        self._by_address: dict[str, deque[float]] = {}
+        self._times: dict[tuple[str, str], deque[float]] = {}
 
-    def check(self, address: str, now_s: float) -> None:
-        """Raise 429 if too many guesses came from there of late."""
-        times = self._by_address.get(address)
+    def check(self, address: str, key_id: str, now_s: float) -> None:
+        """Raise 429 if too many guesses at this key (empty: at none of ours) came from there."""
+        times = self._times.get((address, key_id))
         if times is None:
             return
         while times and times[0] <= now_s - GUESS_WINDOW_S:
             times.popleft()
         if not times:
-            del self._by_address[address]
+            del self._times[address, key_id]
         elif len(times) >= GUESSES_MAX:
             wait = ("Retry-After", str(int(times[0] + GUESS_WINDOW_S - now_s) + 1))
             raise Refused(429, "too many refused keys from this address; wait a minute", [wait])
 
-    def note(self, address: str, now_s: float) -> None:
+    def note(self, address: str, key_id: str, now_s: float) -> None:
         """One more from there."""
-        if address not in self._by_address and len(self._by_address) >= GUESSERS_MAX:
-            self._by_address.pop(next(iter(self._by_address)))
-        times = self._by_address.setdefault(address, deque(maxlen=GUESSES_MAX))
-        times.append(now_s)
+        who = (address, key_id)
+        if who not in self._times and len(self._times) >= GUESSERS_MAX:
+            self._times.pop(next(iter(self._times)))
+        self._times.setdefault(who, deque(maxlen=GUESSES_MAX)).append(now_s)
 
 
 class UnknownKey(Refused):
@@ -229,7 +233,6 @@ class Access:
         `token` and `user_name` are what a face found in the query, `key` (its id and secret) what
         it found in a form.
         """
-        self._guesses.check(request.peer, self._now_s())
         if key is not None:
             self._check_private(request)
             found = await self._by_key(request, key)
@@ -248,14 +251,13 @@ class Access:
 
         `reusable`: whoever reads the request on its way could use it again for something else.
         """
-        self._guesses.check(request.peer, self._now_s())
         if reusable:
             self._check_private(request)
-        key = await self._good_key(key_id)
+        key = await self._good_key(request, key_id)
         # The same work for an id that nobody has.
         signed = verify(key_secret(self._door_secret, key_id))
         if key is None or signed is None:
-            self._guesses.note(request.peer, self._now_s())
+            self._note_guess(request, key_id)
             if key is None:
                 raise UnknownKey(403, "there is no such key here")
             raise WrongProof(403, "the request is not signed with the secret of this key")
@@ -301,25 +303,27 @@ class Access:
 
     async def _by_key(self, request: Request, given: tuple[str, str] | None) -> Principal:
         id, secret = given or ("", "")
-        key = await self._good_key(id)
+        key = await self._good_key(request, id)
         # The same work for an id that nobody has: time tells nothing.
         right = key_secret(self._door_secret, id)
         is_right = hmac.compare_digest(right.encode(), secret.encode("utf-8", "replace"))
         if key is None or not is_right:
-            raise self._refused(request)
+            raise self._refused(request, id)
         return key.principal()
 
     async def _by_token(self, request: Request, text: str) -> Principal:
         claims = self.read_token(text)
-        key = await self._good_key(claims[0]) if claims is not None else None
+        # A token that is not ours has a key that nobody has.
+        key = await self._good_key(request, claims[0] if claims is not None else "")
         if claims is None or key is None:
-            raise self._refused(request)
+            raise self._refused(request, "")
         return replace(key.principal(), user=claims[1])
 
     async def _is_fresh(self) -> bool:
         return self._now_s() - self._keys.known_at_s <= KEYS_AGE_S_MAX
 
-    async def _good_key(self, id: str) -> Key | None:
+    async def _good_key(self, request: Request, id: str) -> Key | None:
+        self._guesses.check(request.peer, self._guessed(id), self._now_s())
         if not self._keys.has(id) and KEY_ID.fullmatch(id):
             # It may have been made a moment ago.
             is_sure = await self.look_again()
@@ -335,8 +339,14 @@ class Access:
             self._keys.used_at_s[id] = self._wall_s()
         return key
 
-    def _refused(self, request: Request) -> Refused:
-        self._guesses.note(request.peer, self._now_s())
+    def _guessed(self, id: str) -> str:
+        return id if self._keys.has(id) else ""
+
+    def _note_guess(self, request: Request, id: str) -> None:
+        self._guesses.note(request.peer, self._guessed(id), self._now_s())
+
+    def _refused(self, request: Request, id: str) -> Refused:
+        self._note_guess(request, id)
         return Refused(401, "the key or token is not good here", [_ASK])
 
 

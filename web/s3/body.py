@@ -38,7 +38,10 @@ class Body:
             self._chunks = AwsChunked(
                 call.signing if is_signed else None, has_trailer=payload != STREAMING
             )
-        elif "aws-chunked" in call.header("content-encoding"):
+        elif (
+            "aws-chunked" in call.header("content-encoding")
+            and "x-amz-decoded-content-length" in call.request.headers
+        ):
             self._chunks = AwsChunked(None, has_trailer=bool(trailer))
         self.length_bytes = self._length()
         md5 = call.header("content-md5")

@@ -13,7 +13,7 @@ from mrstream.web.s3.call import Call, answer, check_bucket, iso_time, read_docu
 from mrstream.web.s3.errors import S3Error
 from mrstream.web.s3.listing import make_token, read_token
 from mrstream.web.s3.names import is_bucket_name
-from mrstream.web.s3.putting import check_headers
+from mrstream.web.s3.putting import OWNERS_ACLS, check_headers
 from mrstream.web.s3.xml import element, escaped
 
 BUCKETS_MAX: Final = 10_000
@@ -184,6 +184,22 @@ async def acl(call: Call) -> Reply:
     )
     grant = element("Grant", "", grantee, element("Permission", "FULL_CONTROL"))
     return answer("AccessControlPolicy", _owner(user), element("AccessControlList", "", grant))
+
+
+async def set_acl(call: Call) -> Reply:
+    """PutBucketAcl, PutObjectAcl: what is so anyway is done; nothing can be granted."""
+    check_headers(call)
+    wanted = call.header("x-amz-acl")
+    body = await call.body()
+    if call.key:
+        path = call.path(writes=True)
+        await call.ask(lambda client: client.stat(path))
+    else:
+        call.enter(writes=True)
+        await _check_seen(call)
+    if body or wanted not in OWNERS_ACLS:
+        raise S3Error("NotImplemented", "there are no ACLs here: keys have paths and rights")
+    return empty_reply(200)
 
 
 async def configuration(call: Call) -> Reply:

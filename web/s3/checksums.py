@@ -105,7 +105,7 @@ def given_sums(headers: Iterable[tuple[str, str]]) -> dict[str, bytes]:
             continue
         if algorithm not in MAKERS:
             raise S3Error("InvalidRequest", f"header {name} names no algorithm that is known")
-        found[algorithm] = decoded(value, SIZES[algorithm], name, "InvalidRequest")
+        found[algorithm] = decoded(value, SIZES[algorithm], name, "BadDigest")
     if len(found) > 1:
         raise S3Error("InvalidRequest", "a request has one checksum at most")
     return found

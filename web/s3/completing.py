@@ -5,6 +5,7 @@ One decision of the master, if they fill their chunks; else the gateway puts the
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -18,7 +19,7 @@ from mrstream.dfs.errors import FileReplaced, NoSuchFile, NotADirectory, NotAlig
 from mrstream.web.http.reply import Reply
 from mrstream.web.s3 import uploads
 from mrstream.web.s3.call import Call, check_bucket, read_document
-from mrstream.web.s3.checksums import COMPOSITE, PREFIX, SIZES, decoded, etag_of_parts, of_parts
+from mrstream.web.s3.checksums import PREFIX, etag_of_parts, of_parts
 from mrstream.web.s3.conditions import replacing
 from mrstream.web.s3.errors import S3Error
 from mrstream.web.s3.facts import Facts, facts_of
@@ -150,7 +151,7 @@ def _chosen(call: Call, upload: Upload, listed: list[Element], found: list[Part]
                 PartNumber=number[:10],
                 ETag=etag[:40],
             )
-        _check_sum(each, part, upload)
+        _check_sum(each, part)
         if parts and part.number <= parts[-1].number:
             raise S3Error("InvalidPartOrder", "the parts are not in the order of their numbers")
         parts.append(part)
@@ -167,37 +168,26 @@ def _chosen(call: Call, upload: Upload, listed: list[Element], found: list[Part]
     length_bytes = sum(lengths)
     _check_size(call, length_bytes)
     runs = tuple((size, len(list(group))) for size, group in groupby(lengths))
-    checksum = None
+    checksum, part_sums = None, b""
     if upload.algorithm:
         sums = [part.checksum for part in parts]
         values = [(each.value, size) for each, size in zip(sums, lengths, strict=True) if each]
         checksum = of_parts(upload.algorithm, upload.type, values)
+        part_sums = b"".join(base64.b64decode(value) for value, _ in values)
         said = call.header(f"{PREFIX}{upload.algorithm}")
-        if said:
-            decoded(
-                said.partition("-")[0], SIZES[upload.algorithm], "the checksum", "InvalidRequest"
-            )
         if said and said != checksum.value:
             raise S3Error("BadDigest", f"the {upload.algorithm} of the parts is {checksum.value}")
     etag = etag_of_parts([bytes.fromhex(part.etag) for part in parts])
-    facts = Facts(etag, upload.head, checksum, upload.id, runs)
+    facts = Facts(etag, upload.head, checksum, upload.id, runs, part_sums)
     return _Chosen(upload, tuple(parts), facts, length_bytes)
 
 
-def _check_sum(listed: Element, part: Part, upload: Upload) -> None:
+def _check_sum(listed: Element, part: Part) -> None:
+    """Sums that are told again must be those of the parts; they need not be, they were checked."""
     kept = part.checksum
-    told = [
-        child
-        for child in listed.children
-        if child.name.startswith("Checksum") and child.text.strip()
-    ]
-    if upload.type == COMPOSITE and not told:
-        raise S3Error(
-            "InvalidRequest",
-            f"the upload was begun with {upload.algorithm}: the sum of each part is to be told; "
-            f"that of part {part.number} is missing",
-        )
-    for child in told:
+    for child in listed.children:
+        if not child.name.startswith("Checksum") or not child.text.strip():
+            continue
         if kept is None or (child.name, child.text.strip()) != (kept.element, kept.value):
             raise S3Error("InvalidPart", f"{child.name} of part {part.number} is another")
 

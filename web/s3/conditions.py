@@ -53,15 +53,13 @@ def replacing(header: Header, found: Callable[[], tuple[FileId, str] | None]) ->
     match, none = header("if-match"), header("if-none-match")
     if match and none:
         raise S3Error("NotImplemented", "If-Match and If-None-Match exclude each other here")
-    if none:
-        if none.strip() != "*":
-            raise S3Error("NotImplemented", "If-None-Match takes * only where an object is stored")
-        if found() is not None:
-            raise failed("If-None-Match")
-        return NO_FILE
-    if not match:
+    if not match and not none:
         return ANY_FILE
     there = found()
+    if none:
+        if there is not None and matches(none, there[1]):
+            raise failed("If-None-Match")
+        return NO_FILE if there is None else there[0]
     if there is None:
         raise S3Error("NoSuchKey", "there is no object that could match")
     if not matches(match, there[1]):

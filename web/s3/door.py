@@ -77,6 +77,19 @@ async def _no_lock(call: Call) -> Reply:
     raise S3Error("NoSuchObjectLockConfiguration", "there are no locks of objects here")
 
 
+async def _no_torrent(call: Call) -> Reply:
+    path = call.path()
+    await call.ask(lambda client: objects.look(client, path, call.key))
+    raise S3Error("NoSuchKey", "there are no torrents here")
+
+
+def _preflight(request: Request) -> S3Error:
+    """What a browser is told that asks for a page of another site: no, whatever it is."""
+    if not all(name in request.headers for name in ("origin", "access-control-request-method")):
+        return S3Error("BadRequest", "Origin and Access-Control-Request-Method are needed")
+    return S3Error("AccessForbidden", "no page of another site may come in here")
+
+
 ROWS: Final[tuple[tuple[str, str, str, str, Operation], ...]] = (
     # method, of what, sub-resource, name, operation
     ("GET", "service", "", "ListBuckets", buckets.list_buckets),
@@ -93,7 +106,10 @@ ROWS: Final[tuple[tuple[str, str, str, str, Operation], ...]] = (
     ("HEAD", "object", "", "HeadObject", objects.head_object),
     ("PUT", "object", "", "PutObject", putting.put_object),
     ("DELETE", "object", "", "DeleteObject", objects.delete_object),
+    ("PUT", "bucket", "acl", "PutBucketAcl", buckets.set_acl),
     ("GET", "object", "acl", "GetObjectAcl", buckets.acl),
+    ("PUT", "object", "acl", "PutObjectAcl", buckets.set_acl),
+    ("GET", "object", "torrent", "GetObjectTorrent", _no_torrent),
     ("GET", "object", "tagging", "GetObjectTagging", _empty_tags),
     ("GET", "object", "retention", "GetObjectRetention", _no_lock),
     ("GET", "object", "legal-hold", "GetObjectLegalHold", _no_lock),
@@ -142,6 +158,9 @@ class S3:
         return reply.with_headers(("x-amz-request-id", request.id))
 
     async def _answer(self, request: Request) -> Reply:
+        if request.method == "OPTIONS":
+            request.note.operation = "Preflight"
+            raise _preflight(request)
         bucket, key = self._named(request)
         name, work = _operation(request, bucket, key)
         request.note.operation = name
@@ -204,7 +223,7 @@ def _operation(request: Request, bucket: str, key: str) -> tuple[str, Operation]
     if found is not None:
         return found
     wanted = f"{method} of a {what}" + (f" with ?{sub}" if sub else "")
-    if sub or method in ("POST", "OPTIONS"):
+    if sub or method == "POST":
         return "NotImplemented", _refuse(S3Error("NotImplemented", f"{wanted} is not done here"))
     return "MethodNotAllowed", _refuse(S3Error("MethodNotAllowed", f"{wanted} means nothing"))
 

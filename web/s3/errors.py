@@ -17,9 +17,11 @@ log = logging.getLogger(__name__)
 
 STATUS: Final = {
     "AccessDenied": 403,
+    "AccessForbidden": 403,
     "AuthorizationHeaderMalformed": 400,
     "AuthorizationQueryParametersError": 400,
     "BadDigest": 400,
+    "BadRequest": 400,
     "BucketAlreadyExists": 409,
     "BucketAlreadyOwnedByYou": 409,
     "BucketNotEmpty": 409,

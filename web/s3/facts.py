@@ -7,6 +7,7 @@ an MD5.
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -17,7 +18,7 @@ import msgspec
 
 from mrstream.dfs.chunk import FileId
 from mrstream.dfs.protocol import FileStatus
-from mrstream.web.s3.checksums import Checksum
+from mrstream.web.s3.checksums import SIZES, Checksum
 from mrstream.web.s3.errors import S3Error
 
 ETAG: Final = "s3.etag"
@@ -25,6 +26,7 @@ HEAD: Final = "s3.head"
 SUM: Final = "s3.sum"
 UPLOAD: Final = "s3.upload"
 PARTS: Final = "s3.parts"
+PART_SUMS: Final = "s3.sums"
 KEY: Final = "s3.key"
 BEGUN: Final = "s3.begun"
 BODY: Final = "s3.body"
@@ -66,6 +68,8 @@ class Facts:
     """The upload in parts that made it."""
     parts: tuple[tuple[int, int], ...] = ()
     """Lengths of its parts, and how many have each."""
+    part_sums: bytes = b""
+    """The sums of its parts, one behind the other; of few, or of many that are short."""
 
     def packed(self, length_bytes: int) -> dict[str, bytes]:
         """As attributes of a file so long."""
@@ -81,6 +85,8 @@ class Facts:
             packed = msgspec.msgpack.encode(self.parts)
             if len(packed) <= PARTS_BYTES_MAX:
                 values[PARTS] = packed
+                if 0 < len(self.part_sums) <= FACTS_BYTES_MAX - sum(map(len, values.values())):
+                    values[PART_SUMS] = self.part_sums
         return values
 
     def with_head(self, head: dict[str, str]) -> Facts:
@@ -91,6 +97,16 @@ class Facts:
         """The length of each part."""
         for size, count in self.parts:
             yield from [size] * count
+
+    def part_checksums(self) -> list[Checksum]:
+        """The sum of each part, if they are known."""
+        if self.checksum is None or not self.part_sums:
+            return []
+        algorithm, size = self.checksum.algorithm, SIZES[self.checksum.algorithm]
+        return [
+            Checksum(algorithm, base64.b64encode(self.part_sums[at : at + size]).decode())
+            for at in range(0, len(self.part_sums), size)
+        ]
 
 
 def facts_of(status: FileStatus, values: Mapping[str, bytes]) -> Facts:
@@ -106,7 +122,8 @@ def facts_of(status: FileStatus, values: Mapping[str, bytes]) -> Facts:
         algorithm, type, value = values[SUM].decode().split(" ")
         checksum = Checksum(algorithm, value, type)
     parts = tuple(_decode_parts(values[PARTS])) if PARTS in values else ()
-    return Facts(etag, _head(values), checksum, values.get(UPLOAD, b"").decode(), parts)
+    upload, sums = values.get(UPLOAD, b"").decode(), values.get(PART_SUMS, b"")
+    return Facts(etag, _head(values), checksum, upload, parts, sums)
 
 
 def marker_etag(values: Mapping[str, bytes]) -> str:
@@ -146,7 +163,8 @@ def head_of(headers: Iterable[tuple[str, str]]) -> dict[str, str]:
         elif name == "content-encoding":
             # That of the way here is no property of the object.
             codings = [part.strip() for part in value.split(",")]
-            value = ",".join(part for part in codings if part and part != "aws-chunked")
+            if "aws-chunked" in codings:
+                value = ", ".join(part for part in codings if part and part != "aws-chunked")
         elif name not in CONTENT_HEADERS:
             continue
         if value or name.startswith(META):

@@ -79,9 +79,12 @@ async def get_object(call: Call) -> Reply:
 
 async def _get(call: Call, *, with_body: bool) -> Reply:
     path = call.path()
-    found, facts = await call.ask(
-        lambda client: locate(client, path, call.key, with_body=with_body)
-    )
+    try:
+        found, facts = await call.ask(
+            lambda client: locate(client, path, call.key, with_body=with_body)
+        )
+    except NoSuchFile as error:
+        raise S3Error("NoSuchKey", str(error), [("x-amz-delete-marker", "false")]) from None
     status = found.status
     told = [
         ("ETag", f'"{facts.etag}"'),
@@ -185,7 +188,7 @@ async def get_attributes(call: Call) -> Reply:
         value, type = element(kept.element, kept.value), element("ChecksumType", kept.type)
         told.append(element("Checksum", "", value, type))
     if "ObjectParts" in wanted and facts.parts:
-        told.append(_parts_told(call, list(facts.part_sizes())))
+        told.append(_parts_told(call, facts))
     if "StorageClass" in wanted:
         told.append(element("StorageClass", "STANDARD"))
     if "ObjectSize" in wanted:
@@ -194,8 +197,9 @@ async def get_attributes(call: Call) -> Reply:
     return reply.with_headers(("Last-Modified", http_time(found.status.modified_at_s)))
 
 
-def _parts_told(call: Call, sizes: list[int]) -> str:
+def _parts_told(call: Call, facts: Facts) -> str:
     """The parts of an object, a page of them."""
+    sizes, sums = list(facts.part_sizes()), facts.part_checksums()
     after = call.header_number("x-amz-part-number-marker", 0)
     most = call.header_number("x-amz-max-parts", PARTS_SHOWN_MAX)
     shown = list(enumerate(sizes, 1))[after : after + min(most, PARTS_SHOWN_MAX)]
@@ -209,7 +213,13 @@ def _parts_told(call: Call, sizes: list[int]) -> str:
         element("MaxParts", most),
         element("IsTruncated", last < len(sizes)),
         *(
-            element("Part", "", element("PartNumber", number), element("Size", size))
+            element(
+                "Part",
+                "",
+                element("PartNumber", number),
+                element("Size", size),
+                element(sums[number - 1].element, sums[number - 1].value) if sums else "",
+            )
             for number, size in shown
         ),
     )
@@ -221,14 +231,12 @@ def _parts_told(call: Call, sizes: list[int]) -> str:
 def delete_key(
     client: DfsClient, bucket_path: str, path: str, key: str, only: Deleting = NO_CONDITION
 ) -> None:
-    """Delete an object, to the trash by policy; one that is not there is deleted already, unless a
-    condition was said of it."""
+    """Delete an object, to the trash by policy; one that is not there is deleted already, whatever
+    was said of it: who asks again because no answer came learns that it is done."""
     for _ in range(TRIES):
         try:
             found, facts = look(client, path, key)
         except NoSuchFile:
-            if only:
-                raise
             return
         status = found.status
         only.check(facts.etag, size_of(status, found.values), status.modified_at_s)
@@ -271,8 +279,6 @@ async def delete_object(call: Call) -> Reply:
         check_bucket(client, bucket_path, call.bucket)
         if path:
             delete_key(client, bucket_path, path, call.key, only)
-        elif only:
-            raise _no_such_key(call.key)
 
     await call.ask(delete)
     return empty_reply(204)

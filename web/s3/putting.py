@@ -55,8 +55,11 @@ REFUSED_HEADERS: Final = {
     "x-amz-grant-full-control": "ACLs",
     "x-amz-write-offset-bytes": "appending",
 }
-OWNERS_ACLS: Final = ("", "private", "bucket-owner-full-control", "bucket-owner-read")
+OWNERS_ACLS: Final = ("private", "bucket-owner-full-control", "bucket-owner-read")
 """What everything has here anyway."""
+ACLS: Final = (*OWNERS_ACLS, "public-read", "public-read-write", "authenticated-read",
+               "aws-exec-read", "log-delivery-write")  # fmt: skip
+"""Words that many clients say with whatever they store; they grant nothing here."""
 
 
 def check_headers(call: Call) -> None:
@@ -65,8 +68,8 @@ def check_headers(call: Call) -> None:
         if name in call.request.headers:
             raise S3Error("NotImplemented", f"there is no {what} here ({name})", Header=name)
     acl = call.header("x-amz-acl")
-    if acl not in OWNERS_ACLS:
-        raise S3Error("NotImplemented", f"there are no ACLs here ({acl[:40]})", Header="x-amz-acl")
+    if acl and acl not in ACLS:
+        raise S3Error("InvalidArgument", f"x-amz-acl is {acl[:40]!r}", ArgumentName="x-amz-acl")
     kind = call.header("x-amz-storage-class")
     if kind not in ("", "STANDARD"):
         raise S3Error("InvalidStorageClass", f"storage class {kind[:40]!r}; there is STANDARD")

@@ -10,6 +10,9 @@ import org.apache.hadoop.mapreduce.v2.MiniMRYarnCluster;
  * says so on standard output, and ends when standard input does.
  */
 public class MiniCluster {
+  /** For a Java that lives for seconds. */
+  private static final String BRIEF = " -XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto";
+
   public static void main(String[] words) throws Exception {
     Configuration conf = new Configuration();
     conf.set("fs.defaultFS", "file:///");
@@ -17,12 +20,19 @@ public class MiniCluster {
     conf.set("yarn.scheduler.minimum-allocation-mb", "128");
     conf.set("yarn.nodemanager.vmem-check-enabled", "false");
     conf.set("yarn.app.mapreduce.am.resource.mb", "512");
-    conf.set("yarn.app.mapreduce.am.command-opts", "-Xmx400m");
+    conf.set("yarn.app.mapreduce.am.command-opts", "-Xmx400m" + BRIEF);
     for (String task : new String[] {"map", "reduce"}) {
       conf.set("mapreduce." + task + ".memory.mb", "256");
-      conf.set("mapreduce." + task + ".java.opts", "-Xmx200m");
+      conf.set("mapreduce." + task + ".java.opts", "-Xmx200m" + BRIEF);
     }
     conf.set("mapreduce.task.io.sort.mb", "32");
+    // Where a client asks for it: all of a small job in the container of its master.
+    conf.set("mapreduce.job.ubertask.maxmaps", "20");
+    // A job of seconds would mostly wait for the next of these.
+    conf.set("yarn.resourcemanager.nodemanagers.heartbeat-interval-ms", "100");
+    conf.set("yarn.app.mapreduce.am.scheduler.heartbeat.interval-ms", "100");
+    conf.set("mapreduce.client.progressmonitor.pollinterval", "200");
+    conf.set("mapreduce.client.completion.pollinterval", "200");
     try (MiniMRYarnCluster cluster = new MiniMRYarnCluster("mrstream", 2)) {
       cluster.init(conf);
       cluster.start();

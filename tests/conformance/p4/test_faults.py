@@ -10,7 +10,7 @@ import subprocess
 from pathlib import Path
 
 from tests.conformance.p4.course import NET_S, OURS, Course, free_port, wait_for
-from tests.local_jobs import MRSTREAM
+from tests.support.local_jobs import MRSTREAM
 
 HELD = """#!/bin/sh
 # Says which worker runs it, then waits until it may go on: all of them, or those of this worker.

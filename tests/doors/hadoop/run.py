@@ -2,6 +2,7 @@
 
 Starts a cluster here, runs the tests that the pom names through Hadoop's WebHDFS client, and
 compares what failed with `expected.txt`: a new failure is one, and so is one that fails no more.
+`--record` writes down what was said, for test_recorded.py.
 """
 
 from __future__ import annotations
@@ -17,11 +18,14 @@ HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent.parent.parent))
 
 from tests.doors.gateway_cluster import GatewayCluster  # noqa: E402
+from tests.doors.recording import Recorder  # noqa: E402
 
 TRUSTING = (
     "{hosts: [h1], tls: false, trusted: [127.0.0.0/8], trusted_writes: true, names: [localhost]}"
 )
 STRICT = "{hosts: [h1], tls: false, names: [localhost]}"
+RECORDED = "Test*,!TestRootDirectory,!TestToken"
+"""Not those that need all of a file system for themselves, or a token of that day."""
 
 
 def expected() -> dict[str, str]:
@@ -33,6 +37,8 @@ def expected() -> dict[str, str]:
 
 def main() -> int:
     """Return 0 if the tests did as expected."""
+    given = [word for word in sys.argv[1:] if word != "--record"]
+    records = len(given) < len(sys.argv) - 1
     place = Path(tempfile.mkdtemp(prefix="mrstream-interop-"))
     try:
         project = place / "project"
@@ -42,18 +48,23 @@ def main() -> int:
         with (
             GatewayCluster(place / "trusting", TRUSTING) as cluster,
             GatewayCluster(place / "strict", STRICT) as strict,
+            Recorder(("127.0.0.1", cluster.port())) as recorder,
         ):
+            port = recorder.port if records else cluster.port()
             words = {
-                "url": f"webhdfs://127.0.0.1:{cluster.port()}",
+                "url": f"webhdfs://localhost:{port}",
                 "strict": f"webhdfs://127.0.0.1:{strict.port()}",
                 "token": _token(strict),
             }
             options = [f"-Ddoor.{name}={value}" for name, value in words.items()]
+            given += [f"-Dtest={RECORDED}"] if records else []
             subprocess.run(
-                ["mvn", "-B", "-q", "test", *options, *sys.argv[1:]],
+                ["mvn", "-B", "-q", "test", *options, *given],
                 cwd=project, env=cluster.environment, check=True,
             )  # fmt: skip
-        return _judge(project / "target" / "surefire-reports", is_all=len(sys.argv) == 1)
+            if records:
+                recorder.write("hadoop")
+        return _judge(project / "target" / "surefire-reports", is_all=not given)
     finally:
         shutil.rmtree(place)
 

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from mrstream.cluster.journal.journal import Journal
-from tests.forgetful_disk import ForgetfulDisk
+from tests.support.forgetful_disk import ForgetfulDisk
 
 DIRECTORY = "/j"
 

@@ -21,7 +21,7 @@ from mrstream.mapreduce.dataflow.files import files_for
 from mrstream.mapreduce.dataflow.piece_reader import CountedFile
 from mrstream.mapreduce.dataflow.record_form import CsvForm, CsvInput
 from mrstream.streaming.conf.jobconf import JobConf
-from tests import row_files
+from tests.support import row_files
 
 NO_HEADER = {"mrstream.csv.header": "false"}
 _any_text = st.text('ab,"\r\n\t\\\0é', max_size=60)
@@ -274,6 +274,23 @@ def test_a_bad_file_is_one_line(
         row_files.read_pieces(path, "CSV", [0.6], settings_)
 
     assert says in str(caught.value) and "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("before", range(4))
+def test_text_is_checked_in_parts_and_no_border_of_them_is_seen(
+    before: int, tmp_path: Path
+) -> None:
+    """Characters of several bytes lie on every border between parts; a wrong byte is found in
+    any of them, and so is a last character that is not all there."""
+    path = tmp_path / "f.csv"
+    text = "a" * before + "é漢😀" * 40_000
+
+    path.write_text(f"x\n{text}\n")
+    assert row_files.read_json(path, "CSV", []) == [{"x": text}]
+    for wrong in (b"\xe9", "漢".encode()[:2]):
+        path.write_bytes(f"x\n{text}".encode() + wrong + b"\n")
+        with pytest.raises(Corrupt, match=r"b'\\xe.*' is no utf-8"):
+            row_files.read_pieces(path, "CSV", [])
 
 
 def test_other_dialects(tmp_path: Path) -> None:

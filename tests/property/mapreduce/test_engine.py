@@ -21,8 +21,8 @@ from mrstream.mapreduce.job import job
 from mrstream.mapreduce.job.job import JobSpec
 from mrstream.streaming.command import options
 from mrstream.streaming.command.command import command_of
-from tests import oracle
-from tests.local_jobs import Desk
+from tests.support import oracle
+from tests.support.local_jobs import Desk
 
 # Bytes that lines, keys and hashes care about come often.
 BYTES = st.lists(

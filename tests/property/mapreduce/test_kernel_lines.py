@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from mrstream.mapreduce.dataflow import kernel, twin
 from mrstream.mapreduce.dataflow.record_form import Cut, LineForm, LineInput
 from mrstream.streaming.records.key_value import KeyValueRule, split
-from tests.kernel_strategies import (
+from tests.support.kernel_strategies import (
     borders,
     pieces,
     rules,

@@ -19,7 +19,7 @@ from mrstream.mapreduce.dataflow.record_form import (
 )
 from mrstream.streaming.records.comparator import ByteOrder, ComparatorSpec
 from mrstream.streaming.records.key_value import KeyValueRule
-from tests.kernel_strategies import (
+from tests.support.kernel_strategies import (
     forms,
     keys,
     orders,

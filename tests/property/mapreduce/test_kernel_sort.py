@@ -32,7 +32,7 @@ from mrstream.streaming.records.partitioner import (
     TotalOrderPartition,
     partition,
 )
-from tests.kernel_strategies import (
+from tests.support.kernel_strategies import (
     borders,
     capacities,
     collected,

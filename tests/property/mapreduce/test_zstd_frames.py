@@ -16,7 +16,7 @@ from mrstream.mapreduce.dataflow.files import files_for
 from mrstream.mapreduce.dataflow.split_plan import Split, plan_splits
 from mrstream.mapreduce.dataflow.split_reader import open_split
 from mrstream.streaming.conf.jobconf import JobConf
-from tests import row_files
+from tests.support import row_files
 
 _texts = st.lists(st.sampled_from([b"a", b"bb", b"\n", b"\r\n", b"line\n"]), max_size=8).map(
     b"".join

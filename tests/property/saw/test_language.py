@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from mrstream.saw import readers, times
 from mrstream.saw.program import Program, ProgramStopped, compiled
 from mrstream.saw.source import Refused
-from tests.saw_runs import csv_of, packed, shown, value_of
+from tests.support.saw_runs import csv_of, packed, shown, value_of
 
 INTS = st.one_of(
     st.integers(-(2**63), 2**63 - 1),

@@ -20,8 +20,8 @@ from mrstream.mapreduce.dataflow.split_plan import Split
 from mrstream.mapreduce.dataflow.split_reader import open_split
 from mrstream.streaming.conf.jobconf import JobConf
 from mrstream.streaming.formats.avro_text import java_text
-from tests import row_files
 from tests.property.streaming.test_formats_parquet import as_json, same, tables
+from tests.support import row_files
 
 _text = st.text(st.characters(codec="utf-8"), max_size=6)
 SCHEMA: dict[str, Any] = {

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from mrstream.cluster.errors import Corrupt, UserError
 from mrstream.streaming.formats.row_filter import parse_filter
-from tests import row_files
+from tests.support import row_files
 
 _text = st.text(st.characters(codec="utf-8"), max_size=8)
 _moments = st.datetimes(datetime.datetime(1900, 1, 1), datetime.datetime(2200, 1, 1))

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from mrstream.cluster.errors import Corrupt, UserError
 from mrstream.streaming.formats.proto_rows import message_class
-from tests import row_files
+from tests.support import row_files
 
 
 def descriptors() -> bytes:

@@ -32,7 +32,7 @@ from mrstream.streaming.formats.row_schema import (
     parse_schema,
 )
 from mrstream.streaming.formats.writable import TEXT
-from tests import row_files
+from tests.support import row_files
 
 SCHEMA = (
     "n:long,i:int,x:double,ok:bool,s:string,raw:bytes,day:date,at:timestamp,when:instant,"

@@ -15,7 +15,7 @@ from warcio.archiveiterator import ArchiveIterator
 from warcio.warcwriter import WARCWriter
 
 from mrstream.cluster.errors import Corrupt
-from tests import row_files
+from tests.support import row_files
 
 # A payload may hold what looks like the start of a record, plain or packed.
 _INNER = b"\r\n\r\nWARC/1.0\r\nContent-Length: 0\r\n\r\n"

@@ -6,10 +6,10 @@ import itertools
 import math
 from random import Random
 
-from tests.linear import Operation
 from tests.simulation.consensus.host import Host
 from tests.simulation.consensus.process import Request
 from tests.simulation.consensus.world import World
+from tests.support.linear import Operation
 
 PATIENCE_S = 1.0
 

@@ -11,10 +11,10 @@ from mrstream.cluster.consensus.events import JoinAsked, Received
 from mrstream.cluster.consensus.lease import Timing
 from mrstream.cluster.consensus.members import MemberId, member_id
 from mrstream.cluster.journal.ballot_file import SLOT_BYTES, decode_slot
-from tests.forgetful_disk import ForgetfulDisk
 from tests.simulation.consensus.oracle import Oracle
 from tests.simulation.consensus.process import DIRECTORY, Process
 from tests.simulation.consensus.world import Clock, World
+from tests.support.forgetful_disk import ForgetfulDisk
 
 
 class Host:

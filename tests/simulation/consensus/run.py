@@ -17,12 +17,12 @@ from mrstream.cluster.consensus import events as e
 from mrstream.cluster.consensus.lease import Timing
 from mrstream.cluster.consensus.members import MemberId, host_of
 from mrstream.cluster.consensus.replica import Replica
-from tests.linear import Operation, is_linearizable, register
 from tests.simulation.consensus.client import Client
 from tests.simulation.consensus.host import Host
 from tests.simulation.consensus.oracle import Oracle, fold, image_of
 from tests.simulation.consensus.process import Process
 from tests.simulation.consensus.world import World
+from tests.support.linear import Operation, is_linearizable, register
 
 SECONDS = 25.0
 SETTLE_S = 20.0

@@ -8,7 +8,7 @@ from mrstream.cluster.errors import ClusterError
 from mrstream.dfs import protocol as p
 from mrstream.dfs.metadata.image import load_image, pack_image
 from mrstream.dfs.oplog import decode_record
-from tests.dfs_model import CHUNK, Model
+from tests.support.dfs_model import CHUNK, Model
 
 
 def refused(model: Model, request: Any, request_id: tuple[int, int] = (0, 0)) -> str:
@@ -80,6 +80,19 @@ def joins() -> None:
     assert model.call(p.Stat("/k")).length_bytes == 2 * CHUNK
     model.crash()
     assert all(len(chunk.replicas) == 3 for chunk in model.locate("/k"))
+
+
+def copies_on_write() -> None:
+    """GFS §3.4: who writes to a file of a snapshot gets a chunk of its own."""
+    model = Model()
+    model.put("/a", 100)
+    model.call(p.Snapshot("/a", "/b", "me"))
+    shared = model.locate("/a")[0].handle
+    grant = model.call(p.FindLease("/b", 0))
+    assert grant.handle != shared == model.locate("/a")[0].handle
+    model.write(grant, 200)
+    model.pass_time(80)
+    assert model.call(p.Stat("/a")).length_bytes == 100
 
 
 def conditions() -> None:
@@ -188,5 +201,5 @@ def keys() -> None:
 
 DIRECTED = [
     repeats, fences, joins, conditions, whole_decisions, attributes, quotas, implicit_directories,
-    keys,
+    keys, copies_on_write,
 ]  # fmt: skip

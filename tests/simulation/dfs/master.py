@@ -41,8 +41,8 @@ from mrstream.dfs.metadata.metadata import Metadata
 from mrstream.dfs.metadata.servers import Server
 from mrstream.dfs.metadata.settings import Settings
 from mrstream.dfs.oplog import replay
-from tests.forgetful_disk import ForgetfulDisk
 from tests.simulation.dfs.world import Clock, World
+from tests.support.forgetful_disk import ForgetfulDisk
 
 NAME = "master"
 TICK_S = 0.5

@@ -109,7 +109,7 @@ class Run:
     def _check_called_short(self) -> None:
         """No replica is called short that has every byte of its file."""
         tables = self.master.brain.tables
-        for handle, replicas in tables.chunks.all_odd():
+        for handle, replicas in tables.chunks._odd.items():
             for index, replica in replicas.items():
                 if replica.state == "short" and self._is_whole_at(index, handle):
                     name = tables.servers.at(index).id

@@ -27,10 +27,10 @@ from mrstream.dfs.chunks.allegiance import allegiance_of
 from mrstream.dfs.chunks.chunk_service import ChunkService
 from mrstream.dfs.chunks.chunk_store import ChunkStore, Reserve
 from mrstream.dfs.chunks.commands import CommandRunner, Throttle, describe
-from mrstream.dfs.chunks.memory_disk import MemoryDisk
 from mrstream.dfs.chunks.mutation import MutationOrder
 from mrstream.dfs.chunks.push_buffer import PushBuffer
 from mrstream.dfs.errors import NotRegistered, StaleReplica
+from tests.memory_disk import MemoryDisk
 from tests.simulation.dfs.master import NAME as MASTER
 from tests.simulation.dfs.master import SimMaster
 from tests.simulation.dfs.world import Clock, World

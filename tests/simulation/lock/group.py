@@ -35,7 +35,6 @@ from mrstream.lock.cell.image import load_image, pack_image
 from mrstream.lock.cell.records import decode_record
 from mrstream.lock.duties import Duties
 from mrstream.lock.paths import ROOT
-from tests.linear import Operation, is_linearizable, register
 from tests.simulation.consensus.host import Host
 from tests.simulation.consensus.oracle import Oracle
 from tests.simulation.consensus.process import Process
@@ -46,6 +45,7 @@ from tests.simulation.dfs.world import World
 from tests.simulation.lock.book import Book
 from tests.simulation.lock.client import SimClient
 from tests.simulation.lock.run import SETTINGS
+from tests.support.linear import Operation, is_linearizable, register
 
 SECONDS = 40.0
 TICK_S = 0.25

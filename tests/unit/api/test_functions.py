@@ -23,7 +23,7 @@ from mrstream.api.functions import (
     takes_pairs,
     unpack,
 )
-from tests import local_jobs
+from tests.support import local_jobs
 
 FACTOR = 3
 

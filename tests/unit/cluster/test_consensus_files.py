@@ -14,7 +14,7 @@ from mrstream.cluster.journal.ballot_file import SLOT_BYTES, BallotFile, Promise
 from mrstream.cluster.journal.disk import OsDisk
 from mrstream.cluster.journal.group_log import GroupLog
 from mrstream.cluster.journal.journal import Journal
-from tests.forgetful_disk import ForgetfulDisk
+from tests.support.forgetful_disk import ForgetfulDisk
 
 JOURNAL = b"0123456789abcdef"
 ME = MemberId("h/0123456789abcdef")

@@ -23,7 +23,7 @@ from mrstream.cluster.journal.group_disk import GroupDisk
 from mrstream.cluster.journal.group_log import GroupLog
 from mrstream.cluster.journal.replicated import ReplicatedJournal
 from mrstream.cluster.wire.network import Identity
-from tests.forgetful_disk import ForgetfulDisk
+from tests.support.forgetful_disk import ForgetfulDisk
 
 JOURNAL = b"0123456789abcdef"
 ME = MemberId("h/0123456789abcdef")

@@ -19,7 +19,7 @@ from mrstream.cluster.journal.format import FILE_HEADER, RECORD_HEADER
 from mrstream.cluster.journal.journal import Journal
 from mrstream.cluster.journal.recovery import list_logs, log_path
 from mrstream.cluster.wire.network import new_event_loop
-from tests.forgetful_disk import ForgetfulDisk
+from tests.support.forgetful_disk import ForgetfulDisk
 
 DIRECTORY = "/j"
 

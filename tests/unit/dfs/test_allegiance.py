@@ -16,10 +16,10 @@ from mrstream.cluster.errors import Corrupt, Unavailable
 from mrstream.dfs.chunk import ChunkHandle, ChunkVersion, epoch_of_command, first_command_id
 from mrstream.dfs.chunks.allegiance import EPOCHS, Allegiance, allegiance_of, read_epoch
 from mrstream.dfs.chunks.chunk_store import ChunkStore
-from mrstream.dfs.chunks.memory_disk import MemoryDisk
 from mrstream.dfs.command_queue import CommandQueue, Outcome
 from mrstream.dfs.errors import StaleMaster
 from mrstream.dfs.protocol import COMMANDS, Command, DeleteChunk
+from tests.memory_disk import MemoryDisk
 
 CONTACT_S = 8.0
 

@@ -13,9 +13,9 @@ from mrstream.cluster.errors import DiskFailed, NewerFormat, Overloaded, WrongCl
 from mrstream.dfs.chunk import BLOCK_BYTES
 from mrstream.dfs.chunks.chunk_store import ChunkStore, Reserve
 from mrstream.dfs.chunks.disk import RealDisk, RealFile
-from mrstream.dfs.chunks.memory_disk import MemoryDisk
 from mrstream.dfs.chunks.replica import path_of
 from mrstream.dfs.errors import ChunkCorrupt, DiskFull, NoSuchChunk, StaleReplica
+from tests.memory_disk import MemoryDisk
 
 
 def store_of(*disks: MemoryDisk | RealDisk, reserve: Reserve | None = None) -> ChunkStore:

@@ -20,7 +20,7 @@ from mrstream.dfs.metadata.image import load_image, pack_image
 from mrstream.dfs.metadata.metadata import Metadata
 from mrstream.dfs.metadata.settings import Settings
 from mrstream.dfs.oplog import decode_record, replay
-from tests.forgetful_disk import ForgetfulDisk
+from tests.support.forgetful_disk import ForgetfulDisk
 
 
 class Shell:

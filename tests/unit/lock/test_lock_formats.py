@@ -24,7 +24,7 @@ from mrstream.lock.cell.settings import Settings
 from mrstream.lock.errors import BadNodePath, SequencerInvalid
 from mrstream.lock.paths import ROOT, canonical
 from mrstream.lock.sequencer import Sequencer, parse
-from tests.lock_model import SECRET, Client, Model, settle
+from tests.support.lock_model import SECRET, Client, Model, settle
 
 NAMES = st.sampled_from(["a", "b", "c", "é", "long" * 8])
 NUMBERS = st.integers(0, 2**63 - 1)

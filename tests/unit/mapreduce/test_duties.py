@@ -45,7 +45,7 @@ from mrstream.mapreduce.scheduler.events import (
 )
 from mrstream.mapreduce.scheduler.ids import AttemptId, HostName, JobId, WorkerId
 from mrstream.mapreduce.scheduler.scheduler import Scheduler
-from tests.forgetful_disk import ForgetfulDisk
+from tests.support.forgetful_disk import ForgetfulDisk
 from tests.unit.mapreduce.scheduler.bench import JOB, map_attempt, reduce_attempt
 
 ASKED = JobSubmitted(

@@ -13,7 +13,6 @@ import pytest
 from mrstream.mapreduce.dataflow.files import InputReplaced, RoutedFiles, files_for, join, scheme_of
 from mrstream.mapreduce.dataflow.input_paths import (
     InvalidInput,
-    expand_braces,
     glob,
     list_input_files,
     split_at_commas,
@@ -56,12 +55,6 @@ def names(inputs: list[str], files: RoutedFiles, **options: bool) -> list[str]:
 def test_a_value_is_cut_at_commas_outside_braces(word: str, parts: list[str]) -> None:
     """Spec 3.1."""
     assert split_at_commas(word) == parts
-
-
-def test_braces_are_written_out() -> None:
-    """Spec 3.1; they may hold slashes and nest, and a backslash quotes."""
-    assert expand_braces("a{b,c{d,e}}f") == ["abf", "acdf", "acef"]
-    assert expand_braces(r"a\{b") == [r"a\{b"]
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 
 from mrstream.saw.program import ProgramStopped, compiled
 from mrstream.saw.source import Refused
-from tests.saw_runs import csv_of, packed, shown, value_of
+from tests.support.saw_runs import csv_of, packed, shown, value_of
 
 TABLE = "t: table sum of int; "
 

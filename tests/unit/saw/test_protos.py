@@ -14,7 +14,7 @@ from mrstream.mapreduce.job.saw_protos import BadProto
 from mrstream.saw.program import ProgramStopped, compiled, proto_files
 from mrstream.saw.source import Refused
 from mrstream.streaming.formats.proto_rows import message_class
-from tests import saw_runs
+from tests.support import saw_runs
 
 PROTO = """
 syntax = "proto2";

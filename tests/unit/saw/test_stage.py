@@ -9,7 +9,7 @@ import pytest
 
 from mrstream.saw.program import compiled
 from mrstream.saw.tables.table import NUMBER_BYTES, VALUE_BYTES
-from tests.local_jobs import Desk
+from tests.support.local_jobs import Desk
 
 
 def test_a_map_that_may_hold_little_sends_often_and_gives_the_same(tmp_path: Path) -> None:

@@ -24,8 +24,8 @@ from mrstream.tui.screens.report import ReportScreen
 from mrstream.tui.widgets.key_line import KeyLine
 from mrstream.tui.widgets.summary import Summary
 from mrstream.tui.widgets.table import RowTable
-from tests import tui_states
-from tests.tui_states import JOB, Recorded
+from tests.support import tui_states
+from tests.support.tui_states import JOB, Recorded
 
 SIZES = [(80, 24), (160, 48)]
 STATES: dict[str, Callable[[], Recorded]] = {

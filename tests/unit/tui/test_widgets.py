@@ -10,7 +10,7 @@ from mrstream.tui.widgets.summary import summary
 from mrstream.tui.widgets.task_grid import cell_sign
 from mrstream.view.grid import block_cell
 from mrstream.view.picture import Picture
-from tests import tui_states
+from tests.support import tui_states
 
 
 def test_a_bar_is_as_wide_as_asked_whatever_the_fraction() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from mrstream.cluster.errors import UserError
 from mrstream.view import actions
-from tests.tui_states import Recorded
+from tests.support.tui_states import Recorded
 
 
 def test_every_action_asks_by_name_and_says_how_it_ended() -> None:

@@ -16,7 +16,7 @@ from mrstream.view.jobs import (
     title,
 )
 from mrstream.view.palette import Colour
-from tests.tui_states import NOW_S, busy, failing
+from tests.support.tui_states import NOW_S, busy, failing
 
 
 def job(**more: object) -> JobRow:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from mrstream.mapreduce.snapshot import Changes, ClusterSnapshot, HostRow, JobSeen
 from mrstream.view.picture import ChunkCounts, FileEntry, Picture
-from tests import tui_states
-from tests.tui_states import JOB
+from tests.support import tui_states
+from tests.support.tui_states import JOB
 
 
 def test_news_that_holds_nothing_new_changes_nothing() -> None:

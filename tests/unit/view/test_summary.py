@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from mrstream.view.picture import ChunkCounts, Picture
 from mrstream.view.summary import parts, silence
-from tests import tui_states
-from tests.tui_states import NOW_S, Recorded
+from tests.support import tui_states
+from tests.support.tui_states import NOW_S, Recorded
 
 
 def seen(source: Recorded) -> Picture:

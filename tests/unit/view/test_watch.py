@@ -9,7 +9,7 @@ import pytest
 from mrstream.cluster.errors import Unavailable, UserError
 from mrstream.mapreduce.snapshot import COMMITTED, ClusterSnapshot, JobSeen, JobSnapshot
 from mrstream.view.watch import BOARDS_MAX, Watch
-from tests.tui_states import JOB, Recorded, busy, lost
+from tests.support.tui_states import JOB, Recorded, busy, lost
 
 
 class Clock:

@@ -207,15 +207,25 @@ def test_whoever_guesses_is_not_listened_to_for_a_minute(served: Served, clock: 
     assert served.get("/", wrong).status == 503  # the table is old by now, too
 
 
-def test_guesses_are_counted_by_address_and_forgotten() -> None:
+def test_keys_that_nobody_has_do_not_shut_out_those_that_somebody_has(served: Served) -> None:
+    """One program with an old key, and all others of its host go on."""
+    for number in range(GUESSES_MAX):
+        assert served.get("/", basic(f"MROLD{number}", "x")).status == 401
+    assert served.get("/", basic("MROTHER", "x")).status == 429
+    assert served.get("/", "Authorization: Bearer no-token").status == 429
+    assert served.get("/", RIGHT).status == 200
+
+
+def test_guesses_are_counted_by_address_and_key_and_forgotten() -> None:
     guesses = Guesses()
     for _ in range(GUESSES_MAX):
-        guesses.note("10.0.0.1", 0.0)
+        guesses.note("10.0.0.1", "MRETL", 0.0)
 
     with pytest.raises(Refused) as caught:
-        guesses.check("10.0.0.1", 59.0)
-    guesses.check("10.0.0.2", 59.0)
-    guesses.check("10.0.0.1", 60.0)
+        guesses.check("10.0.0.1", "MRETL", 59.0)
+    guesses.check("10.0.0.2", "MRETL", 59.0)
+    guesses.check("10.0.0.1", "", 59.0)
+    guesses.check("10.0.0.1", "MRETL", 60.0)
 
     assert caught.value.status == 429
 

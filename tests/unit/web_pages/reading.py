@@ -7,7 +7,7 @@ from html.parser import HTMLParser
 from mrstream.view.watch import Watch
 from mrstream.web.pages import layout, routes
 from mrstream.web.pages.visit import Visit, Visitor
-from tests.tui_states import Recorded
+from tests.support.tui_states import Recorded
 
 VOID = {"br", "col", "hr", "input", "link", "meta"}
 YOU = Visitor("ann", b"a session")

@@ -19,8 +19,8 @@ from mrstream.web.http.request import Request
 from mrstream.web.pages.door import POLICY, Door
 from mrstream.web.pages.session import OneTimeLink, Sessions
 from mrstream.web.pages.visit import Visitor
-from tests import tui_states
-from tests.tui_states import JOB, Recorded
+from tests.support import tui_states
+from tests.support.tui_states import JOB, Recorded
 from tests.unit.web.raw_http import Answer, Served
 from tests.unit.web_pages.reading import Reader
 from tests.unit.web_pages.test_multipart import EDGE, form

@@ -15,8 +15,8 @@ from mrstream.mapreduce.snapshot import BACKUP, COMMITTED, FAILED, RUNNING, Even
 from mrstream.view.picture import FileEntry
 from mrstream.web.pages import grid_svg, layout, routes
 from mrstream.web.pages.visit import NoSuchPage, OutOfBounds, Visitor
-from tests import tui_states
-from tests.tui_states import JOB, Recorded
+from tests.support import tui_states
+from tests.support.tui_states import JOB, Recorded
 from tests.unit.web_pages.reading import Reader, html_of, read, visit_of
 
 ATTEMPT = f"attempt_{JOB[4:]}_m_000003_0"

@@ -14,8 +14,8 @@ from mrstream.tui.app import Monitor
 from mrstream.tui.screens.job import JobScreen
 from mrstream.tui.widgets.summary import Summary
 from mrstream.tui.widgets.table import RowTable
-from tests import tui_states
-from tests.tui_states import Recorded
+from tests.support import tui_states
+from tests.support.tui_states import Recorded
 from tests.unit.web_pages.reading import read
 
 WIDE = (220, 60)

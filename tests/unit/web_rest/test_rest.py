@@ -19,8 +19,8 @@ from mrstream.web.http.reply import Reply
 from mrstream.web.http.request import Note, Request
 from mrstream.web.http.server import Outcome
 from mrstream.web.rest.door import HISTORY, Rest
-from tests import tui_states
-from tests.tui_states import JOB, NOW_S
+from tests.support import tui_states
+from tests.support.tui_states import JOB, NOW_S
 from tests.unit.web.raw_http import Answer, Served
 
 JOBS = f"{HISTORY}/mapreduce/jobs"

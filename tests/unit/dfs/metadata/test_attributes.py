@@ -7,7 +7,7 @@ import pytest
 from mrstream.dfs import protocol as p
 from mrstream.dfs.errors import BadRequest, FileReplaced
 from mrstream.dfs.metadata.image import load_image, pack_image
-from tests.dfs_model import Model
+from tests.support.dfs_model import Model
 
 
 def attributes(model: Model, path: str) -> dict[str, bytes]:

@@ -115,7 +115,7 @@ def test_the_last_reference_takes_everything_with_it() -> None:
 def test_a_handle_cannot_be_added_twice() -> None:
     chunks = table()
 
-    with pytest.raises(AssertionError, match="given out twice"):
+    with pytest.raises(AssertionError, match="is sealed: it cannot be added"):
         chunks.add(H, owner=2, index=0, goal=3)
 
 

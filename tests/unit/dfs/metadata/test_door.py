@@ -11,7 +11,7 @@ from mrstream.dfs.metadata import operations as op
 from mrstream.dfs.metadata.events import Called, Founded, LeadershipBegan, Log, Tick
 from mrstream.dfs.metadata.metadata import Metadata
 from mrstream.dfs.metadata.settings import Settings
-from tests.dfs_model import Model
+from tests.support.dfs_model import Model
 
 
 def new_brain() -> Metadata:

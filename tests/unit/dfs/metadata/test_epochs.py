@@ -7,7 +7,7 @@ import pytest
 from mrstream.dfs import protocol as p
 from mrstream.dfs.chunk import ServerId, epoch_of_command
 from mrstream.dfs.errors import StaleMaster
-from tests.dfs_model import FakeServer, Model
+from tests.support.dfs_model import FakeServer, Model
 
 
 def register(model: Model, name: str, **fields: object) -> p.ServerSettings:

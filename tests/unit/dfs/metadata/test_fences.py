@@ -10,7 +10,7 @@ from mrstream.dfs.client.fence import format_fence, parse_fence
 from mrstream.dfs.errors import BadRequest, FencedOff, NoSuchFile, WriterFenced
 from mrstream.dfs.metadata import fences
 from mrstream.dfs.metadata.image import load_image, pack_image
-from tests.dfs_model import Model
+from tests.support.dfs_model import Model
 
 
 def mkdir(model: Model, path: str, generation: int, name: str = "jobs") -> None:

@@ -16,7 +16,7 @@ from mrstream.dfs.metadata.image import load_image, pack_image
 from mrstream.dfs.metadata.metadata import Metadata
 from mrstream.dfs.metadata.settings import Settings
 from mrstream.dfs.oplog import decode_record
-from tests.dfs_model import CHUNK, Model
+from tests.support.dfs_model import CHUNK, Model
 
 HERE = Path(__file__).with_name("format1")
 FACTS: dict[str, Any] = json.loads((HERE / "facts.json").read_text())

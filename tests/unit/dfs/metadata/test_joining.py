@@ -15,7 +15,7 @@ from mrstream.dfs.errors import (
     NotAligned,
 )
 from mrstream.dfs.metadata.operations import ChunkSealed
-from tests.dfs_model import CHUNK, Model
+from tests.support.dfs_model import CHUNK, Model
 
 
 def parts(model: Model, *lengths: int, **fields: int) -> tuple[FileId, ...]:

@@ -10,7 +10,7 @@ from mrstream.dfs import protocol as p
 from mrstream.dfs.errors import AlreadySpent, BadPath, BadRequest, FileExists, NoSuchKey
 from mrstream.dfs.metadata import keys
 from mrstream.dfs.metadata.image import load_image, pack_image
-from tests.dfs_model import Model
+from tests.support.dfs_model import Model
 
 
 def key_id(number: int) -> str:

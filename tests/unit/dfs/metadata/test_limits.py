@@ -17,7 +17,7 @@ from mrstream.dfs.metadata.listing import SLICE_NODES
 from mrstream.dfs.metadata.metadata import Metadata
 from mrstream.dfs.metadata.repair import LOOKED_AT_PER_TICK
 from mrstream.dfs.metadata.settings import Settings
-from tests.dfs_model import Model
+from tests.support.dfs_model import Model
 
 ENTRIES = 200_000
 

@@ -14,7 +14,7 @@ from mrstream.dfs.metadata.events import Called, Halt, LogInDoubt, LossAccepted
 from mrstream.dfs.metadata.grants import HANDLES_RESERVED_AT_ONCE
 from mrstream.dfs.metadata.operations import HandlesReserved
 from mrstream.dfs.oplog import encode_record
-from tests.dfs_model import Model
+from tests.support.dfs_model import Model
 
 
 def with_an_older_log(model: Model, count: int) -> Model:

@@ -19,7 +19,7 @@ from mrstream.dfs.errors import (
     SpaceQuotaExceeded,
 )
 from mrstream.dfs.metadata.image import load_image, pack_image
-from tests.dfs_model import CHUNK, Model
+from tests.support.dfs_model import CHUNK, Model
 
 
 def limited(**limits: int) -> Model:

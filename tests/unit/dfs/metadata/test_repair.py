@@ -5,7 +5,7 @@ from __future__ import annotations
 from mrstream.dfs import protocol as p
 from mrstream.dfs.chunk import ChunkReport, ChunkVersion, pack_reports
 from mrstream.dfs.metadata.events import Tick
-from tests.dfs_model import DISK_BYTES, Model
+from tests.support.dfs_model import DISK_BYTES, Model
 
 
 def test_the_answer_to_one_deletion_is_not_taken_for_that_of_a_later_one() -> None:

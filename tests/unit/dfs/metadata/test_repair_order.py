@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mrstream.dfs import protocol as p
 from mrstream.dfs.chunk import ChunkHandle
-from tests.dfs_model import Model
+from tests.support.dfs_model import Model
 
 
 def clones(model: Model) -> list[ChunkHandle]:

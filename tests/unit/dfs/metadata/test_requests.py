@@ -15,7 +15,7 @@ from mrstream.dfs.errors import WriterFenced
 from mrstream.dfs.metadata import entries
 from mrstream.dfs.metadata import operations as op
 from mrstream.dfs.metadata.image import load_image, pack_image
-from tests.dfs_model import Model
+from tests.support.dfs_model import Model
 
 Prepare = Callable[[Model], object]
 

@@ -10,7 +10,7 @@ import pytest
 from mrstream.dfs import protocol as p
 from mrstream.dfs.errors import BadRequest, FileBusy
 from mrstream.dfs.metadata.image import load_image, pack_image
-from tests.dfs_model import CHUNK, Model
+from tests.support.dfs_model import CHUNK, Model
 
 PATH = "/exact/log"
 

@@ -15,7 +15,7 @@ from mrstream.dfs.metadata.events import Called, Command, LeadershipBegan, Refus
 from mrstream.dfs.metadata.image import pack_image
 from mrstream.dfs.metadata.metadata import Metadata
 from mrstream.dfs.oplog import decode_record
-from tests.dfs_model import FakeServer, Model
+from tests.support.dfs_model import FakeServer, Model
 
 
 class Shadow:

@@ -19,7 +19,7 @@ from mrstream.dfs.errors import (
     NotADirectory,
 )
 from mrstream.dfs.metadata.trash import UNFINISHED_S_MAX, UPLOADS_S_MAX
-from tests.dfs_model import Model
+from tests.support.dfs_model import Model
 
 
 def begin(model: Model, path: str, length: int = 0, **fields: Any) -> tuple[p.OpenFile, int]:

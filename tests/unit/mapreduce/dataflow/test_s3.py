@@ -20,7 +20,7 @@ from mrstream.mapreduce.dataflow.s3_store import (
     Store,
 )
 from mrstream.streaming.conf.jobconf import JobConf
-from tests.object_store import client_of, keys_in, made_bucket, running_store, uploads_in
+from tests.support.object_store import client_of, keys_in, made_bucket, running_store, uploads_in
 
 ONE, TWO = "attempt_1_0001_r_000000_0", "attempt_1_0001_r_000000_1"
 OTHER = "attempt_1_0001_r_000001_0"

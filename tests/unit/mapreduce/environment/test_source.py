@@ -10,7 +10,7 @@ import pytest
 
 from mrstream.mapreduce.environment.source import Kind, source_of
 from mrstream.mapreduce.job.environment import BadEnvironment
-from tests.wheels import make_wheel, requirements
+from tests.support.wheels import make_wheel, requirements
 
 
 def key(path: Path) -> str:

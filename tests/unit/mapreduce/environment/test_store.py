@@ -17,8 +17,8 @@ import pytest
 from mrstream.mapreduce.environment import build, store
 from mrstream.mapreduce.environment.source import source_of
 from mrstream.mapreduce.job.environment import FUNCTIONS_LINK, BadEnvironment, Environment
-from tests.local_jobs import TREE
-from tests.wheels import make_wheel, requirements
+from tests.support.local_jobs import TREE
+from tests.support.wheels import make_wheel, requirements
 
 
 @pytest.fixture(autouse=True)

@@ -14,7 +14,7 @@ import pytest
 
 from mrstream.mapreduce.flow.book import FlowBook, all_flows
 from mrstream.mapreduce.flow.brain.messages import Completed, Started
-from tests.local_jobs import TREE
+from tests.support.local_jobs import TREE
 
 FLOW = """
 name: six steps

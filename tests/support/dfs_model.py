@@ -375,3 +375,16 @@ class Model:
     def epoch(self, path: str) -> Epoch:
         row = self.brain.space.row(path)
         return self.brain.space.writer_epoch(row)
+
+
+def grant_of(model: Model, opened: p.OpenFile, index: int = 0, **fields: object) -> p.ChunkGrant:
+    """What a writer asks when a mutation failed."""
+    ask = p.FindLease(
+        "",
+        index,
+        opened.status.file_id,
+        opened.epoch,
+        **fields,  # type: ignore[arg-type]
+    )
+    grant: p.ChunkGrant = model.call(ask)
+    return grant

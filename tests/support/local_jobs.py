@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 MRSTREAM = [sys.executable, "-P", "-m", "mrstream.streaming.cli"]
-TREE = Path(__file__).parent.parent
+TREE = Path(__file__).parent.parent.parent
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ import secrets
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
@@ -26,9 +26,11 @@ CALL_BYTES_MAX = 1 << 20
 
 
 @contextmanager
-def running_ray(directory: Path) -> Iterator[dict[str, str]]:
+def running_ray(
+    directory: Path, inherited: Mapping[str, str] = os.environ
+) -> Iterator[dict[str, str]]:
     """Give the environment in which `-engine ray` finds a Ray that has two cores and a small store,
-    listens on loopback and serves who has its secret."""
+    listens on loopback and serves who has its secret; its workers inherit the other."""
     environment = {
         "RAY_USAGE_STATS_ENABLED": "0",
         "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
@@ -36,7 +38,7 @@ def running_ray(directory: Path) -> Iterator[dict[str, str]]:
         "RAY_AUTH_MODE": "token",
         "RAY_AUTH_TOKEN": secrets.token_hex(32),
     }
-    with _kept(["keep", str(directory)], environment) as address:
+    with _kept(["keep", str(directory)], {**inherited, **environment}) as address:
         yield {**environment, "RAY_ADDRESS": address}
 
 
