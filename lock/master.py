@@ -11,8 +11,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-import os
-import pwd
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -21,6 +19,7 @@ from mrstream.cluster.config.config import LOCK_MASTER, LockConfig
 from mrstream.cluster.daemon import Daemon, run
 from mrstream.cluster.errors import ClusterError
 from mrstream.cluster.leader.office import Office
+from mrstream.cluster.user import login_name
 from mrstream.cluster.wire.network import Handler, Peer
 from mrstream.lock.cell.cell import Cell
 from mrstream.lock.cell.events import Called, Event, LeadershipBegan, Refuse, Reply, Tick
@@ -56,7 +55,7 @@ class Master:
         identity = daemon.identity
         config = daemon.config.lock or LockConfig()
         secret = hashlib.sha256(b"handles of the lock cell" + identity.secret).digest()
-        self._brain = Cell(settings_from(config, _user_name()), secret, daemon.config.name)
+        self._brain = Cell(settings_from(config, login_name()), secret, daemon.config.name)
         self._office = Office(daemon, self)
         self._gate = self._office.gate(self._carry_out)
         self._duties = Duties(self._brain, self._office.log, self._gate)
@@ -175,13 +174,6 @@ class Master:
 
     def _image(self) -> Iterable[bytes]:
         return pack_image(self._brain)
-
-
-def _user_name() -> str:
-    try:
-        return pwd.getpwuid(os.getuid()).pw_name
-    except KeyError:
-        return str(os.getuid())
 
 
 def main(argv: Sequence[str] | None = None) -> int:

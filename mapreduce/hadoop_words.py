@@ -21,6 +21,8 @@ JAR = f"hadoop-streaming-{HADOOP_VERSION}.jar"
 _STREAMING_JAR = re.compile(r"streaming[^/]*\.jar$")
 _HDFS = re.compile(r"(?:hdfs|viewfs)://[^/,#\s]*(?=/)")
 _OLD_VERBS = {"-lsr": ["-ls", "-R"], "-rmr": ["-rm", "-r"], "-dus": ["-du", "-s"]}
+_QUOTAS = frozenset(("-setQuota", "-clrQuota", "-setSpaceQuota", "-clrSpaceQuota"))
+"""What of `dfsadmin` is a verb of the dfs here."""
 # Of `hadoop jar`: the options whose values are paths, or lists of them.
 _PATHS = frozenset(
     ("-input", "-output", "-files", "-archives", "-cacheFile", "-cacheArchive", "-file")
@@ -28,7 +30,8 @@ _PATHS = frozenset(
 _INSTEAD = {
     "distcp": "`mrstream dfs -cp` copies",
     "archive": "put a tar file there with `mrstream dfs -put`",
-    "dfsadmin": "`mrstream cluster status` and `mrstream dfs -df` tell",
+    "dfsadmin": "`mrstream cluster status` and `mrstream dfs -df` tell; of quotas, "
+    "`-setQuota`, `-clrQuota`, `-setSpaceQuota` and `-clrSpaceQuota` are here",
     "namenode": "`mrstream cluster up` starts the dfs",
     "datanode": "`mrstream cluster up` starts the dfs",
     "resourcemanager": "`mrstream cluster up` starts the masters",
@@ -78,6 +81,8 @@ def meaning_of(command: str, argv: Sequence[str], places: Places) -> Meant:
     if verb in ("version", "-version", "--version"):
         return Meant("version")
     if verb in ("fs", "dfs") and command in ("hadoop", "hdfs"):
+        return Meant("run", ("dfs", *_local(places), *_fs_words(rest, places)))
+    if verb == "dfsadmin" and command in ("hadoop", "hdfs") and rest[:1] and rest[0] in _QUOTAS:
         return Meant("run", ("dfs", *_local(places), *_fs_words(rest, places)))
     if verb == "fsck" and command in ("hadoop", "hdfs"):
         return Meant(

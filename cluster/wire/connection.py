@@ -12,6 +12,7 @@ import contextlib
 import os
 import socket
 import ssl
+import struct
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -120,14 +121,26 @@ class Connection:
 
     def _fresh(self) -> None:
         self._pid = os.getpid()
+        """Whose connection it is: a child that was forked off makes one of its own."""
         self._sock: socket.socket | None = None
+        """None: there is none, or it was lost. Set and cleared under `_state`; whoever clears it
+        tells all who wait."""
         self._tls: TlsIo | None = None
+        """Of `_sock`, with TLS."""
         self._decoder = FrameDecoder(BODY_BYTES_MAX)
+        """Has half a frame of `_sock`; fed by the thread that reads."""
         self._number = 0
+        """Of the last request; never goes back, also over new connections, so that a repeat is
+        known by its number."""
         self._waiters: dict[int, _Waiter] = {}
+        """The calls in flight by number; a reply without one comes too late, and is dropped."""
         self._reading = False
+        """One of the waiting threads reads for all. It hands over when it has its own answer: while
+        anybody waits, somebody reads or has been woken to."""
         self._send_lock = threading.Lock()
+        """Frames go out one at a time; never taken while `_state` is held."""
         self._state = threading.Lock()
+        """Guards all of the above, for moments; nobody waits for the network with it."""
 
     def __enter__(self) -> Connection:
         return self
@@ -200,6 +213,16 @@ class Connection:
         sock = self._sock
         if sock is not None:
             self._drop(sock, HostUnreachable(f"{self.address}: the connection was closed here"))
+
+    def abort(self) -> None:
+        """As `close`, and nothing that is still on its way is sent: over a network that was cut it
+        would arrive when that is whole again, long after its caller went on."""
+        self._check_fork()
+        sock = self._sock
+        if sock is not None:
+            with contextlib.suppress(OSError):  # it has ended meanwhile
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            self._drop(sock, HostUnreachable(f"{self.address}: the connection was given up here"))
 
     # --- the socket
 

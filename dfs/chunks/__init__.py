@@ -2,6 +2,7 @@
 
     disk          one directory of one disk, behind a seam
     replica_files names, opening and syncing of a replica's files
+    append_log    who appended what last, where appends are serialised
     verified      bytes together with the proof that they are right
     recovery      what a replica holds after a stop of any kind
     replica       one chunk on one disk: read and write
@@ -20,4 +21,6 @@ Invariants:
 C1  an acknowledged byte is on disk, with a checksum that covers it, before the acknowledgement.
 C2  no byte leaves that its checksum does not cover.
 C3  a replica applies mutations of one version in the order of their serial numbers.
+C4  where appends are serialised, the bytes of an append and the note of whose they are are on disk
+    together; replicas of one version differ by the bytes of at most one append, the last.
 """

@@ -63,7 +63,7 @@ class Allegiance:
         """When the news was sent that a command rests on; StaleMaster if it is not to be obeyed."""
         name = type(command).__name__
         self.check(epoch_of_command(command.command_id), name)
-        since: int = command.since  # type: ignore[attr-defined]  # every command has it, last
+        since: int = command.since  # type: ignore[attr-defined]  # every command has it
         sent_at_s = self._sent_at_s.get(since, float("-inf"))
         if now_s - sent_at_s >= contact_s:
             raise StaleMaster(

@@ -34,6 +34,7 @@ from mrstream.dfs.chunk import (
     ChunkVersion,
     ServerId,
 )
+from mrstream.dfs.chunks.append_log import PADDING, Appended, pack_table
 from mrstream.dfs.chunks.chunk_store import NOT_THE_DISKS, ChunkStore
 from mrstream.dfs.chunks.mutation import MutationOrder
 from mrstream.dfs.chunks.push_buffer import PushBuffer
@@ -48,6 +49,7 @@ from mrstream.dfs.errors import (
     StaleReplica,
 )
 from mrstream.dfs.protocol import (
+    AppendMark,
     AppendRecord,
     ApplyMutation,
     ChecksumChunk,
@@ -120,6 +122,7 @@ class ChunkService:
         self._guard = threading.Lock()
         self._locks: dict[int, threading.Lock] = {}
         self._changed: dict[int, None] = {}
+        self._agreed: dict[int, tuple[int, int]] = {}
         self.served_at_s = float("-inf")
         self.counters: dict[str, float] = {}
 
@@ -133,6 +136,7 @@ class ChunkService:
         with self._guard:
             self._locks.pop(handle, None)
             self._changed.pop(handle, None)
+            self._agreed.pop(handle, None)
 
     def take_changed(self) -> list[int]:
         """The chunks that were mutated since the last call."""
@@ -184,7 +188,7 @@ class ChunkService:
                 self.apply(request)
                 stream.send(Done())
             case ChunkLength():
-                stream.send(Number(self._current(request.handle, request.version).length))
+                stream.send(Number(self.agreed_length(request.handle, request.version)))
             case ChecksumChunk():
                 stream.send(Checksums(self._checksums(request)))
 
@@ -200,10 +204,22 @@ class ChunkService:
             )
         return replica
 
+    def agreed_length(self, handle: int, version: int) -> int:
+        """The replica's length; where appends are serialised, without what may be here alone."""
+        replica = self._current(handle, version)
+        with self.store.guarded(replica.disk, replica):
+            length = replica.agreed
+        at_version, agreed = self._agreed.get(handle, (0, 0))
+        return max(length, agreed) if at_version == replica.version else length
+
     def _read(self, stream: BulkStream, request: ReadChunk, buffer: bytearray) -> None:
         replica = self._current(request.handle, request.version)
         if request.offset < 0 or request.length_bytes < 0:
             raise BadRequest(f"read of {request.length_bytes} bytes at {request.offset}")
+        appends = b""
+        if request.appends:
+            with self.store.guarded(replica.disk, replica):
+                appends = pack_table(replica.appended(request.offset + request.length_bytes))
         offset, left = request.offset, request.length_bytes
         while True:
             # Pieces after the first begin at block borders, so that no block is read twice.
@@ -212,7 +228,8 @@ class ChunkService:
             left -= len(view)
             offset += len(view)
             is_last = left == 0 or len(view) < size or offset >= replica.length
-            stream.send(Piece(len(view), crc32c(view), replica.length, is_last), view)
+            stream.send(Piece(len(view), crc32c(view), replica.length, is_last, appends), view)
+            appends = b""
             self._count("bytes_read", len(view))
             if is_last:
                 return
@@ -310,6 +327,8 @@ class ChunkService:
                 f"a record of {request.length_bytes} bytes; a fourth of a chunk, {size_max}, is "
                 "the limit"
             )
+        if request.appender != PADDING:
+            return self._append_once(request)
         with self.lock_of(request.handle):
             offset = self.store.get(request.handle, request.version).length
             room = request.chunk_bytes - offset
@@ -338,6 +357,68 @@ class ChunkService:
         self._buffer.forget(request.data_id)
         return offset
 
+    def _append_once(self, request: AppendRecord) -> int:
+        """As primary of a chunk whose appends are serialised: return where in the file the bytes
+        are, from now on or since they were appended before."""
+        handle, version, size = request.handle, request.version, request.length_bytes
+        with self.lock_of(handle):
+            replica = self.store.get(handle, version)
+            with self.store.guarded(replica.disk, replica):
+                last = replica.last_append_of(request.appender)
+            if last is not None and last.number >= request.number:
+                return self._appended_before(request, last)
+            offset = replica.length
+            room = request.chunk_bytes - offset
+            at = request.index * request.chunk_bytes + offset
+            if size <= room:
+                mark = AppendMark(request.appender, request.number, at)
+                self._mutate_exactly(request, offset, size, request.data_id, mark)
+            elif room:
+                self._mutate_exactly(request, offset, room, b"", AppendMark(PADDING, 0, at))
+        if size > room:
+            raise ChunkFull(f"chunk {handle:016x} has {room} bytes left; it is padded now")
+        self._buffer.forget(request.data_id)
+        return at
+
+    def _appended_before(self, request: AppendRecord, last: Appended) -> int:
+        """Where the bytes of a repeated append are. If they are in this chunk they may still be
+        here alone: the lease says that they are not, for it ends with an append that failed."""
+        if last.number > request.number or last.length_bytes != request.length_bytes:
+            raise BadRequest(
+                f"append {request.number} of {request.length_bytes} bytes comes after append "
+                f"{last.number} of {last.length_bytes} of the same appender; it can be repeated "
+                "only as it was, before the next one"
+            )
+        self.order.check(request.handle, request.version, self._clock.now_s())
+        return last.at
+
+    def _mutate_exactly(
+        self, request: AppendRecord, offset: int, size: int, data_id: bytes, mark: AppendMark
+    ) -> None:
+        """Have all replicas append, or this version ends: what some have more than others is then
+        this append's bytes, and nothing comes after them."""
+        handle, version = request.handle, request.version
+        if data_id and size:
+            self._buffer.get(data_id, size)
+        self.order.check(handle, version, self._clock.now_s())
+        try:
+            self._mutate(
+                request.replicas,
+                handle=handle,
+                version=version,
+                offset=offset,
+                length_bytes=size,
+                data_id=data_id,
+                mark=mark,
+            )
+        except ClusterError as error:
+            self.order.ended(handle, version)
+            if isinstance(error, DataNotPushed):
+                raise ReplicaFailed(str(error), servers=[]) from error
+            raise
+        with self._guard:
+            self._agreed[handle] = (version, offset + size)
+
     def apply(self, request: ApplyMutation) -> None:
         """As secondary: apply a mutation that the primary has numbered."""
         with self.lock_of(request.handle):
@@ -355,11 +436,21 @@ class ChunkService:
                 f"chunk {mutation.handle:016x}: the replica here ends at {replica.length}, "
                 f"the mutation begins at {mutation.offset}"
             )
-        if mutation.data_id or not mutation.length_bytes:
-            pieces = []
-            if mutation.length_bytes:
-                data = self._buffer.get(mutation.data_id, mutation.length_bytes)
-                pieces = [memoryview(data)]
+        mark = mutation.mark
+        if mark is not None and mutation.offset != replica.length:
+            raise StaleReplica(
+                f"chunk {mutation.handle:016x}: the replica here ends at {replica.length}, "
+                f"the append begins at {mutation.offset}"
+            )
+        pieces = []
+        if mutation.data_id and mutation.length_bytes:
+            pieces = [memoryview(self._buffer.get(mutation.data_id, mutation.length_bytes))]
+        if mark is not None:
+            end = mutation.offset + mutation.length_bytes
+            size = mutation.length_bytes
+            entry = Appended(mark.appender, mark.number, mark.at, size, end)
+            self.store.append(replica, pieces, entry)
+        elif mutation.data_id or not mutation.length_bytes:
             self.store.write(replica, mutation.offset, pieces, durable=mutation.durable)
         else:
             with self.store.guarded(replica.disk, replica):
@@ -379,6 +470,7 @@ class ChunkService:
         data_id: bytes,
         durable: bool = True,
         gap_allowed: bool = False,
+        mark: AppendMark | None = None,
     ) -> None:
         """As primary, under the chunk's lock: number a mutation and have all replicas apply it."""
         replica = self.store.get(handle, version)
@@ -394,6 +486,7 @@ class ChunkService:
             data_id,
             durable,
             gap_allowed,
+            mark,
         )
         others = [one for one in replicas if one.server != self._me]
         calls = [_Call(self._pool, one, mutation) for one in others]

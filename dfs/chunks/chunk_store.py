@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 from mrstream.cluster.errors import DiskFailed, Overloaded, Unavailable
 from mrstream.dfs.chunk import ChunkHandle, ChunkReport, ChunkVersion
+from mrstream.dfs.chunks.append_log import Appended
 from mrstream.dfs.chunks.disk import Disk
 from mrstream.dfs.chunks.identity import IDENTITY, check_identity, write_identity
 from mrstream.dfs.chunks.replica import Replica
@@ -163,15 +164,16 @@ class ChunkStore:
 
     # -- changing -------------------------------------------------------------------------
 
-    def create(self, handle: int, version: int) -> Replica:
-        """Make an empty replica; one that is here already at that version is as good."""
+    def create(self, handle: int, version: int, appended: Sequence[Appended] = ()) -> Replica:
+        """Make an empty replica, which knows of those appends; one that is here already at that
+        version is as good."""
         with self._lock:
             present = self._replicas.get(handle)
         if present is not None and present.version == version:
             return present
         disk = self.roomiest(0)
         with self.guarded(disk):
-            replica = Replica.create(disk, handle, version)
+            replica = Replica.create(disk, handle, version, appended=appended)
         with self._lock:
             self._replicas[handle] = replica
         return replica
@@ -208,11 +210,21 @@ class ChunkStore:
                 f"chunk {replica.handle:016x}: reading failed: {error}", handle=replica.handle
             ) from error
 
-    def receive(self, handle: int, version: int, length: int) -> Replica:
+    def append(
+        self, replica: Replica, pieces: Sequence[bytes | memoryview], entry: Appended
+    ) -> int:
+        """`Replica.append`, within the space that may be used; returns the new length."""
+        self.need_room(replica.disk, entry.length_bytes)
+        with self.guarded(replica.disk, replica):
+            return replica.append(pieces, entry)
+
+    def receive(
+        self, handle: int, version: int, length: int, appended: Sequence[Appended] = ()
+    ) -> Replica:
         """Begin a copy from elsewhere; it counts from `settle` on, or goes with `remove`."""
         disk = self.roomiest(length)
         with self.guarded(disk):
-            return Replica.create(disk, handle, version, incoming=True)
+            return Replica.create(disk, handle, version, incoming=True, appended=appended)
 
     def settle(self, replica: Replica) -> None:
         """Make a complete incoming copy the replica of its chunk."""
@@ -236,7 +248,9 @@ class ChunkStore:
             present = self._replicas.get(target)
         if present is not None and present.version == version:
             return present
-        replica = self.receive(target, version, size)
+        with self.guarded(original.disk, original):
+            appended = original.appended(size)
+        replica = self.receive(target, version, size, appended)
         try:
             for offset in range(0, size, _COPY_BYTES):
                 piece = self.read(original, offset, min(_COPY_BYTES, size - offset))

@@ -15,11 +15,14 @@ from crc32c import crc32c
 
 from mrstream.cluster.clock import Clock
 from mrstream.cluster.errors import ClusterError, Corrupt, HostUnreachable, Unavailable
+from mrstream.cluster.wire.network import BulkStream
 from mrstream.dfs.chunks import scrub
+from mrstream.dfs.chunks.append_log import Appended, inherited, unpack_table
 from mrstream.dfs.chunks.chunk_service import ChunkService
 from mrstream.dfs.chunks.replica import Replica
 from mrstream.dfs.errors import ChunkCorrupt, NoReplica, NoSuchChunk, StaleReplica
 from mrstream.dfs.protocol import (
+    AppendsBefore,
     CloneChunk,
     Command,
     CopyChunk,
@@ -125,13 +128,33 @@ class CommandRunner:
         return replica.version, replica.length
 
     def _create(self, command: CreateChunk, since_s: float) -> tuple[int, int]:
+        appended = self._appended_before(command.before)
         with self._service.lock_of(command.handle):
-            replica = self._store.create(command.handle, command.version)
+            replica = self._store.create(command.handle, command.version, appended)
             if command.lease_s > 0:
                 self._order.granted(
                     command.handle, command.version, since_s + command.lease_s, since_s
                 )
         return replica.version, replica.length
+
+    def _appended_before(self, before: AppendsBefore | None) -> list[Appended]:
+        """The table of appends of the chunk before, from whoever has it."""
+        if before is None:
+            return []
+        reasons = []
+        ask = ReadChunk(before.handle, before.version, before.length_bytes, 0, appends=True)
+        for source in before.sources:
+            try:
+                with self._pool.connect(self._pool.address_of(source)) as stream:
+                    stream.send(ask)
+                    return inherited(unpack_table(stream.receive(Piece).appends))
+            except EOFError:
+                reasons.append(f"{source.server}: closed before it answered")
+            except (Unavailable, Corrupt) as error:
+                reasons.append(f"{source.server}: {error}")
+        raise NoReplica(
+            f"chunk {before.handle:016x}: nobody says who appended to it: {'; '.join(reasons)}"
+        )
 
     def _set_version(self, command: SetVersion) -> tuple[int, int]:
         # Whoever holds the lock is in a mutation; after it no earlier mutation can begin.
@@ -142,9 +165,16 @@ class CommandRunner:
                     f"chunk {command.handle:016x}: the replica here has version {replica.version}, "
                     f"expected {command.from_version} to {command.version}"
                 )
+            if replica.length < command.cut_to:
+                raise StaleReplica(
+                    f"chunk {command.handle:016x}: the replica here ends at {replica.length}, "
+                    f"{command.cut_to} bytes were agreed on"
+                )
             self._order.given_up(command.handle)
             if replica.version != command.version:
                 with self._store.guarded(replica.disk, replica):
+                    if command.cut_to >= 0:
+                        replica.truncate(command.cut_to)
                     replica.set_version(command.version)
             return replica.version, replica.length
 
@@ -168,13 +198,12 @@ class CommandRunner:
         replica = self._here(command)
         if replica is not None:
             return replica.version, replica.length
+        self._store.roomiest(command.length_bytes)
         reasons = []
         for source in command.sources:
-            incoming = self._store.receive(command.handle, command.version, command.length_bytes)
             try:
-                self._pull(command, source, incoming)
+                incoming = self._pull(command, source)
             except (Unavailable, Corrupt) as error:
-                incoming.remove()
                 reasons.append(f"{source.server}: {error}")
                 continue
             with self._service.lock_of(command.handle):
@@ -193,33 +222,61 @@ class CommandRunner:
         is_same = replica.version == command.version
         return replica if is_same and replica.length >= command.length_bytes else None
 
-    def _pull(self, command: CloneChunk, source: ServerAddress, incoming: Replica) -> None:
-        stream = self._pool.connect(self._pool.address_of(source))
-        with stream:
-            stream.send(ReadChunk(command.handle, command.version, 0, command.length_bytes))
-            offset, is_last = 0, command.length_bytes == 0
-            while not is_last:
-                began_s = self._clock.now_s()
-                try:
-                    piece = stream.receive(Piece)
-                except EOFError as error:
-                    raise HostUnreachable(f"{source.server} closed in mid-clone") from error
-                data = stream.receive_bytes(piece.count)
-                if crc32c(data) != piece.crc:
-                    raise ChunkCorrupt(
-                        f"chunk {command.handle:016x}: bytes at {offset} were damaged on their way "
-                        f"from {source.server}"
-                    )
-                self._store.write(incoming, offset, [memoryview(data)])
-                offset += piece.count
-                is_last = piece.last
-                if not command.urgent:
-                    self.throttle.took(piece.count, self._clock.now_s() - began_s)
+    def _pull(self, command: CloneChunk, source: ServerAddress) -> Replica:
+        """Return the chunk as that server has it, not settled yet."""
+        handle, version, length_bytes = command.handle, command.version, command.length_bytes
+        with self._pool.connect(self._pool.address_of(source)) as stream:
+            stream.send(ReadChunk(handle, version, 0, length_bytes, appends=True))
+            piece, data = _piece(stream, handle, source)
+            incoming = self._store.receive(
+                handle, version, length_bytes, unpack_table(piece.appends)
+            )
+            try:
+                self._fill(command, source, stream, incoming, piece, data)
+            except (Unavailable, Corrupt):
+                incoming.remove()
+                raise
+        return incoming
+
+    def _fill(
+        self,
+        command: CloneChunk,
+        source: ServerAddress,
+        stream: BulkStream,
+        incoming: Replica,
+        piece: Piece,
+        data: bytearray,
+    ) -> None:
+        offset = 0
+        began_s = self._clock.now_s()
+        while True:
+            self._store.write(incoming, offset, [memoryview(data)])
+            offset += piece.count
+            if not command.urgent:
+                self.throttle.took(piece.count, self._clock.now_s() - began_s)
+            if piece.last:
+                break
+            began_s = self._clock.now_s()
+            piece, data = _piece(stream, command.handle, source)
         if offset != command.length_bytes:
             raise NoReplica(
                 f"{source.server} has {offset} bytes of chunk {command.handle:016x}, "
                 f"{command.length_bytes} are wanted"
             )
+
+
+def _piece(stream: BulkStream, handle: int, source: ServerAddress) -> tuple[Piece, bytearray]:
+    """The next bytes of a chunk that is being cloned."""
+    try:
+        piece: Piece = stream.receive(Piece)
+    except EOFError as error:
+        raise HostUnreachable(f"{source.server} closed in mid-clone") from error
+    data = stream.receive_bytes(piece.count)
+    if crc32c(data) != piece.crc:
+        raise ChunkCorrupt(
+            f"chunk {handle:016x}: bytes were damaged on their way from {source.server}"
+        )
+    return piece, data
 
 
 def describe(error: ClusterError) -> str:

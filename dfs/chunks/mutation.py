@@ -31,6 +31,7 @@ class MutationOrder:
     def __init__(self) -> None:
         self._leases: dict[int, _Lease] = {}
         self._serials: dict[int, tuple[int, int, bool]] = {}
+        self._ended: dict[int, int] = {}
         self._contact_s = 0.0
         self._heard_at_s = float("-inf")
 
@@ -55,6 +56,7 @@ class MutationOrder:
         """The chunk's version was raised, or it is gone: no lease of before counts."""
         self._leases.pop(handle, None)
         self._serials.pop(handle, None)
+        self._ended.pop(handle, None)
 
     def lease_over(self, handle: int) -> None:
         """The master says that the lease is over; the replica is what it was."""
@@ -81,11 +83,21 @@ class MutationOrder:
                 ending.append(HeldLease(ChunkHandle(handle), ChunkVersion(lease.version), left_s))
         return tuple(sorted(ending, key=lambda lease: lease.handle))
 
+    def ended(self, handle: int, version: int) -> None:
+        """A serialised append failed at some replica: nothing is ordered at this version any more,
+        so that whatever a replica has more than another is the bytes of that one append."""
+        self._ended[handle] = version
+        self.lease_over(handle)
+
     # -- mutations ------------------------------------------------------------------------
 
-    def assign(self, handle: int, version: int, now_s: float) -> int:
-        """As primary: return the serial number of the next mutation of the chunk."""
+    def check(self, handle: int, version: int, now_s: float) -> None:
+        """Raise unless this server may order mutations of the chunk at this version."""
         lease = self._leases.get(handle)
+        if self._ended.get(handle) == version:
+            raise NotPrimary(
+                f"chunk {handle:016x}: an append failed at version {version}; it ends with that"
+            )
         if lease is None:
             raise NotPrimary(f"chunk {handle:016x}: this server holds no lease of it")
         if lease.version != version:
@@ -105,6 +117,10 @@ class MutationOrder:
                 f"counts for {self._contact_s:.1f} s without it"
             )
         lease.used_at_s = now_s
+
+    def assign(self, handle: int, version: int, now_s: float) -> int:
+        """As primary: return the serial number of the next mutation of the chunk."""
+        self.check(handle, version, now_s)
         serial = self._last(handle, version)[0] + 1
         self._serials[handle] = (version, serial, False)
         return serial

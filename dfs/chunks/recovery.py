@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from mrstream.dfs.chunk import BLOCK_BYTES
 from mrstream.dfs.chunks.disk import Disk
 from mrstream.dfs.chunks.replica_files import opened, path_of, sync
-from mrstream.dfs.chunks.verified import read_verified
+from mrstream.dfs.chunks.verified import read_appends, read_verified
 from mrstream.dfs.errors import ChunkCorrupt, NoSuchChunk
 from mrstream.dfs.transfer import chunk_format as fmt
 from mrstream.dfs.transfer.chunk_format import FormatError, Redo, Slot
@@ -102,7 +102,7 @@ def _trusted(disk: Disk, slots: Sequence[Slot], *, was_synced: bool) -> Slot:
     if len(slots) == 1:
         # The other slot is torn: it was being written, so this one was synced before. Unless there
         # has never been another: then nothing here was ever synced.
-        if was_synced or newest.length == 0 or _holds(disk, newest, 0):
+        if was_synced or _holds(disk, newest, 0):
             return newest
         raise NoSuchChunk(f"chunk {newest.handle:016x}: a first write that was cut short")
     older = slots[1]
@@ -121,16 +121,16 @@ def _trusted(disk: Disk, slots: Sequence[Slot], *, was_synced: bool) -> Slot:
 
 
 def _holds(disk: Disk, slot: Slot, first_block: int) -> bool:
-    """Do the blocks from `first_block` to the tail agree with the slot?"""
+    """Do the blocks from `first_block` to the tail, and the log of appends, agree with the slot?"""
     start = first_block * BLOCK_BYTES
-    if start >= slot.length:
-        return True
 
     def path(suffix: str) -> str:
         return path_of(slot.handle, suffix)
 
     try:
-        read_verified(disk, path, slot, start, slot.length - start, None)
+        read_appends(disk, path, slot)
+        if start < slot.length:
+            read_verified(disk, path, slot, start, slot.length - start, None)
     except ChunkCorrupt:
         return False
     return True

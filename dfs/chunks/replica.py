@@ -14,6 +14,14 @@ from dataclasses import replace
 
 from mrstream.cluster.errors import DiskFailed
 from mrstream.dfs.chunk import BLOCK_BYTES
+from mrstream.dfs.chunks.append_log import (
+    PADDING,
+    Appended,
+    AppendLog,
+    Step,
+    encode_entries,
+    place_bytes,
+)
 from mrstream.dfs.chunks.disk import Disk, DiskFile
 from mrstream.dfs.chunks.recovery import recover
 from mrstream.dfs.chunks.replica_files import (
@@ -27,7 +35,7 @@ from mrstream.dfs.chunks.replica_files import (
     sync,
     sync_directory,
 )
-from mrstream.dfs.chunks.verified import read_verified
+from mrstream.dfs.chunks.verified import read_appends, read_verified
 from mrstream.dfs.errors import ChunkCorrupt
 from mrstream.dfs.transfer import chunk_format as fmt
 from mrstream.dfs.transfer.chunk_format import Bytes, Slot
@@ -48,6 +56,7 @@ class Replica:
         self._is_synced = True
         self._is_doubtful = False
         self._kept_slot = slot
+        self._log = None if slot.appends else AppendLog(handle, slot.round)
         self._lock = threading.Lock()
 
     @property
@@ -65,19 +74,31 @@ class Replica:
     # -- making and finding ---------------------------------------------------------------
 
     @classmethod
-    def create(cls, disk: Disk, handle: int, version: int, *, incoming: bool = False) -> Replica:
+    def create(
+        cls,
+        disk: Disk,
+        handle: int,
+        version: int,
+        *,
+        incoming: bool = False,
+        appended: Sequence[Appended] = (),
+    ) -> Replica:
         """Make an empty replica; the first change, not this, makes its names durable.
 
-        An `incoming` one lies aside, is forgotten by a restart, and counts from `settle` on.
+        An `incoming` one lies aside, is forgotten by a restart, and counts from `settle` on. Its
+        log of appends begins with those `appended` before it was made.
         """
-        slot = Slot(handle, version, 1, 0, 0, disk.boot_id())
+        slot = Slot(handle, version, 1, 0, 0, disk.boot_id(), 0, len(appended))
         replica = cls(disk, handle, slot, incoming=incoming)
+        replica._log = AppendLog(handle, 0, appended, is_clean=True)
         directory = INCOMING if incoming else directory_of(handle)
         make_directory(disk, directory)
         # `create` empties what a deletion cut short may have left.
         with opened(disk, replica._path("data"), create=True):
             pass
         with opened(disk, replica._path("sums"), create=True) as sums:
+            if appended:
+                sums.write(encode_entries(handle, Step(0, 0, appended)), place_bytes(0, 0))
             sums.write(fmt.encode_slot(slot), slot.place_bytes)
         replica._is_named = False
         return replica
@@ -144,6 +165,49 @@ class Replica:
             data.close()
             raise
 
+    # -- appends --------------------------------------------------------------------------
+
+    def last_append_of(self, appender: int) -> Appended | None:
+        """What that appender appended last; ChunkCorrupt if the log cannot be trusted."""
+        with self._lock:
+            return self._appends().last_of(appender)
+
+    def appended(self, length: int) -> list[Appended]:
+        """The appends that count in the first `length` bytes, one for each appender."""
+        with self._lock:
+            return self._appends().table(length)
+
+    @property
+    def agreed(self) -> int:
+        """So far all replicas have these bytes for certain: a serialised append begins only when
+        the one before it is everywhere."""
+        with self._lock:
+            newest = self._appends().newest
+            length = self._slot.length
+            is_last = newest is not None and newest.end == length and length > 0
+            return length - newest.length_bytes if newest is not None and is_last else length
+
+    def append(self, pieces: Sequence[Bytes], entry: Appended) -> int:
+        """Put the pieces at the end, zeros for `PADDING`, and note whose they are: both, or
+        neither, are there after a stop of any kind. Return the new length."""
+        with self._lock:
+            offset = self._slot.length
+            if entry.appender == PADDING:
+                offset += entry.length_bytes
+            log = self._appends()
+            try:
+                self._append(offset, pieces, durable=True, step=log.next(entry))
+            except OSError:
+                log.soil()
+                raise
+            return self._slot.length
+
+    def _appends(self) -> AppendLog:
+        if self._log is None:
+            entries = read_appends(self.disk, self._path, self._slot)
+            self._log = AppendLog(self.handle, self._slot.round, entries)
+        return self._log
+
     # -- changing -------------------------------------------------------------------------
 
     def write(self, offset: int, pieces: Sequence[Bytes], *, durable: bool = True) -> int:
@@ -184,7 +248,11 @@ class Replica:
             slot = self._slot
             if length < slot.length:
                 tail_crc = self._crc_of_prefix(slot, length)
-                self._commit_slot(self._following(length, tail_crc, slot.version))
+                log = self._appends()
+                count = log.kept(length)
+                following = self._following(length, tail_crc, slot.version)
+                self._commit_slot(replace(following, appends=count))
+                log.cut(count)
 
     def remove(self) -> None:
         """Delete the files; their names are gone from the disk when it returns."""
@@ -214,12 +282,16 @@ class Replica:
             length,
             tail_crc,
             self.disk.boot_id(),
+            self._slot.round,
+            self._slot.appends,
         )
         if slot.place_bytes == self._kept_slot.place_bytes:
             slot = replace(slot, sequence=slot.sequence + 1)
         return slot
 
-    def _append(self, offset: int, pieces: Sequence[Bytes], durable: bool) -> None:
+    def _append(
+        self, offset: int, pieces: Sequence[Bytes], durable: bool, step: Step | None = None
+    ) -> None:
         slot = self._slot
         with self._both_files() as (data, sums):
             first_index = slot.tail_index
@@ -231,15 +303,20 @@ class Replica:
                 data.truncate(length)
                 data.truncate(offset)
             for piece in [*_zero_pieces(gap, length), *pieces]:
-                step = fmt.extend(self.handle, length, tail_crc, piece)
-                entries.extend(step.entries)
-                length, tail_crc = step.length, step.tail_crc
+                longer = fmt.extend(self.handle, length, tail_crc, piece)
+                entries.extend(longer.entries)
+                length, tail_crc = longer.length, longer.tail_crc
             position = offset
             for piece in pieces:
                 data.write(piece, position)
                 position += len(piece)
             following = self._following(length, tail_crc, slot.version)
+            if step is not None:
+                sums.write(encode_entries(self.handle, step), place_bytes(step.round, step.first))
+                following = replace(following, round=step.round, appends=step.stop)
             self._commit(data, sums, following, first_index, entries, durable)
+            if step is not None:
+                self._appends().take(step)
             written_out = position - position % WRITE_OUT_BYTES
             if not durable and written_out > offset:
                 data.begin_writing_out(written_out - WRITE_OUT_BYTES, WRITE_OUT_BYTES)

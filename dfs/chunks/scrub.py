@@ -58,5 +58,7 @@ class Scrubber:
 def verify(store: ChunkStore, handle: int) -> None:
     """Check every block of a replica now; raises ChunkCorrupt if one is bad."""
     replica = store.get(handle)
+    with store.guarded(replica.disk, replica):
+        replica.appended(replica.length)
     for offset in range(0, replica.length, _STEP_BYTES):
         store.read(replica, offset, _STEP_BYTES)

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from mrstream.dfs.chunk import BLOCK_BYTES
+from mrstream.dfs.chunks.append_log import STORED_BYTES as APPEND_BYTES
+from mrstream.dfs.chunks.append_log import Appended, decode_entries, place_bytes
 from mrstream.dfs.chunks.disk import Disk
 from mrstream.dfs.chunks.replica_files import opened
 from mrstream.dfs.errors import ChunkCorrupt
@@ -49,6 +51,20 @@ def read_verified(
         )
     fmt.check_blocks(slot.handle, first, view, entries)
     return view[offset - start : end - start]
+
+
+def read_appends(disk: Disk, path_of: PathOf, slot: Slot) -> list[Appended]:
+    """Return the log of appends that the slot vouches for."""
+    if not slot.appends:
+        return []
+    try:
+        with opened(disk, path_of("sums")) as sums:
+            stored = sums.read(slot.appends * APPEND_BYTES, place_bytes(slot.round, 0))
+    except FileNotFoundError as error:
+        raise ChunkCorrupt(
+            f"chunk {slot.handle:016x}: {error.filename} is gone", handle=slot.handle
+        ) from None
+    return decode_entries(slot.handle, slot.round, slot.appends, stored)
 
 
 def _entries(disk: Disk, path: str, slot: Slot, first: int, last: int) -> list[int]:

@@ -7,7 +7,6 @@ out once. Bytes never go through the master.
 
 from __future__ import annotations
 
-import getpass
 import os
 import random
 import socket
@@ -28,6 +27,7 @@ from mrstream.cluster.errors import (
 )
 from mrstream.cluster.leader.connection import LeaderConnection, find_leader, keep_leader
 from mrstream.cluster.leader.finding import Finding
+from mrstream.cluster.user import user_name
 from mrstream.cluster.wire.addresses import silent_master
 from mrstream.cluster.wire.identity import Identity, new_client_id
 from mrstream.cluster.wire.messages import Request
@@ -129,7 +129,7 @@ class DfsClient:
         self._stale = StaleReads(stale_s_max, on_stale)
         self.fence = fence if fence != NO_FENCE else fence_of_environment()
         self.place = place or Place()
-        self.user = user or _user()
+        self.user = user or user_name()
         self.group = group or self.user
         self.retry = retry or RetryPolicy()
         self.name = f"{self.user}@{os.uname().nodename}:{os.getpid()}:{new_client_id():x}"
@@ -289,10 +289,16 @@ class DfsClient:
         return reply
 
     def set_policy(
-        self, path: str, *, replication: int = RULE_STAYS, trash_after_s: float = RULE_STAYS
+        self,
+        path: str,
+        *,
+        replication: int = RULE_STAYS,
+        trash_after_s: float = RULE_STAYS,
+        appends: int = RULE_STAYS,
     ) -> None:
-        """Set rules for a directory and all below it; `NO_RULE` takes one away."""
-        self.call(SetPolicy(path, self.user, replication, trash_after_s))
+        """Set rules for a directory and all below it; `NO_RULE` takes one away. `appends`: 1 has
+        record appends serialised, 0 leaves them GFS's."""
+        self.call(SetPolicy(path, self.user, replication, trash_after_s, appends=appends))
 
     def set_owner(
         self, path: str, *, owner: str = "", group: str = "", recursive: bool = False
@@ -429,13 +435,6 @@ class DfsClient:
     def let_go(self, epoch: Epoch) -> None:
         """The writer is done."""
         self._keeper.let_go(epoch)
-
-
-def _user() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return str(os.getuid())
 
 
 def connect(

@@ -389,13 +389,20 @@ class DfsReader(io.RawIOBase):
         last_error: Unavailable | Corrupt | None = None
         if not chunk.replicas:
             raise self._no_replica(chunk, None)
+        lengths = []
         for server in nearest_first(self._client.place, chunk.replicas, self._client.chance):
             request = ChunkLength(chunk.handle, chunk.version)
             try:
                 address = self._client.pool.address_of(server)
-                return int(self._client.pool.call(address, request).value)
+                lengths.append(int(self._client.pool.call(address, request).value))
             except (Unavailable, Corrupt) as error:
                 last_error = error
+                continue
+            if not chunk.serialised:
+                return lengths[0]
+        if lengths:
+            # Each says what it knows that all have: the primary knows most.
+            return max(chunk.length_bytes, *lengths)
         raise NoReplica(
             f"{self.path}: no replica of chunk {chunk.index} says how long it is: {last_error}"
         )

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import msgspec
 from crc32c import crc32c
 
 from mrstream.cluster.errors import Unavailable
@@ -32,6 +33,7 @@ ID_BYTES = 16
 _HEADER = struct.Struct(f"<4sII{ID_BYTES}s")
 RECORD_OVERHEAD_BYTES = _HEADER.size
 IDS_REMEMBERED = 100_000
+APPENDER_BITS = 61
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,8 +131,9 @@ class RecordCutter:
 class RecordAppender:
     """Appends to a file that any number of others append to as well (GFS §3.3).
 
-    A record lands whole, at least once, at an offset of the primary's choice. Not for two threads
-    at once; many appenders may share a file.
+    A record lands whole, at least once, at an offset of the primary's choice; exactly once where
+    the directory has its appends serialised (EV-08): then each says whose it is and which. Not for
+    two threads at once; many appenders may share a file.
     """
 
     def __init__(self, client: DfsClient, path: str) -> None:
@@ -138,9 +141,12 @@ class RecordAppender:
         self._client = client
         self._path = path
         self._grant: ChunkGrant | None = None
+        self._id = 1 + secrets.randbits(APPENDER_BITS)
+        self._number = 0
 
     def append(self, data: bytes) -> int:
         """Append bytes as they are; return their offset in the file."""
+        self._number += 1
         full = NO_HANDLE
         failed: tuple[ServerId, ...] = ()
         run = Run(0, 0, memoryview(data))
@@ -176,11 +182,11 @@ class RecordAppender:
         if self._grant is None:
             old = self._grant_failed
             request = AppendTarget(
-                self._path, self._client.user, full, near=self._client.place.host
+                self._path, self._client.user, full, near=self._client.place.host, once=True
             )
             if old is not None and not full:
-                request = AppendTarget(
-                    request.path, request.user, full, old.version, failed, request.near
+                request = msgspec.structs.replace(
+                    request, version=old.version, failed=failed, handle=old.handle
                 )
             self._grant = self._client.call(request)
         return self._grant
@@ -194,7 +200,9 @@ class RecordAppender:
         push(self._client, run, grant)
         request = AppendRecord(
             grant.handle, grant.version, len(run.data), run.data_id, grant.replicas,
-            grant.chunk_bytes,
+            grant.chunk_bytes, *((self._id, self._number, grant.index) if grant.serialised else ()),
         )  # fmt: skip
         reply = ask_primary(self._client, grant, request)
+        if grant.serialised:
+            return int(reply.value)
         return grant.index * grant.chunk_bytes + int(reply.value)

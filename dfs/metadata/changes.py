@@ -353,7 +353,14 @@ class Changes:
         trash_after_s = ask.trash_after_s
         if trash_after_s == -1:
             trash_after_s = NO_RULE if old is None else old.trash_after_s
-        self._emit(op.PolicySet(join_path(parts), replication, float(trash_after_s), request))
+        if ask.appends not in (0, 1, -1, NO_RULE):
+            raise BadRequest(f"appends is {ask.appends}; it must be 0 (GFS's) or 1 (serialised)")
+        appends = ask.appends
+        if appends == -1:
+            appends = NO_RULE if old is None else old.appends
+        self._emit(
+            op.PolicySet(join_path(parts), replication, float(trash_after_s), request, appends)
+        )
 
     def set_owner(self, ask: SetOwner, at_s: float, request: op.RequestId) -> None:
         parts = split_path(ask.path)

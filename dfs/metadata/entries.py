@@ -38,6 +38,8 @@ class Policy:
 
     replication: int = NO_RULE
     trash_after_s: float = NO_RULE
+    appends: int = NO_RULE
+    """1: serialised; 0: GFS's."""
 
 
 @dataclass(slots=True)

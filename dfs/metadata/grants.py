@@ -26,7 +26,7 @@ from mrstream.dfs.chunk import (
     ServerId,
     handle_name,
 )
-from mrstream.dfs.errors import NoServers, SpaceQuotaExceeded, StaleMaster
+from mrstream.dfs.errors import NoReplica, NoServers, SpaceQuotaExceeded, StaleMaster
 from mrstream.dfs.metadata import operations as op
 from mrstream.dfs.metadata.events import Called
 from mrstream.dfs.metadata.leases import Lease
@@ -34,7 +34,14 @@ from mrstream.dfs.metadata.life import Change
 from mrstream.dfs.metadata.outbox import Gather
 from mrstream.dfs.metadata.servers import Server
 from mrstream.dfs.metadata.underway import Tables, Underway, Underways
-from mrstream.dfs.protocol import CommandDone, CopyChunk, CreateChunk, GrantLease, SetVersion
+from mrstream.dfs.protocol import (
+    AppendsBefore,
+    CommandDone,
+    CopyChunk,
+    CreateChunk,
+    GrantLease,
+    SetVersion,
+)
 
 HANDLES_RESERVED_AT_ONCE = 4096
 LOST_HANDLES_MAX = 1 << 32
@@ -49,6 +56,8 @@ class Grants:
         self._t = tables
         self._underways = underways
         self._next_handle = 0
+        """The next handle to give out, at most what the log has reserved; 0: none was given out by
+        this master, and those of the last one's reservation are passed over."""
 
     # --- create
 
@@ -76,24 +85,39 @@ class Grants:
                 f"no chunkserver has {size} bytes free for a new chunk "
                 f"({len(t.servers.up())} up, {len(t.servers.all())} known)"
             )
+        is_serialised = t.space.is_serialised(row)
+        before = self._appends_before(row)
         handle = self._new_handle()
         work = Underway("create", handle, parked or [], [], file_id, t.space.nodes.chunk_count[row])
         work.attempt = attempt
         self._underways.begin(work)
         primary = chosen[0]
         self._underways.check(handle, Change.LEASE)
-        t.leases.begin(
-            Lease(handle, FIRST_VERSION, primary.index, t.outbox.now_s + t.settings.lease_s),
-            t.outbox.now_s,
-        )
+        ends_at_s = t.outbox.now_s + t.settings.lease_s
+        lease = Lease(handle, FIRST_VERSION, primary.index, ends_at_s, serialised=is_serialised)
+        t.leases.begin(lease, t.outbox.now_s)
 
         def command(command_id: int, server: Server) -> CreateChunk:
             lease_s = t.settings.lease_s if server is primary else 0.0
-            return CreateChunk(command_id, handle, FIRST_VERSION, lease_s)
+            return CreateChunk(command_id, handle, FIRST_VERSION, lease_s, before=before)
 
         then = partial(self._created, work, primary, near, list(avoid))
         Gather(t.outbox, chosen, command, t.settings.command_s_max, then)
         return work
+
+    def _appends_before(self, row: int) -> AppendsBefore | None:
+        """Where the next chunk of a file finds the table of appends that it begins with."""
+        t = self._t
+        count = t.space.nodes.chunk_count[row]
+        if not count or t.space.appends_at(row)[0] != 1:
+            return None
+        last = t.space.nodes.chunk_at(row, count - 1)
+        sources = self._underways.reachable(last)
+        if not sources:
+            raise self._underways.no_replica(last)
+        addresses = t.servers.addresses([server.index for server in sources])
+        size = t.space.chunk_bytes(row)
+        return AppendsBefore(last, t.chunks.granted(last), size, addresses)
 
     def _created(
         self, work: Underway, primary: Server, near: str, avoid: list[ServerId], gather: Gather
@@ -117,6 +141,9 @@ class Grants:
                     return
                 except SpaceQuotaExceeded as exceeded:
                     self._underways.finish(work, False, exceeded)
+                    return
+                except NoReplica as unreachable:
+                    self._underways.finish(work, False, unreachable)
                     return
                 except NoServers:
                     pass
@@ -169,7 +196,8 @@ class Grants:
     def grant(
         self, file_id: FileId, index: int, handle: ChunkHandle, failed: Sequence[ServerId] = ()
     ) -> Underway:
-        """Begin a new lease at a higher version, without the servers that the client names."""
+        """Begin a new lease at a higher version, without the servers that the client names. Where
+        appends are serialised the chunk is sealed: all of them have its length then."""
         t = self._t
         reachable = self._underways.reachable(handle)
         targets = [s for s in reachable if s.id not in failed] or reachable
@@ -177,6 +205,11 @@ class Grants:
             raise self._underways.no_replica(handle)
         work = Underway("grant", handle, [], [], file_id, index)
         self._underways.begin(work)
+        if t.space.is_serialised(t.space.row_of(file_id)):
+            assert not t.chunks.is_unsealed(handle), (
+                f"{handle_name(handle)}: no length is agreed on"
+            )
+            work.agreed_bytes = t.chunks.length(handle)
         self._revoke_unless_in(handle, targets)
         self._prepare(work, t.chunks.version(handle), targets)
         return work
@@ -187,7 +220,9 @@ class Grants:
         Gather(
             self._t.outbox,
             targets,
-            lambda command_id, _: SetVersion(command_id, handle, before, version),
+            lambda command_id, _: SetVersion(
+                command_id, handle, before, version, cut_to=work.agreed_bytes
+            ),
             self._t.settings.command_s_max,
             partial(self._prepared, work, before, version),
         )
@@ -264,7 +299,10 @@ class Grants:
         primary = min(able, key=lambda server: (round(server.recent(now_s)), server.index))
         ends_at_s = now_s + t.settings.lease_s
         self._underways.check(work.handle, Change.LEASE)
-        t.leases.begin(Lease(work.handle, version, primary.index, ends_at_s), now_s)
+        is_serialised = work.agreed_bytes >= 0
+        t.leases.begin(
+            Lease(work.handle, version, primary.index, ends_at_s, serialised=is_serialised), now_s
+        )
         t.outbox.ask(
             primary,
             lambda command_id: GrantLease(command_id, work.handle, version, t.settings.lease_s),

@@ -19,7 +19,7 @@ import msgspec
 from mrstream.cluster.errors import JournalCorrupt, NewerFormat
 from mrstream.dfs.chunk import NO_FENCE, Epoch, FileId, ServerId
 from mrstream.dfs.metadata.chunk_table import PAGE_CHUNKS, ChunkTable, Page
-from mrstream.dfs.metadata.entries import UNKNOWN, Hidden, Policy
+from mrstream.dfs.metadata.entries import NO_RULE, UNKNOWN, Hidden, Policy
 from mrstream.dfs.metadata.metadata import Metadata
 from mrstream.dfs.metadata.namespace import Namespace
 from mrstream.dfs.metadata.nodes import DIRECTORY, FREE, ROOT, NodeTable
@@ -75,6 +75,7 @@ def _small(space: Namespace, brain: Metadata) -> dict[str, Any]:
             [row, w.epoch, w.client, w.is_first, w.fence] for row, w in space.writers.items()
         ],
         "policies": [[r, p.replication, p.trash_after_s] for r, p in space.policies.items()],
+        "appends": [[r, p.appends] for r, p in space.policies.items() if p.appends != NO_RULE],
         "quotas": [[row, *astuple(quota)] for row, quota in space.quotas.by_row.items()],
         "trash": [[row, h.original, h.at_s] for row, h in space.trash.items()],
         "requests": space.requests.packed(),
@@ -162,6 +163,8 @@ def _load_small(brain: Metadata, small: dict[str, Any]) -> None:
         name, generation = more[1] if len(more) > 1 else NO_FENCE
         space.begin_writer(row, Epoch(epoch), client, is_first=is_first, fence=(name, generation))
     space.policies.update({row: Policy(n, after_s) for row, n, after_s in small["policies"]})
+    for row, appends in small.get("appends", ()):
+        space.policies[row].appends = appends
     space.quotas.by_row.update({row: Quota(*rest) for row, *rest in small.get("quotas", ())})
     space.trash.update({row: Hidden(path, at_s) for row, path, at_s in small["trash"]})
     for client_id, number, file_id, *answer in small["requests"]:

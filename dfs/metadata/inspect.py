@@ -82,17 +82,19 @@ class Inspect:
         handle = self._nodes.chunk_at(row, index)
         is_last = index == self._nodes.chunk_count[row] - 1
         is_open = is_last and chunks.is_unsealed(handle)
+        is_serialised = is_open and self._t.space.is_serialised(row)
         odd = chunks.odd(handle)
         replicas = self._t.servers.addresses(chunks.good(handle))
         return LocatedChunk(
             index,
             handle,
             chunks.granted(handle),
-            self._chunk_length(row, index, is_open, handle),
+            self._chunk_length(row, index, is_open and not is_serialised, handle),
             replicas,
             is_open,
             sum(1 for replica in odd.values() if replica.state is Replica.CORRUPT) if odd else 0,
             () if replicas else self._t.servers.silent(),
+            is_serialised,
         )
 
     def _chunk_length(self, row: int, index: int, is_open: bool, handle: ChunkHandle) -> int:

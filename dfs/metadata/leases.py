@@ -27,6 +27,8 @@ class Lease:
     replicas: frozenset[ServerIndex] = frozenset()
     """All that have this version. Were one of them missing from what clients are told, it would
     miss mutations and still look good: then a new lease at a higher version is needed."""
+    serialised: bool = False
+    """They all had the same bytes when it began, and appends at it are serialised."""
 
 
 class Leases:

@@ -277,12 +277,15 @@ class Listing:
     def policy(self, ask: GetPolicy) -> PolicyReply:
         row = self._changes.existing(split_path(ask.path))
         replication, trash = self._space.policy_at(row)
+        appends, appends_from = self._space.appends_at(row)
         path_of = self._nodes.path_of
         return PolicyReply(
             self._settings.replication if replication[0] == NO_RULE else replication[0],
             "" if replication[0] == NO_RULE else join_path(path_of(replication[1])),
             self._settings.trash_after_s if trash[0] == NO_RULE else trash[0],
             "" if trash[0] == NO_RULE else join_path(path_of(trash[1])),
+            appends == 1,
+            "" if appends == NO_RULE else join_path(path_of(appends_from)),
         )
 
     def _limit(self, asked: int) -> int:

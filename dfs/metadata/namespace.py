@@ -321,10 +321,11 @@ class Namespace:
 
     def _policy_set(self, record: op.PolicySet) -> None:
         row = self.row(record.path)
-        if record.replication == NO_RULE and record.trash_after_s == NO_RULE:
+        policy = Policy(record.replication, record.trash_after_s, record.appends)
+        if policy == Policy():
             self.policies.pop(row, None)
         else:
-            self.policies[row] = Policy(record.replication, record.trash_after_s)
+            self.policies[row] = policy
             self.implicit.pop(row, None)
         self.remember(record.request, row)
 
@@ -370,6 +371,22 @@ class Namespace:
             if row == ROOT:
                 return replication, trash
             row = self.nodes.parent[row]
+
+    def appends_at(self, row: int) -> tuple[int, int]:
+        """Return the rule for record appends and from which row it is; NO_RULE where none is."""
+        while self.policies:
+            policy = self.policies.get(row)
+            if policy is not None and policy.appends != NO_RULE:
+                return policy.appends, row
+            if row == ROOT:
+                break
+            row = self.nodes.parent[row]
+        return NO_RULE, ROOT
+
+    def is_serialised(self, row: int) -> bool:
+        """Is this file shared by appenders whose appends are serialised? One that has an exclusive
+        writer is not: that one says what goes where."""
+        return self.appends_at(row)[0] == 1 and row not in self.writers
 
     def writer_epoch(self, row: int) -> Epoch:
         writer = self.writers.get(row)

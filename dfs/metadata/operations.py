@@ -181,6 +181,7 @@ class PolicySet(Record, frozen=True):
     replication: int
     trash_after_s: float
     request: RequestId = NO_REQUEST
+    appends: int = -2
 
 
 class OwnerSet(Record, frozen=True):

@@ -58,15 +58,26 @@ class Repair:
         self._underways = underways
         self._seals = seals
         self._queues: list[dict[ChunkHandle, None]] = [{} for _ in URGENCIES]
+        """Chunks that want a copy, by urgency, the longest waiting first."""
         self._urgency: dict[ChunkHandle, int] = {}
+        """In which queue each of them is: in one only."""
         self._tidy: dict[ChunkHandle, None] = {}
+        """Whole chunks with a replica too many."""
         self._retry_at_s: dict[ChunkHandle, float] = {}
+        """A clone failed, or had nowhere to go: not before then again."""
         self._cloning: dict[ChunkHandle, list[Clone]] = {}
+        """Clones that were ordered and not answered; no chunk has an empty list."""
         self._waiting: dict[ChunkHandle, list[Called]] = {}
+        """Requests that wait for a second copy; handled again after the clone, whether it worked or
+        not."""
         self._deleting: dict[tuple[ChunkHandle, ServerIndex], ChunkVersion] = {}
+        """The deletion asked for last; the answer to an earlier one says nothing of the replica."""
         self.missing: dict[ChunkHandle, None] = {}
+        """Chunks without a good replica, as of the last look."""
         self.corrupt: dict[ChunkHandle, None] = {}
+        """Chunks with a damaged or short replica, as of the last look."""
         self.clones_active = 0
+        """How many `_cloning` holds; each also counts at its source and at its target."""
         self.is_eager = False
         """A clone has ended: the next may begin without waiting for a tick."""
         self._racks: set[str] = set()
@@ -74,6 +85,16 @@ class Repair:
         self._draining: list[ServerIndex] = []
         self._balanced_at_s = 0.0
         self._drained_at_s = 0.0
+
+    def check_invariants(self) -> None:
+        """Assert the law of each field."""
+        queued = [(handle, n) for n, queue in enumerate(self._queues) for handle in queue]
+        assert dict(queued) == self._urgency and len(queued) == len(self._urgency), queued
+        clones = [clone for clones in self._cloning.values() for clone in clones]
+        assert all(self._cloning.values()) and len(clones) == self.clones_active, self._cloning
+        for server in self._t.servers.all():
+            assert server.clones_in == sum(c.target == server.index for c in clones), server.id
+            assert server.clones_out == sum(c.source == server.index for c in clones), server.id
 
     # --- looking
 

@@ -8,10 +8,10 @@ before a snapshot, before a clone, when a shared file is idle. Never does any IO
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
-from mrstream.dfs.chunk import ChunkHandle, ChunkVersion, handle_name
+from mrstream.dfs.chunk import ChunkHandle, ChunkVersion, ServerId, handle_name
 from mrstream.dfs.errors import NoReplica
 from mrstream.dfs.metadata import operations as op
 from mrstream.dfs.metadata.events import Called
@@ -27,10 +27,17 @@ class Seals:
         self._t = tables
         self._underways = underways
 
-    def seal(self, handle: ChunkHandle, then: Callable[[bool], None] | None = None) -> None:
-        """Begin to fix the length of a chunk; `then` hears whether it worked."""
+    def seal(
+        self,
+        handle: ChunkHandle,
+        then: Callable[[bool], None] | None = None,
+        failed: Sequence[ServerId] = (),
+    ) -> None:
+        """Begin to fix the length of a chunk, without the servers that a client says failed; `then`
+        hears whether it worked."""
         t = self._t
-        targets = self._underways.reachable(handle)
+        reachable = self._underways.reachable(handle)
+        targets = [server for server in reachable if server.id not in failed] or reachable
         if not targets or self._underways.is_too_soon(handle, targets):
             if then is not None:
                 then(False)
@@ -90,10 +97,12 @@ class Seals:
         t.story.tell(f"sealed at version {version}, {length_bytes} bytes", handle=handle)
         self._underways.finish(work, True)
 
-    def seal_and_park(self, handle: ChunkHandle, called: Called) -> None:
+    def seal_and_park(
+        self, handle: ChunkHandle, called: Called, failed: Sequence[ServerId] = ()
+    ) -> None:
         """Have a request wait until the chunk is sealed; NoReplica if that cannot be begun."""
         if self._underways.of(handle) is None:
-            self.seal(handle)
+            self.seal(handle, failed=failed)
         work = self._underways.of(handle)
         if work is None:
             raise self._underways.no_replica(handle)

@@ -52,18 +52,32 @@ class Underway:
     """One create, grant, copy or seal, and who waits for it."""
 
     kind: str
+    """One of `BEGUN_BY`; never changes."""
     handle: ChunkHandle
+    """The chunk; while this is under way, nothing else is done to it."""
     parked: list[Called] = field(default_factory=list)
+    """Requests that need the outcome, in the order in which they came: handled again, or refused,
+    when it is over; a create that is tried again hands them on."""
     then: list[Callable[[bool], None]] = field(default_factory=list)
+    """Hear whether it worked, after those that were parked; each is called once."""
     file_id: FileId = NO_FILE
+    """For which file; a seal and the target of a copy are for none."""
     index: int = 0
+    """Which chunk of that file it is, or will be: a create is void if another was added first."""
     ready: list[ServerIndex] = field(default_factory=list)
+    """Of a grant: who has the version that was logged, so that one of them may get the lease. Empty
+    until it is logged."""
     attempt: int = 1
+    """Of a create: how many sets of servers were tried."""
     waits_for_lease: bool = False
+    """Of a grant that is logged: an older lease may still be acted on (M3)."""
+    agreed_bytes: int = -1
+    """A grant for serialised appends: all that take part are exactly so long."""
     heard: dict[ServerIndex, tuple[ChunkVersion, int]] = field(default_factory=dict)
-    """Version and length that servers reported meanwhile."""
+    """Version and length that servers reported meanwhile; told to the table only when this is over,
+    and only of servers whose answer did not count."""
     gone: dict[ServerIndex, None] = field(default_factory=dict)
-    """Servers that reported meanwhile, and do not have it."""
+    """Servers that reported meanwhile, and do not have it: they lost it after they answered."""
 
 
 class Underways:
@@ -181,6 +195,18 @@ class Underways:
             + (f" ({states})" if states else ""),
             handle=handle,
         )
+
+    def check_invariants(self) -> None:
+        """Assert the law of each field."""
+        for handle, work in self._by_handle.items():
+            assert work.handle == handle and work.kind in BEGUN_BY, work
+            assert (work.file_id == NO_FILE) == (work.kind in ("seal", "copy-target")), work
+            assert not work.ready or work.kind == "grant", work
+            assert not work.waits_for_lease or work.ready, work
+            if work.kind == "create":
+                assert self._creating.get(work.file_id) is work, work
+        for file_id, work in self._creating.items():
+            assert work.file_id == file_id and self._by_handle.get(work.handle) is work, work
 
     def unhear(self, server: ServerIndex) -> None:
         """The server is gone, or will report anew."""

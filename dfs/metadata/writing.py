@@ -184,6 +184,11 @@ class Writing:
         else:
             row = self._changes.existing_file(split_path(ask.path))
             self._check_shared(row)
+            if self._t.space.is_serialised(row):
+                raise BadRequest(
+                    f"{self._path(row)}: appends are serialised there, so that what is in the file "
+                    "stays; open it for writing to change it"
+                )
         count = self._nodes.chunk_count[row]
         if ask.epoch and ask.index == count:
             # The chunk was sealed while empty, and so taken off; the writer gets a fresh one.
@@ -208,6 +213,11 @@ class Writing:
         t = self._t
         row = self._changes.existing_file(split_path(ask.path))
         self._check_shared(row)
+        if t.space.is_serialised(row) and not ask.once:
+            raise BadRequest(
+                f"{self._path(row)}: appends are serialised there, and this client is of a version "
+                "that cannot say whose an append is; update it"
+            )
         if self._snapshots.must_wait(row, called):
             return
         file_id = self._nodes.id_of(row)
@@ -230,7 +240,8 @@ class Writing:
             self._grants.create(file_id, ask.near).parked.append(called)
         else:
             self._check_growth(row, count - 1)
-            self._lease(called, row, count - 1, ask.version, ask.failed)
+            version = ask.version if ask.handle in (NO_HANDLE, last) else ChunkVersion(0)
+            self._lease(called, row, count - 1, version, ask.failed)
 
     def _check_shared(self, row: int) -> None:
         writer = self._t.space.writers.get(row)
@@ -267,6 +278,9 @@ class Writing:
         elif t.chunks.references(handle) > 1:
             file_id = self._nodes.id_of(row)
             self._grants.copy(file_id, index, handle).parked.append(called)
+        elif t.space.is_serialised(row) and t.chunks.is_unsealed(handle):
+            # What some replicas may have more than others goes: they agree on a length first.
+            self._seals.seal_and_park(handle, called, failed)
         else:
             file_id = self._nodes.id_of(row)
             self._grants.grant(file_id, index, handle, failed).parked.append(called)
@@ -277,6 +291,8 @@ class Writing:
         handle = self._nodes.chunk_at(row, index)
         lease = t.leases.in_force(handle, t.outbox.now_s)
         if lease is None or not lease.confirmed or lease.version <= above:
+            return None
+        if lease.serialised != t.space.is_serialised(row):
             return None
         if not t.chunks.is_unsealed(handle) or lease.version != t.chunks.granted(handle):
             return None
@@ -292,6 +308,7 @@ class Writing:
             t.servers.addresses(good),
             lease.ends_at_s - t.outbox.now_s,
             t.space.chunk_bytes(row),
+            lease.serialised,
         )
 
     # --- closing

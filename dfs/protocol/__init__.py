@@ -17,6 +17,11 @@ A chunk that may still change is *unsealed*. To seal it (writer lost, file idle,
 the master raises the version on all replicas, takes the shortest length that they report (whatever
 was acknowledged is on all of them), logs it, and cuts the longer ones.
 
+Where a directory has its record appends *serialised*, `AppendRecord` says whose it is and which.
+When one fails at any replica its primary orders nothing more at that version; the master seals the
+chunk, and the next grant has all replicas cut to the length on which they agreed
+(`SetVersion.cut_to`).
+
 A lease counts only while its holder is in touch with the master: a primary orders mutations only if
 `now < lease end` *and* the last answered heartbeat was **sent** less than `contact_s` ago (both on
 CLOCK_BOOTTIME). So a server that the master has given up for dead has given up its leases too.
@@ -36,6 +41,7 @@ from mrstream.dfs.protocol.attributes import (
     SetAttributes,
 )
 from mrstream.dfs.protocol.chunks import (
+    AppendMark,
     AppendRecord,
     ApplyMutation,
     ChecksumChunk,
@@ -96,6 +102,7 @@ from mrstream.dfs.protocol.rules import (
 )
 from mrstream.dfs.protocol.servers import (
     COMMANDS,
+    AppendsBefore,
     CloneChunk,
     Command,
     CommandDone,
@@ -165,8 +172,10 @@ __all__ = [
     "QUOTA_STAYS",
     "AbandonFile",
     "AllocateChunk",
+    "AppendMark",
     "AppendRecord",
     "AppendTarget",
+    "AppendsBefore",
     "ApplyMutation",
     "AskShadow",
     "AttributesReply",

@@ -52,7 +52,11 @@ class WriteChunk(Request, frozen=True):
 
 class AppendRecord(Request, frozen=True):
     """To the primary: append pushed data where you choose (GFS §3.3); the reply is the offset in
-    the chunk. ChunkFull: it did not fit, the chunk is padded, take the next."""
+    the chunk. ChunkFull: it did not fit, the chunk is padded, take the next.
+
+    With an `appender` it is a serialised append, its `number`-th: the reply is the offset in the
+    file, the same one if it was appended before, and a failure ends what this version may do.
+    """
 
     reply: ClassVar[Any] = Number
     handle: ChunkHandle
@@ -61,6 +65,19 @@ class AppendRecord(Request, frozen=True):
     data_id: bytes
     replicas: tuple[ServerAddress, ...]
     chunk_bytes: Count
+    appender: Count = 0
+    number: Count = 0
+    index: Count = 0
+    """Of the chunk in its file."""
+
+
+class AppendMark(Message, frozen=True):
+    """Whose bytes a serialised append adds, and where they begin in the file; `appender` 0: they
+    are nobody's, but padding."""
+
+    appender: Count
+    number: Count
+    at: Count
 
 
 class ApplyMutation(Request, frozen=True):
@@ -68,7 +85,8 @@ class ApplyMutation(Request, frozen=True):
 
     Applied strictly in serial order. An empty `data_id` pads with zeros up to the end. Refused with
     StaleReplica where it would leave a gap, unless `gap_allowed`: a record append that failed here
-    alone leaves one (GFS §3.3).
+    alone leaves one (GFS §3.3). With a `mark` it is refused unless the replica ends exactly where
+    it begins.
     """
 
     reply: ClassVar[Any] = Done
@@ -80,6 +98,7 @@ class ApplyMutation(Request, frozen=True):
     data_id: bytes
     durable: bool = True
     gap_allowed: bool = False
+    mark: AppendMark | None = None
 
 
 class Piece(Message, frozen=True):
@@ -93,6 +112,8 @@ class Piece(Message, frozen=True):
     crc: Crc
     length_bytes: Count
     last: bool
+    appends: bytes = b""
+    """In the first piece, if asked for: who appended last (docs/formats/chunk.md)."""
 
 
 class ReadChunk(Request, frozen=True):
@@ -104,6 +125,8 @@ class ReadChunk(Request, frozen=True):
     version: ChunkVersion
     offset: Count
     length_bytes: Count
+    appends: bool = False
+    """Also the table of appends, as it is for a chunk that ends with these bytes."""
 
 
 class ReplicaFiles(Message, frozen=True):
@@ -124,7 +147,8 @@ class OpenReplica(Request, frozen=True):
 
 
 class ChunkLength(Request, frozen=True):
-    """How long is your replica?"""
+    """How long is your replica? Where appends are serialised: how many of its bytes do all replicas
+    have, as far as you know?"""
 
     reply: ClassVar[Any] = Number
     handle: ChunkHandle

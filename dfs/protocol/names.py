@@ -209,7 +209,8 @@ class SetPolicy(Request, frozen=True):
     """Rules for a directory and all below it (GFS-04, GFS-69). -1 leaves, -2 removes a rule.
 
     `replication`: of files created there from now on. `trash_after_s`: how long deleted files
-    stay; 0 means that deleting is final.
+    stay; 0 means that deleting is final. `appends`: 1, record appends are serialised (EV-08); 0,
+    they are GFS's.
     """
 
     reply: ClassVar[Any] = type(None)
@@ -219,6 +220,7 @@ class SetPolicy(Request, frozen=True):
     replication: int = -1
     trash_after_s: float = -1
     fence: Fence = NO_FENCE
+    appends: int = -1
 
 
 class PolicyReply(Message, frozen=True):
@@ -228,6 +230,8 @@ class PolicyReply(Message, frozen=True):
     replication_from: str
     trash_after_s: float
     trash_from: str
+    serialised: bool = False
+    appends_from: str = ""
 
 
 class GetPolicy(Request, frozen=True):

@@ -131,13 +131,23 @@ class CommandDone(Request, frozen=True):
 class Command(Message, frozen=True):
     """What the master wants done; answered by `CommandDone`.
 
-    `command_id` is the master's epoch in the upper half, and a count. `since`, last in each, is
+    `command_id` is the master's epoch in the upper half, and a count. `since`, in each, is
     the number of the `Register` or `Heartbeat` that the master had received last when it decided:
     a command whose `since` was sent more than `contact_s` ago is refused, for a master that was
     stopped in between may have been deposed (F2).
     """
 
     command_id: int
+
+
+class AppendsBefore(Message, frozen=True):
+    """Where a new chunk finds the table of appends that it begins with: in the full chunk before
+    it."""
+
+    handle: ChunkHandle
+    version: ChunkVersion
+    length_bytes: int
+    sources: tuple[ServerAddress, ...]
 
 
 class CreateChunk(Command, frozen=True):
@@ -151,6 +161,8 @@ class CreateChunk(Command, frozen=True):
     version: ChunkVersion
     lease_s: float
     since: int = 0
+    before: AppendsBefore | None = None
+    """Appends are serialised: it begins with what is known of those to the chunk before it."""
 
 
 class SetVersion(Command, frozen=True):
@@ -165,6 +177,9 @@ class SetVersion(Command, frozen=True):
     from_version: ChunkVersion
     version: ChunkVersion
     since: int = 0
+    cut_to: int = -1
+    """The length on which all agreed, where appends are serialised: whoever takes the version has
+    exactly so many bytes then. -1: they keep what they have."""
 
 
 class GrantLease(Command, frozen=True):

@@ -50,12 +50,15 @@ class LocatedChunk(Message, frozen=True):
     handle: ChunkHandle
     version: ChunkVersion
     length_bytes: int
-    """Meaningless while `is_open`: then ask a replica (`ChunkLength`)."""
+    """While `is_open` a hint: ask a replica (`ChunkLength`)."""
     replicas: tuple[ServerAddress, ...]
     is_open: bool = False
     corrupt_replicas: int = 0
     silent: tuple[ServerId, ...] = ()
     """Where there is no good replica: the servers that are down or have yet to report."""
+    serialised: bool = False
+    """It `is_open`, and appends to it are in one order: it is as long as any replica says, at least
+    `length_bytes`."""
 
 
 class ChunkGrant(Message, frozen=True):
@@ -69,6 +72,8 @@ class ChunkGrant(Message, frozen=True):
     """All replicas, the primary among them: exactly those a mutation must reach."""
     lease_s: float
     chunk_bytes: int
+    serialised: bool = False
+    """Appends must say whose they are, and which: the directory's rule."""
 
 
 class OpenFile(Message, frozen=True):

@@ -117,6 +117,10 @@ class AppendTarget(Request, frozen=True):
     failed: tuple[ServerId, ...] = ()
     near: str = ""
     fence: Fence = NO_FENCE
+    handle: ChunkHandle = NO_HANDLE
+    """The chunk that failed at `version`; none: whichever is the last now."""
+    once: bool = False
+    """The client says of each append whose it is and which, where appends are serialised."""
 
 
 class ConfirmLength(Request, frozen=True):

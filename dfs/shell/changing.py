@@ -26,6 +26,8 @@ from mrstream.dfs.shell.volumes import ClusterVolume
 REPLICATION_POLL_S = 0.5
 MANY_FILES = 100
 DAY_S = 86_400.0
+APPENDS = ("gfs", "serialised")
+"""Words for the rule of record appends, by its number."""
 Number = TypeVar("Number", int, float)
 
 
@@ -241,15 +243,21 @@ def _with_below(shell: Shell, said: Arguments, words: tuple[str, ...]) -> list[I
 
 
 def policy(shell: Shell, said: Arguments) -> None:
-    """Show or set how many replicas new files of a directory get, and how long what is deleted
-    there can be brought back."""
+    """Show or set how many replicas new files of a directory get, how long what is deleted there
+    can be brought back, and whether record appends there are serialised."""
     replication = _rule(said, "replication", int)
     trash_after_s = _rule(said, "trash", _time)
+    appends = _rule(said, "appends", _appends)
     for item in shell.each(said.rest):
         try:
             client = client_of(item)
-            if "replication" in said.values or "trash" in said.values:
-                client.set_policy(item.path, replication=replication, trash_after_s=trash_after_s)
+            if said.values:
+                client.set_policy(
+                    item.path,
+                    replication=replication,
+                    trash_after_s=trash_after_s,
+                    appends=appends,
+                )
             rules = client.policy(item.path)
         except ClusterError as error:
             shell.fail(error, item.shown)
@@ -257,6 +265,7 @@ def policy(shell: Shell, said: Arguments) -> None:
         shell.print(
             f"{item.shown}\treplication {rules.replication} ({_source(rules.replication_from)})"
             f"\ttrash {_days(rules.trash_after_s)} ({_source(rules.trash_from)})"
+            f"\tappends {APPENDS[rules.serialised]} ({_source(rules.appends_from)})"
         )
 
 
@@ -274,6 +283,12 @@ def _rule(said: Arguments, name: str, parse: Callable[[str], Number]) -> Number 
 
 def _time(text: str) -> float:
     return 0.0 if text == "0" else parse_time(text)
+
+
+def _appends(text: str) -> int:
+    if text not in APPENDS:
+        raise ValueError(f"it is one of {', '.join(APPENDS)}")
+    return APPENDS.index(text)
 
 
 def _days(seconds: float) -> str:

@@ -190,10 +190,13 @@ VERBS: dict[str, Verb] = {
             Grammar((), (), 1), quotas.clear_space_quota,
         ),
         Verb(
-            "policy", "[-replication N|default] [-trash TIME|default] PATH ...",
+            "policy",
+            "[-replication N|default] [-trash TIME|default] [-appends serialised|gfs|default] "
+            "PATH ...",
             "Show or set the rules of directories for all below them: replicas of files created "
-            "there from now on; how long deleted files can be brought back (0: not at all).",
-            Grammar((), ("replication", "trash"), 1), changing.policy,
+            "there from now on; how long deleted files can be brought back (0: not at all); "
+            "whether record appends land at least once (gfs), or once and in one order.",
+            Grammar((), ("replication", "trash", "appends"), 1), changing.policy,
         ),
         Verb(
             "story", "PATH|CHUNK ...",

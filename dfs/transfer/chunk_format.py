@@ -50,6 +50,9 @@ class Slot:
     length: int
     tail_crc: int
     boot: int
+    round: int = 0
+    appends: int = 0
+    """So many entries has the log of appends, in the place of that round."""
 
     @property
     def tail_index(self) -> int:
@@ -58,10 +61,12 @@ class Slot:
 
     def says_the_same(self, other: Slot) -> bool:
         """Do both vouch for the same bytes at the same version?"""
-        return (self.version, self.length, self.tail_crc) == (
+        return (self.version, self.length, self.tail_crc, self.round, self.appends) == (
             other.version,
             other.length,
             other.tail_crc,
+            other.round,
+            other.appends,
         )
 
     @property
@@ -159,7 +164,7 @@ def encode_slot(slot: Slot) -> bytes:
     body = _SLOT.pack(
         _SLOT_MAGIC,
         FORMAT,
-        0,
+        slot.round,
         BLOCK_BYTES,
         slot.handle,
         slot.version,
@@ -167,7 +172,7 @@ def encode_slot(slot: Slot) -> bytes:
         slot.length,
         slot.boot,
         slot.tail_crc,
-        0,
+        slot.appends,
     )
     return (body + _CRC.pack(crc32c(body))).ljust(SLOT_BYTES, b"\0")
 
@@ -181,7 +186,8 @@ def decode_slot(data: Bytes) -> Slot:
     if crc != crc32c(body):
         raise FormatError(f"slot has crc {crc:#010x}, expected {crc32c(body):#010x}")
     fields = _SLOT.unpack(body)
-    magic, form, _flags, block_bytes, handle, version, sequence, length, boot, tail_crc, _ = fields
+    magic, form, round_, block_bytes, handle, version, sequence, length, boot = fields[:9]
+    tail_crc, appends = fields[9:]
     if magic != _SLOT_MAGIC:
         raise FormatError(f"slot begins with {magic!r}, expected {_SLOT_MAGIC!r}")
     if form != FORMAT or block_bytes != BLOCK_BYTES:
@@ -189,7 +195,7 @@ def decode_slot(data: Bytes) -> Slot:
             f"slot has format {form} with blocks of {block_bytes}, "
             f"this version reads format {FORMAT} with blocks of {BLOCK_BYTES}"
         )
-    return Slot(handle, version, sequence, length, tail_crc, boot)
+    return Slot(handle, version, sequence, length, tail_crc, boot, round_, appends)
 
 
 def decode_slots(data: Bytes, handle: int) -> list[Slot]:

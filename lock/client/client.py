@@ -11,7 +11,6 @@ Reads come from a cache that is never stale. All methods block, and may be calle
 
 from __future__ import annotations
 
-import getpass
 import os
 import socket
 import sys
@@ -21,6 +20,7 @@ from collections.abc import Callable
 from mrstream.cluster.config.config import LOCK_MASTER, Cluster, current_cluster
 from mrstream.cluster.errors import ClusterError, UserError
 from mrstream.cluster.leader.connection import connect_to_leader
+from mrstream.cluster.user import user_name
 from mrstream.lock import protocol as p
 from mrstream.lock.client.election import elect
 from mrstream.lock.client.handle import Held, NodeHandle
@@ -64,7 +64,7 @@ class CellClient:
         self._watchers: dict[tuple[int, int], OnChange] = {}
         self._link = Link(
             lambda finding: connect_to_leader(cluster, LOCK_MASTER, finding),
-            user=user or _user_name(), host=socket.gethostname()[:255],
+            user=user or user_name(), host=socket.gethostname()[:255],
             program=program or _program(), on_news=self._heard,
         )  # fmt: skip
 
@@ -322,13 +322,6 @@ def connect(
             "with -cluster FILE or $MRSTREAM_CLUSTER"
         )
     return CellClient(found, user=user, program=program, on_news=on_news).open_session()
-
-
-def _user_name() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return str(os.getuid())
 
 
 def _program() -> str:

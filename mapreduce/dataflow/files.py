@@ -17,6 +17,7 @@ from typing import Any, BinaryIO, Protocol, cast
 import msgspec
 
 from mrstream.cluster.errors import UserError
+from mrstream.cluster.user import user_name
 from mrstream.streaming.conf.properties import from_wire, to_wire
 
 OBJECT_STORES = ("s3", "s3a", "s3n")
@@ -374,7 +375,7 @@ class RoutedFiles:
     def qualify(self, path: str) -> str:
         if scheme_of(path) is None and not self._local:
             authority = self._default.split("://", 1)[1].split("/", 1)[0]
-            absolute = os.path.normpath(os.path.join("/user", _user_name(), path))
+            absolute = os.path.normpath(os.path.join("/user", user_name(), path))
             path = f"{scheme_of(self._default)}://{authority}/{absolute.lstrip('/')}"
         return self._of(path).qualify(path)
 
@@ -417,15 +418,6 @@ class RoutedFiles:
             files = here if local else _remote_files(scheme, url)
             self._by_root[root] = files
         return files
-
-
-def _user_name() -> str:
-    import getpass  # only paths of other file systems ask for it
-
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return str(os.getuid())
 
 
 def _remote_files(scheme: str | None, url: str) -> Files:

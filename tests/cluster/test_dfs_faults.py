@@ -590,6 +590,45 @@ def test_gate_17_sixteen_record_appenders_lose_and_tear_nothing(cluster: LocalCl
     wait_for(lambda: client.report().under_replicated == 0 or None, 60.0, "repair")
 
 
+@pytest.mark.parametrize("cluster", [{"count": 4}], indirect=True)
+def test_serialised_appends_are_there_once_in_one_order_on_equal_replicas(
+    cluster: LocalCluster,
+) -> None:
+    """EV-08: with a server killed under the appenders, and readers that follow."""
+    client = cluster.client(retry_s=60.0)
+    client.make_directory("/exact")
+    client.set_policy("/exact", appends=1)
+    writer.create(client, "/exact/log", first_chunk=False).close()
+    offsets: dict[bytes, int] = {}
+    seen: list[bytes] = []
+
+    def append(number: int) -> None:
+        appender = RecordAppender(cluster.client(retry_s=60.0), "/exact/log")
+        for count in range(12):
+            data = b"%02d-%03d;" % (number, count) * 900
+            offsets[data] = appender.append(data)
+            if number == 0 and count == 4:
+                cluster.kill(CHUNKSERVER, "h2")
+            if number == 1:
+                seen.append(read(client, "/exact/log"))
+                assert data in seen[-1], "it was acknowledged and is not read"
+
+    in_threads(6, append)
+
+    assert len(offsets) == 6 * 12
+    content = read(client, "/exact/log")
+    assert all(content[at : at + len(data)] == data for data, at in offsets.items())
+    # Nothing else but padding at the ends of chunks, so nothing twice and no fragment.
+    assert len(content.replace(b"\0", b"")) == sum(map(len, offsets))
+    assert all(content.startswith(before) for before in seen)
+    cluster.start(CHUNKSERVER, "h2")
+    wait_clean(client)
+    for index, chunk in enumerate(chunks_of(client, "/exact/log")):
+        files = [replica_file(cluster, host, chunk.handle, "data") for host in good(chunk)]
+        mine = content[index * CHUNK_BYTES :][:CHUNK_BYTES]
+        assert all(file.read_bytes().startswith(mine) for file in files), f"{chunk} differs"
+
+
 def test_gate_30_and_75_clients_ride_over_restarts_of_everything(cluster: LocalCluster) -> None:
     """GFS-74, 75: kill is the normal stop; a client waits, reconnects and goes on."""
     client = cluster.client(retry_s=30.0)

@@ -383,6 +383,24 @@ def test_modes_and_owners(run: Terminal) -> None:
     assert run.out == "tester:staff\n"
 
 
+def test_properties_say_how_files_are_made(run: Terminal, tmp_path: Path) -> None:
+    """As `hdfs dfs -D dfs.replication=1 -put`."""
+    (tmp_path / "f").write_bytes(b"x" * 100)
+    source = str(tmp_path / "f")
+    assert run("-mkdir", "-p", "/w") == 0
+
+    for words in (["-D", "dfs.replication=1", "-D", "dfs.blocksize=2m"], ["-Ddfs.replication=1"]):
+        assert run(*words, "-put", "-f", source, "/w/put") == 0, run.error
+        assert run("-stat", "%r %o", "/w/put") == 0
+        replicas, size = run.out.split()
+        assert replicas == "1" and (size == "2097152") == (len(words) == 4)
+    assert run("-Ddfs.replication=1", "-touchz", "/w/empty") == 0
+    assert run("-stat", "%r", "/w/empty") == 0 and run.out == "1\n"
+    for wrong in ("dfs.replication=none", "dfs.replication=0", "dfs.blocksize=many"):
+        assert run("-D", wrong, "-put", "-f", source, "/w/put") == 255
+        assert f"-D {wrong}" in run.error
+
+
 def test_setrep_waits(run: Terminal) -> None:
     """GFS-12: raised and lowered on a live file."""
     run("-put", "-", "/w", stdin=b"x")
@@ -398,14 +416,19 @@ def test_rules_hold_for_a_directory_and_all_below_it(run: Terminal) -> None:
 
     assert run("-policy", "-replication", "1", "-trash", "0", "/w/scratch") == 0
     assert run.out == (
-        "/w/scratch\treplication 1 (rule of /w/scratch)\ttrash none (rule of /w/scratch)\n"
+        "/w/scratch\treplication 1 (rule of /w/scratch)\ttrash none (rule of /w/scratch)"
+        "\tappends gfs (the cluster's)\n"
     )
     assert run("-touchz", "/w/scratch/deep/f", "/w/g") == 0
     assert run("-stat", "%r", "/w/scratch/deep/f", "/w/g") == 0 and run.out.split() == ["1", "2"]
     assert run("-rm", "/w/scratch/deep/f") == 0 and run.out == "Deleted /w/scratch/deep/f\n"
     assert run("-policy", "-replication", "default", "-trash", "12h", "/w/scratch") == 0
     assert "replication 2 (the cluster's)\ttrash 43200s (rule of /w/scratch)" in run.out
+    assert run("-policy", "-appends", "serialised", "/w/scratch") == 0
+    assert run.out.endswith("\tappends serialised (rule of /w/scratch)\n")
     assert run("-policy", "-trash", "soon", "/w") == 255 and "such as 500ms" in run.error
+    assert run("-policy", "-appends", "twice", "/w") == 255
+    assert "-appends is 'twice': it is one of gfs, serialised; or `default`" in run.error
     assert run("-policy", "/w/nope") == 1 and "No such file" in run.error
 
 

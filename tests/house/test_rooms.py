@@ -16,13 +16,13 @@ from tests.house.tree import PACKAGES, ROOT
 
 ROOMS: dict[str, list[str]] = {
     "cluster": [
-        "errors clock terminal units version",
+        "errors clock globs terminal units user version",
         "wire",
         "logs",
         "config consensus",
         "journal agent",
         "daemon",
-        "copies leader",
+        "leader",
         "hosts",
         "cli",
     ],

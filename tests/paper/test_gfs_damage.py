@@ -14,12 +14,13 @@ from crc32c import crc32c
 
 from mrstream.cluster.wire.network import BulkServer, BulkStream
 from mrstream.dfs.chunk import ChunkHandle, ChunkVersion, ServerId
+from mrstream.dfs.chunks.commands import Throttle
 from mrstream.dfs.client.chunk_writer import Run, write_run
 from mrstream.dfs.errors import ChunkCorrupt
 from mrstream.dfs.protocol import ChunkGrant, CloneChunk, Done, PushData, ServerAddress
 from mrstream.dfs.transfer.forward import FORWARD_BYTES
 from tests.paper.test_gfs_chunks import HANDLE, IDENTITY, Servers
-from tests.support.damaging_relay import DamagingRelay
+from tests.support.relays import DamagingRelay
 
 SMALL = random.Random(1).randbytes(200_000)
 LARGE = random.Random(2).randbytes(700_000)
@@ -108,6 +109,26 @@ def test_5_2_a_clone_is_made_of_what_the_source_has_not_of_what_arrived(
     assert relay.damaged
     assert (version, length) == (1, len(LARGE))
     assert servers.contents("h3") == LARGE
+
+
+@pytest.mark.parametrize(
+    ("busy", "urgent", "waits"), [(True, False, True), (True, True, False), (False, False, False)]
+)
+def test_4_3_a_clone_leaves_the_disks_to_clients(
+    servers: Servers, busy: bool, urgent: bool, waits: bool
+) -> None:
+    """GFS-62: while clients are served it keeps to its pace, unless one copy is left."""
+    servers.write(servers.grant("h1", "h2"), 0, LARGE)
+    waited_s: list[float] = []
+    runner = servers.all["h3"].runner
+    runner.throttle = Throttle(1 << 20, lambda: busy, waited_s.append)
+    sources = (servers.all["h1"].address,)
+    command = CloneChunk(0, ChunkHandle(HANDLE), ChunkVersion(1), len(LARGE), sources, urgent)
+
+    runner.run(command, servers.clock.now_s())
+
+    assert servers.contents("h3") == LARGE
+    assert sum(waited_s) == pytest.approx(len(LARGE) / (1 << 20) if waits else 0.0)
 
 
 def test_3_2_a_server_passes_data_on_while_it_still_receives_it(servers: Servers) -> None:

@@ -99,6 +99,8 @@ class FakeServer:
                     raise NoSuchChunk("not here")
                 if held.version < command.from_version or held.version > command.version:
                     raise StaleReplica(f"{held.version}")
+                if held.version != command.version and command.cut_to >= 0:
+                    held.length = min(held.length, command.cut_to)
                 held.version = command.version
                 self.leases.pop(command.handle, None)
             case p.GrantLease():

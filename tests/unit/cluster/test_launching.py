@@ -386,6 +386,42 @@ def test_f_means_follow_for_logs_and_file_elsewhere() -> None:
     assert _tell_follow_from_file(["up", "-f", "x"]) == ["up", "-f", "x"]
 
 
+class Interrupted(Exception):
+    """As Ctrl-C of somebody who has seen enough."""
+
+
+def test_a_log_is_followed_also_over_its_turning_over(tmp_path: Path) -> None:
+    """`logs -f`: the last lines, then what is added, a whole line at a time."""
+    log = tmp_path / "logs" / "dfs.master.log"
+    log.parent.mkdir()
+    log.write_text("one\ntwo\nthree\n")
+    following = session(tmp_path, lock=False)
+    seen: list[str] = []
+
+    def show(event: list[str]) -> None:
+        name, line = event
+        assert name == "dfs.master.log"
+        seen.append(line)
+        if line == "three":
+            with log.open("a") as file:
+                file.write("four\nhalf a li")
+        elif line == "four":
+            log.rename(tmp_path / "logs" / "dfs.master.log.1")
+            log.write_text("anew\n")
+        elif line == "anew":
+            raise Interrupted
+
+    try:
+        with pytest.raises(Interrupted):
+            following.call(
+                "logs", roles=["dfs.master"], lines=2, follow=True, on_event=show, timeout_s=120.0
+            )
+    finally:
+        following.close()
+
+    assert seen == ["two", "three", "four", "anew"]
+
+
 @pytest.mark.parametrize(
     "line",
     [

@@ -21,6 +21,8 @@ ALONE = Places("/home/u/hdfs", "/home/u/hdfs")
         ("hadoop fs -rmr /a", "run", "dfs -rm -r /a"),
         ("hadoop fs -lsr /a", "run", "dfs -ls -R /a"),
         ("hdfs fsck /", "run", "dfs -fsck /"),
+        ("hdfs dfsadmin -setQuota 5 hdfs:///a /b", "run", "dfs -setQuota 5 /a /b"),
+        ("hdfs dfsadmin -clrSpaceQuota /a", "run", "dfs -clrSpaceQuota /a"),
         ("hadoop --config /etc/h fs -ls /", "run", "dfs -ls /"),
         ("mapred job -kill job_1_0001", "run", "job -kill job_1_0001"),
         ("hadoop job -list", "run", "job -list"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mrstream.dfs import protocol as p
 from mrstream.dfs.chunk import ChunkReport, ChunkVersion, pack_reports
-from mrstream.dfs.metadata.events import Tick
+from mrstream.dfs.metadata.events import Event, Tick
 from tests.support.dfs_model import DISK_BYTES, Model
 
 
@@ -44,3 +44,29 @@ def test_the_answer_to_one_deletion_is_not_taken_for_that_of_a_later_one() -> No
     assert model.where("/f") == [keeper]
     model.call(p.CommandDone(late.id, 1, second.command_id, True))
     assert model.where("/f") == [keeper]
+
+
+class Watched(Model):
+    """A model that knows the fewest good replicas that any chunk ever had."""
+
+    fewest = 99
+
+    def _event(self, event: Event) -> None:
+        super()._event(event)
+        chunks = self.brain.tables.chunks
+        self.fewest = min([self.fewest, *(len(chunks.good(handle)) for handle in chunks)])
+
+
+def test_a_server_is_drained_without_a_moment_of_fewer_good_replicas() -> None:
+    """`cluster remove` (fault gate 28): its replicas are read until others are there."""
+    model = Watched(servers=4)
+    for number in range(12):
+        model.put(f"/f{number}", 10)
+    model.fewest = 99
+
+    model.call(p.DrainServer("s1"))
+    model.pass_time(30)
+
+    state = next(s for s in model.call(p.Report()).servers if s.address.server == "s1")
+    assert (state.state, state.chunks_to_drain) == ("drained", 0)
+    assert model.fewest == 3

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import random
 from pathlib import Path
 
 import pytest
+from crc32c import crc32c
 
 from mrstream.cluster.errors import NewerFormat
 from mrstream.mapreduce.dataflow import block_codec, kernel, segment
@@ -147,3 +149,13 @@ def test_a_reader_of_a_bad_file_leaves_no_descriptor_open(tmp_path: Path) -> Non
         segment.Reader(str(path))
 
     assert len(os.listdir("/proc/self/fd")) == before
+
+
+@pytest.mark.parametrize("length", [0, 1, 7, 8, 63, 4096, 24_576, 24_577, 1_000_003])
+def test_the_kernel_sums_as_the_package_of_the_dfs_does(length: int) -> None:
+    """CRC32C is there twice: in C for segments, as a package for chunks and journals."""
+    data = random.Random(length).randbytes(length)
+    half = length // 2
+
+    assert kernel.crc32c(data) == crc32c(data)
+    assert kernel.crc32c(data[half:], kernel.crc32c(data[:half])) == crc32c(data)
