@@ -103,6 +103,8 @@ def test_awscli_copies_syncs_and_removes(
     for name in ("a", "sub/b", "sub/ü +"):
         (tree / name).write_bytes(name.encode() * 1000)
     (tree / "big").write_bytes(os.urandom(9 * MIB))
+    for path in tree.rglob("*"):
+        os.utime(path, (1, 1))  # an object's time is of whole seconds: else it may seem the older
     environment = {
         **{name: value for name, value in os.environ.items() if "proxy" not in name.lower()},
         "AWS_ACCESS_KEY_ID": key.id,
