@@ -105,26 +105,9 @@ class LineFeeder(Protocol):
         """The data has ended: return the last line, if it had no end."""
 
 
-class CsvReader(Protocol):
-    """Cuts the bytes of a split into CSV records and writes them for a map command."""
-
-    @property
-    def records(self) -> int:
-        """Records given so far."""
-
-    @property
-    def done(self) -> bool:
-        """The next record belongs to the next split: no more data is needed."""
-
-    @property
-    def position(self) -> int:
-        """Offset behind the last byte taken; when done, where the next record begins."""
-
-    def feed(self, data: bytes | bytearray | memoryview) -> bytes:
-        """Return the lines of the records that are complete now."""
-
-    def finish(self) -> bytes:
-        """The data has ended: return the last record, if it had no end."""
+class CsvReader(LineFeeder, Protocol):
+    """Cuts the bytes of a split into CSV records, as lines are cut; when it is done, `position` is
+    where the next record begins."""
 
 
 class LineRewriter(Protocol):

@@ -197,15 +197,17 @@ class _Check:
         sort_bytes = min(max(sort_bytes, SORT_BYTES_MIN), SORT_BYTES_MAX)
         held_bytes = 0
         segments = []
+
+        def attempt(name: str) -> AttemptOrder:
+            directory, cache = os.path.join(room, name), os.path.join(room, "cache")
+            name = f"attempt_local0_0001_{name}_0"
+            return AttemptOrder(name, len(splits), directory, cache, directory)
+
         for split in splits:
             name = f"m_{split.index:06d}"
             path = os.path.join(room, f"{name}.segment")
-            order = AttemptOrder(
-                attempt_id=f"attempt_local0_0001_{name}_0",
-                maps=len(splits),
-                directory=os.path.join(room, name),
-                cache=os.path.join(room, "cache"),
-                log_directory=os.path.join(room, name),
+            order = msgspec.structs.replace(
+                attempt(name),
                 split=split,
                 segment_path=path if spec.reduces else "",
                 output_directory="" if spec.reduces else f"file:{room}/out/{name}",
@@ -222,14 +224,8 @@ class _Check:
             self._map_output_bytes = held_bytes
         for number in range(spec.reduces):
             name = f"r_{number:06d}"
-            order = AttemptOrder(
-                attempt_id=f"attempt_local0_0001_{name}_0",
-                maps=len(splits),
-                directory=os.path.join(room, name),
-                cache=os.path.join(room, "cache"),
-                log_directory=os.path.join(room, name),
-                segments=tuple(segments),
-                output_directory=f"file:{room}/out/{name}",
+            order = msgspec.structs.replace(
+                attempt(name), segments=tuple(segments), output_directory=f"file:{room}/out/{name}"
             )
             _run(spec, order)
             yield _read_all(os.path.join(room, "out", name))

@@ -61,19 +61,17 @@ def bury(state: State, attempt: Attempt) -> None:
 def tally_failure(state: State, job: Job, attempt: Attempt) -> None:
     """Count an attempt that failed."""
     job.totals.wasted_s += state.now_s - attempt.started_at_s
-    if attempt.task.task_id.kind is TaskKind.MAP:
-        job.totals.failed_maps += 1
-    else:
-        job.totals.failed_reduces += 1
+    is_map = attempt.task.task_id.kind is TaskKind.MAP
+    job.totals.failed_maps += is_map
+    job.totals.failed_reduces += not is_map
 
 
 def tally_kill(state: State, job: Job, attempt: Attempt) -> None:
     """Count an attempt that was killed."""
     job.totals.wasted_s += state.now_s - attempt.started_at_s
-    if attempt.task.task_id.kind is TaskKind.MAP:
-        job.totals.killed_maps += 1
-    else:
-        job.totals.killed_reduces += 1
+    is_map = attempt.task.task_id.kind is TaskKind.MAP
+    job.totals.killed_maps += is_map
+    job.totals.killed_reduces += not is_map
 
 
 def doom_failed(state: State, job: Job, attempt: Attempt, reason: str) -> None:

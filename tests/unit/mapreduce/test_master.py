@@ -506,3 +506,20 @@ def test_what_cannot_be_asked_is_refused_in_words(room: Room) -> None:
         room.ask(WatchJob("job_1_0001"))
     with pytest.raises(UserError, match="not an attempt id"):
         room.ask(StopAttempt("nonsense"))
+
+
+def test_a_worker_that_starts_again_at_once_repeats_no_finished_map(room: Room) -> None:
+    """Its segments outlive its process; what it ran does not."""
+    a = room.worker("a")
+    job_id = room.submit(maps=3)
+    first, second = (order.attempt_id for order in a.take(RunAttempt))
+    a.done(first)
+    (third,) = (order.attempt_id for order in a.take(RunAttempt))
+
+    again = room.worker("a", segments=(KeptSegment(first, map_done()),))
+    room.pass_s(2, again)
+
+    orders = [order.attempt_id for order in again.take(RunAttempt)]
+    assert sorted(orders) == sorted([f"{second[:-1]}1", f"{third[:-1]}1"])
+    assert room.news(job_id).progress.maps_done == 1
+    assert room.ask(ReportOfJob(job_id)).facts["maps_rerun"] == 0
