@@ -2,7 +2,8 @@
 
 Reads lines from standard input, writes lines to standard output, says what went wrong on standard
 error, and ends with 1 if the function failed: a program like any other, so all that the framework
-does for programs it does for functions. Looks for the functions in the working directory.
+does for programs it does for functions. As `source` it is the program of an input that is no file.
+Looks for the functions in the working directory.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import os
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from mrstream.api import loops, reporter
@@ -22,8 +23,9 @@ RECORD_MARK = "mrstream: the record: "
 """Begins the line that names the record at which a function failed."""
 
 
-def main(stage: str) -> int:
-    """Run the function of a stage over standard input; gives the exit status."""
+def main(stage: str, words: Sequence[str] = ()) -> int:
+    """Run the function of a stage over standard input, or a source with the words that tell it
+    what to do; gives the exit status."""
     try:
         with open(LINK, "rb") as file:
             functions = unpack(file.read())
@@ -35,7 +37,10 @@ def main(stage: str) -> int:
     os.dup2(2, 1)
     place = loops.Place()
     try:
-        _run(stage, functions, records, place)
+        if stage == "source":
+            _run_source(functions, words, records)
+        else:
+            _run(stage, functions, records, place)
     except BrokenPipeError:
         return 1  # whoever reads has gone, and knows why
     except Exception as error:
@@ -67,6 +72,17 @@ def _run(stage: str, functions: Functions, records: int, place: loops.Place) -> 
     out.flush()
 
 
+def _run_source(functions: Functions, words: Sequence[str], records: int) -> None:
+    from mrstream.api import source  # few jobs have one
+
+    def write(given: Iterable[Any], lines: Callable[[Sequence[Any]], bytes]) -> None:
+        out = loops.Output(records, lines)
+        out.take(given)
+        out.flush()
+
+    source.run(functions.source, words, functions.reads, write)
+
+
 def result_lines(functions: Functions) -> Callable[[Sequence[Any]], bytes]:
     """Give the function that makes the lines of results."""
     lines = functions.writes.lines
@@ -85,9 +101,9 @@ def _pairs(records: Sequence[Any]) -> Sequence[Any]:
 
 def _complain(error: Exception, place: loops.Place) -> None:
     """Print the traceback from the user's function on, and the record."""
-    own = (__file__, loops.__file__)
+    own = os.path.dirname(__file__)
     trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None and _file_of(trace) in own:
+    while trace is not None and trace.tb_next is not None and _directory_of(trace) == own:
         trace = trace.tb_next
     sys.stdout.flush()
     traceback.print_exception(type(error), error, trace)
@@ -95,9 +111,9 @@ def _complain(error: Exception, place: loops.Place) -> None:
         print(RECORD_MARK + shown(place.record), file=sys.stderr)
 
 
-def _file_of(trace: object) -> str:
-    return str(trace.tb_frame.f_code.co_filename)  # type: ignore[attr-defined]
+def _directory_of(trace: object) -> str:
+    return os.path.dirname(trace.tb_frame.f_code.co_filename)  # type: ignore[attr-defined]
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1].removeprefix("-")))
+    sys.exit(main(sys.argv[1].removeprefix("-"), sys.argv[2:]))

@@ -14,7 +14,8 @@ from typing import Any
 from mrstream.api.codecs import Codec
 from mrstream.api.files import output_lines
 from mrstream.api.functions import keep, pack_value, takes_pairs
-from mrstream.api.job import Job, Path, is_function
+from mrstream.api.job import Job, Path, Source, is_function
+from mrstream.api.source import is_source
 from mrstream.mapreduce.flow import start
 from mrstream.mapreduce.flow.book import FlowState, new_id
 from mrstream.mapreduce.flow.brain.plan import (
@@ -112,7 +113,7 @@ class Flow:
 
     def job(
         self,
-        input: Path | FlowStep | Iterable[Path | FlowStep],
+        input: Path | FlowStep | Iterable[Path | FlowStep] | Source,
         *,
         name: str | None = None,
         output: Path | None = None,
@@ -124,7 +125,8 @@ class Flow:
         """Add a job, with the options of `mr.Job`. A mapper of two parameters reads what the step
         before wrote. With `until="GROUP,COUNTER is|below|above NUMBER"` it is a loop: each
         iteration reads what the one before wrote, the first reads `input`."""
-        inputs: list[Any] = [input] if isinstance(input, str | os.PathLike) else list(input)
+        is_one = isinstance(input, str | os.PathLike) or is_source(input)
+        inputs: list[Any] = [input] if is_one else list(input)
         before = [each for each in inputs if isinstance(each, FlowStep)]
         if "reads" not in options and before and before[0].codec is not None:
             mapper = options.get("mapper")
@@ -132,10 +134,10 @@ class Flow:
                 options["reads"] = before[0].codec
         first = ""
         if until is not None:
-            if len(inputs) != 1:
-                raise ValueError("a loop has one input, which its first iteration reads")
+            if len(inputs) != 1 or is_source(input):
+                raise ValueError("a loop has one input, a path, which its first iteration reads")
             first, inputs = os.fspath(inputs[0]), ["${previous}"]
-        job = Job(inputs, cluster=self.cluster, **options)
+        job = Job(input if is_source(input) else inputs, cluster=self.cluster, **options)
         step = Step(
             name or f"step{len(self.steps) + 1}",
             JOB,

@@ -1,7 +1,7 @@
-"""Functions on their way to a task: one file of a job, made by cloudpickle and checked at its end.
+"""Functions on their way to a task: one file of a job, checked at its end.
 
-    mrstream functions 1 3.11 LF
-    a cloudpickle of `Functions`
+    mrstream functions 2 3.11 LF
+    a pickle of `Functions` (`pickles`)
 
 What is defined in a notebook, in the script itself or in a module that lies beside it travels by
 value; installed libraries travel by name. The file is kept in the state directory under a name made
@@ -22,11 +22,12 @@ from typing import Any
 
 import msgspec
 
+from mrstream.api import pickles
 from mrstream.api.codecs import Codec
 from mrstream.api.layout import Layout
 from mrstream.cluster.errors import UserError
 
-MAGIC = b"mrstream functions 1 "
+MAGIC = b"mrstream functions 2 "
 LINK = "mrstream.functions"
 """The name of the file in the working directory of a task."""
 _PACKAGES = ("site-packages", "dist-packages")
@@ -52,6 +53,8 @@ class Functions(msgspec.Struct, frozen=True):
     """Whether the last function must give pairs alone."""
     keeps_bytes: bool = False
     """Whether bytes that are no UTF-8 come through as they are: text can, JSON cannot."""
+    source: Any = None
+    """What gives the records, if no files do."""
 
 
 class Stage(msgspec.Struct, frozen=True):
@@ -111,7 +114,7 @@ def pack_value(value: Any) -> bytes:
     head = MAGIC + b"%d.%d\n" % sys.version_info[:2]
     with _local_modules_by_value(cloudpickle):
         try:
-            body: bytes = cloudpickle.dumps(value)
+            body = pickles.dumps(value)
         except (TypeError, AttributeError, pickle.PicklingError) as error:
             raise BadFunctions(
                 f"the functions of the job cannot travel to its tasks: {error}; what they use from "
@@ -132,7 +135,7 @@ def unpack_value(data: bytes) -> Any:
             f"these functions are of Python {theirs}, and {sys.executable} is Python {ours}: "
             "submit the job with the Python that the hosts have, or write its programs as commands"
         )
-    return pickle.loads(body)
+    return pickles.loads(body)
 
 
 def keep(data: bytes) -> str:

@@ -7,6 +7,7 @@ that the command line cannot say.
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from mrstream.api import codecs
 from mrstream.api.codecs import Codec, codec_of
 from mrstream.api.functions import LINK, Functions, keep, pack, stage_of, takes_pairs
 from mrstream.api.layout import FIELD_END, Layout
+from mrstream.api.source import is_source, name_of
 from mrstream.streaming.command import options as command_options
 from mrstream.streaming.command.command import NO_REDUCER, command_of
 from mrstream.streaming.conf.jobconf import setting_name
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
     from mrstream.api.result import Result
 
 Path = str | os.PathLike[str]
+Source = Any
+"""An object, or a class, with `splits()` and `records(split)`."""
 Program = Any
 """A command (text), a function, or a class or object with `map`/`reduce`, `setup` and `close`."""
 
@@ -41,6 +45,10 @@ class Job:
 
     It runs where the `mrstream` command would run it: on the current cluster, or on this machine
     if there is none.
+
+    `input` is a path, several of them, or an object that gives the records itself: `splits()` gives
+    what there is to read, values that JSON can hold, and `records(split)`, called in the map of a
+    split, its lines, or pairs if the mapper takes pairs; the same ones each time.
 
     `mapper`, `combiner` and `reducer` are commands, run as on the command line, or Python:
 
@@ -70,7 +78,7 @@ class Job:
 
     def __init__(
         self,
-        input: Path | Iterable[Path],
+        input: Path | Iterable[Path] | Source,
         *,
         mapper: Program = None,
         combiner: Program = None,
@@ -94,7 +102,8 @@ class Job:
         engine: str | None = None,
         local: bool = False,
     ) -> None:
-        self.inputs = _paths(input)
+        self.source = input if is_source(input) else None
+        self.inputs = [name_of(input)] if is_source(input) else _paths(input)
         self.output = None if output is None else os.fspath(output)
         self.mapper, self.combiner, self.reducer = mapper, combiner, reducer
         self.reduces = reduces
@@ -138,11 +147,13 @@ class Job:
         """Give the words of the command line that is this job, and keep its functions in the state
         directory for as long as failed jobs are kept."""
         files = list(self._files)
-        if any(map(is_function, (self.mapper, self.combiner, self.reducer))):
+        if any(map(is_function, (self.mapper, self.combiner, self.reducer, self.source))):
             files.append(f"{keep(pack(self.functions()))}#{LINK}")
         words: list[str] = []
         for path in self.inputs:
             words += ["-input", path]
+        if self.source is not None:
+            words += ["-inputformat", f"program:{child_command('source', sys.executable)}"]
         words += ["-output", self.output] if self.output is not None else []
         words += self._program_words()
         words += ["-numReduceTasks", str(self.reduces)] if self.reduces is not None else []
@@ -163,6 +174,7 @@ class Job:
             writes=self.writes,
             is_map_only=self.reducer is None,
             only_pairs=self.combiner is not None,
+            source=self.source,
             keeps_bytes=(self.writes if self.reducer is None else self.codec) is not codecs.json,
         )
 
@@ -184,6 +196,8 @@ class Job:
         ):  # fmt: skip
             if is_function(given) and not isinstance(given, type):
                 stage_of(given, method)
+        if self.source is not None and "-inputformat" in self._options:
+            raise ValueError("an input with splits() and records() is its own -inputformat")
         if self.reducer is None and (self.combiner is not None or self.reduces):
             raise ValueError("a job without a reducer has no combiner and no reduces")
         if not self.layout.is_plain:
@@ -231,11 +245,14 @@ def is_function(given: Program) -> bool:
     return given is not None and not isinstance(given, str)
 
 
-def child_command(stage: str) -> str:
+def child_command(stage: str, python: str = "") -> str:
     """Give the command that runs the function of a stage: by the Python that runs the tasks, or by
-    that of the job's environment, which needs a file to find mrstream."""
-    python = '"${MRSTREAM_ENV_PYTHON:-$MRSTREAM_PYTHON}" -P ${MRSTREAM_RUN:+"$MRSTREAM_RUN"}'
-    return f"sh -c 'exec {python} -m mrstream.api.child -{stage}'"
+    that of the job's environment, which needs a file to find mrstream; outside a task by `python`.
+    Words behind the command go to the child."""
+    own = f"${{MRSTREAM_PYTHON:-{python}}}" if python else "$MRSTREAM_PYTHON"
+    python = f'"${{MRSTREAM_ENV_PYTHON:-{own}}}" -P ${{MRSTREAM_RUN:+"$MRSTREAM_RUN"}}'
+    words = ' "$0" "$@"' if stage == "source" else ""
+    return f"sh -c 'exec {python} -m mrstream.api.child -{stage}{words}'"
 
 
 def _paths(given: Path | Iterable[Path]) -> list[str]:

@@ -29,8 +29,6 @@ from mrstream.cluster.agent.processes import module_of
 from mrstream.cluster.agent.watch import EXIT_BUG
 from mrstream.cluster.clock import SystemClock
 from mrstream.cluster.config.config import (
-    CHUNKSERVER,
-    DFS_MASTER,
     Cluster,
     ClusterConfig,
     HostConfig,
@@ -38,7 +36,6 @@ from mrstream.cluster.config.config import (
 )
 from mrstream.cluster.config.state import read_identity
 from mrstream.cluster.errors import ClusterError, Unavailable
-from mrstream.cluster.journal.log_copy import LogCopies
 from mrstream.cluster.logs import DaemonLog, RpcLog
 from mrstream.cluster.version import version
 from mrstream.cluster.wire.identity import Identity
@@ -233,9 +230,8 @@ async def _serve(daemon: Daemon, build: Callable[[Daemon], Service]) -> int:
     service = build(daemon)
     rpc_log = RpcLog(os.path.join(daemon.directory, "logs", f"{daemon.role}.rpc.log"))
     gate = _Gate(daemon, service)
-    copies = _log_copies(daemon)
     server = Server(
-        {**gate.handlers(), **(copies.handlers if copies is not None else {})},
+        gate.handlers(),
         daemon.identity,
         observe=rpc_log.observe,
         on_bug=daemon.fail,
@@ -256,22 +252,8 @@ async def _serve(daemon: Daemon, build: Callable[[Daemon], Service]) -> int:
         gate.started = False
         await asyncio.wait_for(service.stop(), STOP_GRACE_S)
         await server.close()
-        if copies is not None:
-            copies.close()
         rpc_log.close()
     return 0
-
-
-def _log_copies(daemon: Daemon) -> LogCopies | None:
-    """Chunkservers also keep copies of the master's log: they are on every host."""
-    if daemon.role != CHUNKSERVER:
-        return None
-    master = daemon.config.master
-    return LogCopies(
-        os.path.join(daemon.directory, "log-copies"),
-        daemon.identity.cluster_id,
-        lambda peer: peer.role == DFS_MASTER and peer.host == master,
-    )
 
 
 class _Gate:

@@ -6,13 +6,16 @@ interrupted, as `hdfs dfs`.
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import math
 import os
+import re
 import sys
 from collections.abc import Iterator
 
 from mrstream.cluster.config.config import current_cluster
+from mrstream.cluster.config.values import parse_chunk_size
 from mrstream.cluster.errors import ClusterError, HostUnreachable, UserError
 from mrstream.cluster.wire.addresses import WHAT_TO_DO
 from mrstream.dfs.shell.arguments import BadUsage
@@ -36,7 +39,7 @@ READING = frozenset((
 def main(argv: list[str]) -> int:
     """Run one verb; return its exit status."""
     try:
-        words, cluster, is_local, is_fresh = _generic(argv)
+        words, given = _generic(argv)
     except BadUsage as error:
         print(error, file=sys.stderr)
         return USAGE_STATUS
@@ -52,7 +55,7 @@ def main(argv: list[str]) -> int:
         print("\n".join(usage_of_all()), file=sys.stderr)
         return USAGE_STATUS
     try:
-        shell = _shell(name, cluster, is_local, is_fresh)
+        shell = _shell(name, given)
         # The path may come before fsck's options, as in `hdfs fsck / -files`.
         said = verb.grammar.parse(_options_first(words[1:]) if name == "fsck" else words[1:])
         verb.run(shell, said)
@@ -75,27 +78,63 @@ def main(argv: list[str]) -> int:
         return 130
 
 
-def _generic(argv: list[str]) -> tuple[list[str], str | None, bool, bool]:
+@dataclasses.dataclass
+class _Given:
+    """What the options before the verb say."""
+
+    cluster: str | None = None
+    is_local: bool = False
+    is_fresh: bool = False
+    replication: int = 0
+    chunk_bytes: int = 0
+
+
+def _generic(argv: list[str]) -> tuple[list[str], _Given]:
     """Take the options that stand before the verb: -cluster FILE, -fs URL, -D name=value,
     --fresh."""
     words = list(argv)
-    cluster: str | None = None
-    is_local = is_fresh = False
-    while words and words[0] in ("-cluster", "-fs", "-D", "-conf", "-jt", "--fresh"):
-        option = words.pop(0)
+    given = _Given()
+    while words:
+        option = words[0]
         if option == "--fresh":
-            is_fresh = True
-            continue
-        if not words:
-            raise BadUsage(f"{option} needs a value")
-        value = words.pop(0)
-        if option == "-cluster":
-            cluster = value
-        elif option == "-fs":
-            is_local = value in ("local", "file:///", "file:/")
-            if value.startswith("dfs://") and value.removeprefix("dfs://").strip("/"):
-                cluster = value.removeprefix("dfs://").strip("/")
-    return words, cluster, is_local, is_fresh
+            given.is_fresh = True
+        elif option.startswith("-D") and "=" in option:
+            _property(given, option.removeprefix("-D"))
+        elif option in ("-cluster", "-fs", "-D", "-conf", "-jt"):
+            if len(words) < 2:
+                raise BadUsage(f"{option} needs a value")
+            value = words.pop(1)
+            if option == "-cluster":
+                given.cluster = value
+            elif option == "-D":
+                _property(given, value)
+            elif option == "-fs":
+                given.is_local = value in ("local", "file:///", "file:/")
+                if value.startswith("dfs://") and value.removeprefix("dfs://").strip("/"):
+                    given.cluster = value.removeprefix("dfs://").strip("/")
+        else:
+            break
+        words.pop(0)
+    return words, given
+
+
+def _property(given: _Given, text: str) -> None:
+    """Take `name=value`: how files are made that the verb makes. Others change nothing here."""
+    name, _, value = text.partition("=")
+    try:
+        match name:
+            case "dfs.replication":
+                given.replication = int(value)
+                if given.replication < 1:
+                    raise ValueError
+            case "dfs.blocksize" | "dfs.block.size":
+                # Hadoop's letters are powers of 1,024.
+                given.chunk_bytes = parse_chunk_size(re.sub(r"(?i)([kmg])$", r"\1iB", value))
+            case _:
+                pass
+    except ValueError as error:
+        reason = f": {error}" if name != "dfs.replication" else " is no number of replicas"
+        raise BadUsage(f"-D {text}{reason}") from None
 
 
 def _options_first(words: list[str]) -> list[str]:
@@ -115,18 +154,18 @@ def _help(kind: str, names: list[str]) -> int:
     return 0
 
 
-def _shell(verb: str, cluster: str | None, is_local: bool, is_fresh: bool) -> Shell:
+def _shell(verb: str, given: _Given) -> Shell:
     disk = DiskVolume()
-    stale_s_max = math.inf if verb in READING and not is_fresh else None
+    stale_s_max = math.inf if verb in READING and not given.is_fresh else None
     known: dict[str, ClusterVolume] = {}
 
     def cluster_of(name: str) -> Volume:
         if name not in known:
-            known[name] = _cluster_volume(name or cluster, stale_s_max)
+            known[name] = _cluster_volume(given, name or given.cluster, stale_s_max)
         return known[name]
 
     default: Volume = disk
-    if not is_local and (found := _current(cluster, stale_s_max)) is not None:
+    if not given.is_local and (found := _current(given, given.cluster, stale_s_max)) is not None:
         known[""] = default = found
         known[found.uri.removeprefix("dfs://")] = found
     return Shell(
@@ -136,11 +175,11 @@ def _shell(verb: str, cluster: str | None, is_local: bool, is_fresh: bool) -> Sh
         decode=_decode,
         verb=verb,
         shows_progress=sys.stderr.isatty(),
-        spares_disk=verb in CHANGING and not is_local,
+        spares_disk=verb in CHANGING and not given.is_local,
     )
 
 
-def _current(cluster: str | None, stale_s_max: float | None) -> ClusterVolume | None:
+def _current(given: _Given, cluster: str | None, stale_s_max: float | None) -> ClusterVolume | None:
     from mrstream.dfs.client.client import client_of
 
     found = current_cluster(cluster)
@@ -155,11 +194,16 @@ def _current(cluster: str | None, stale_s_max: float | None) -> ClusterVolume | 
             print(f"no master: {words}", file=sys.stderr)
 
     client = client_of(found, stale_s_max=stale_s_max, on_stale=say)
-    return ClusterVolume(client, found.config.name)
+    return ClusterVolume(
+        client,
+        found.config.name,
+        replication=given.replication,
+        chunk_bytes=given.chunk_bytes,
+    )
 
 
-def _cluster_volume(cluster: str | None, stale_s_max: float | None) -> ClusterVolume:
-    volume = _current(cluster, stale_s_max)
+def _cluster_volume(given: _Given, cluster: str | None, stale_s_max: float | None) -> ClusterVolume:
+    volume = _current(given, cluster, stale_s_max)
     if volume is None:
         raise UserError(
             "there is no current cluster: `mrstream cluster up` makes one, or name a cluster file "

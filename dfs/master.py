@@ -29,12 +29,11 @@ import msgspec
 from mrstream.cluster.config.config import DFS_MASTER, DfsConfig
 from mrstream.cluster.config.state import LOSS_ACCEPTED_MARK
 from mrstream.cluster.consensus.standing import AskGroup
-from mrstream.cluster.copies.log_check import WayBack, check_founding, look_and_compare
-from mrstream.cluster.copies.log_sink import LogSink, start_sinks, stop_sinks
 from mrstream.cluster.daemon import Daemon, run
 from mrstream.cluster.errors import ClusterError, Unavailable, WrongCluster
-from mrstream.cluster.journal.journal import Journal, JournalSink
+from mrstream.cluster.journal.journal import Journal
 from mrstream.cluster.leader.epoch_file import EpochFile
+from mrstream.cluster.leader.log_check import WayBack, check_founding, look_and_compare
 from mrstream.cluster.leader.office import Office
 from mrstream.cluster.user import login_name
 from mrstream.cluster.wire.network import Handler, Peer
@@ -99,7 +98,7 @@ def settings_from(config: DfsConfig) -> Settings:
 class Master:
     """The service of the `dfs.master` daemon: the leader, or one of its shadows."""
 
-    def __init__(self, daemon: Daemon, sinks: Sequence[JournalSink] = ()) -> None:
+    def __init__(self, daemon: Daemon) -> None:
         self._daemon = daemon
         self._clock = daemon.clock
         self._loop = daemon.loop
@@ -112,7 +111,6 @@ class Master:
             self._alone = Journal(
                 os.path.join(daemon.state_directory, LOG),
                 self._cluster_id,
-                sinks=sinks,
                 on_failure=lambda error: daemon.fail(error, "operation log"),
             )
         checkpoint_bytes = daemon.config.dfs.checkpoint_bytes
@@ -128,7 +126,6 @@ class Master:
         self._tick_due_s = 0.0
         self._checkpointing: list[asyncio.Future[None]] = []
         self._counts: dict[str, int] = {}
-        self._sinks: list[LogSink] = []
         self._is_in_doubt = False
         self._replayed = 0
         self._is_new = True
@@ -158,7 +155,7 @@ class Master:
         follow."""
         began_s = time.perf_counter()
         if self._alone is not None and self._is_alone:
-            # Nothing is changed or served before it is known that no other host has more of it.
+            # Nothing is changed or served before it is known that nobody needs a log that is gone.
             found = await look_and_compare(self._daemon, self._alone, "chunks")
             await self._office.start(found)
             await self._give_up_what_is_lost(found.last_sequence)
@@ -194,11 +191,9 @@ class Master:
 
     def lead(self, epoch: int) -> None:
         """The brain has all that was ever acknowledged: it decides from now on."""
-        if self._alone is not None and self._is_alone:
-            self._sinks = start_sinks(self._daemon, self._alone)
         self._tick_due_s = self._clock.now_s() + TICK_S
         self._happened(LeadershipBegan(epoch))
-        if self._sinks:
+        if self._office.is_log_in_doubt:
             self._doubt(True)
         if self._is_new:
             self._happened(Founded(login_name(), _group_name()))
@@ -224,7 +219,6 @@ class Master:
         if self._ticker is not None:
             self._ticker.cancel()
         await self._office.stop()
-        await self._loop.run_in_executor(None, stop_sinks, self._sinks)
 
     def ready(self) -> tuple[bool, str]:
         """Serving, and what is still missing; or whose shadow."""
@@ -254,8 +248,8 @@ class Master:
             "epoch": self._office.epoch,
             "log_sequence": self._office.seen,
             "log_durable": self._office.durable,
-            "log_copies_in_step": sum(1 for sink in self._sinks if sink.in_step),
-            "log_copies_wanted": len(self._sinks),
+            "log_copies_in_step": self._office.copies_in_step,
+            "log_copies_wanted": self._office.copies_wanted,
             "answers_waiting": len(self._answers),
         }
         figures |= {f"calls_{name}": count for name, count in self._counts.items()}
@@ -411,7 +405,7 @@ class Master:
         if self._office.is_leading or not self._office.epoch:
             self._happened(Tick(late_s=max(0.0, self._clock.now_s() - self._tick_due_s)))
             self._tick_due_s = self._clock.now_s() + wait_s
-        if self._is_in_doubt and all(sink.is_compared for sink in self._sinks):
+        if self._is_in_doubt and not self._office.is_log_in_doubt:
             self._doubt(False)
         if self._office.log.wants_checkpoint and not self._checkpointing:
             self._begin_checkpoint()

@@ -111,6 +111,12 @@ def set_aside(path: str) -> dict[str, Any]:
     return {"moved": moved}
 
 
+def discard(path: str) -> dict[str, Any]:
+    """Remove a directory that nobody needs any more."""
+    remove([path])
+    return {}
+
+
 def remove(paths: list[str]) -> None:
     """Remove these directories and all in them, where they exist."""
     for path in paths:

@@ -53,6 +53,7 @@ class Agent:
             "files": files.files,
             "fetch": files.fetch,
             "set_aside": files.set_aside,
+            "discard": files.discard,
             "install": functools.partial(software.install, launcher_is_gone=self._hung_up),
             "modules": software.modules,
             "start": self._daemons.start,

@@ -100,8 +100,8 @@ class DfsConfig:
     """Of each disk, kept free..."""
     reserve_bytes: int = 0
     """...or so many bytes, where cluster.yaml gives a size."""
-    log_replicas: int = 2
-    """Copies of the master's log on other hosts, where there are hosts for it."""
+    log_replicas: int | None = None
+    """Of an earlier version, and counts for nothing: the log is kept by the group of `masters`."""
     scrub_every_s: float = 14 * 86400.0
     """Every block of every chunk is read and checked once in this time."""
     checkpoint_bytes: int = 16 * 1024 * 1024
@@ -185,6 +185,8 @@ class ClusterConfig:
     """The lock cell, where there is one."""
     masters: tuple[str, ...] = ()
     """Hosts that can lead, 3 or 5 of them; empty: `master` alone."""
+    learner: str = ""
+    """Of two hosts, the one that keeps the logs too, and cannot lead: two are no majority."""
     failover_after_s: float = 3.0
     """The lease of a leader: so long after its last word another may be chosen."""
     engine: str = ""
@@ -211,7 +213,14 @@ class ClusterConfig:
         return tuple(role for role in ROLES if role in here)
 
     def masters_of(self, role: str) -> tuple[str, ...]:
-        """Return the hosts of a master's role; the one that leads first is the first."""
+        """Return the hosts of a master's role: those that can lead, the one that leads first
+        being the first, and then the one that only listens, if there is one."""
+        voters = self.voters_of(role)
+        listens = self.learner if role in GROUP_ROLES else ""
+        return (*voters, listens) if listens and listens not in voters else voters
+
+    def voters_of(self, role: str) -> tuple[str, ...]:
+        """Return the hosts on which a master can lead; the one that leads first is the first."""
         others = self.masters if role in GROUP_ROLES else ()
         return (self.master, *(name for name in others if name != self.master))
 
@@ -258,7 +267,8 @@ class ClusterConfig:
             addresses = {host: at for host, at in gateway.addresses.items() if host != name}
             gateway = replace(gateway, hosts=hosts, addresses=addresses) if hosts else None
         others = tuple(host for host in self.hosts if host.name != name)
-        return replace(self, hosts=others, gateway=gateway)
+        learner = "" if self.learner == name else self.learner
+        return replace(self, hosts=others, gateway=gateway, learner=learner)
 
     def state_directory(self, host: HostConfig) -> str:
         """Return the directory (on that host) of all that this cluster keeps there. The host's

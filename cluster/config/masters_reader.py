@@ -1,14 +1,18 @@
-"""The keys of cluster.yaml about who leads: `master`, `masters`, `failover_after`."""
+"""The keys of cluster.yaml about who leads: `master`, `masters`, `learner`, `failover_after`."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final, Protocol
 
 import yaml
 
+from mrstream.cluster.config.config import HostConfig
 from mrstream.cluster.config.values import Parse, parse_name, seconds_between, suggestion
 
 COUNTS: Final = (1, 3, 5)
+MASTERS_COUNT: Final = 3
+"""So many where nobody says, and there are hosts for it."""
 FAILOVER_AFTER_S: Final = 3.0
 
 
@@ -23,9 +27,11 @@ class Reader(Protocol):
 
 
 def read_masters(
-    reader: Reader, keys: dict[str, yaml.Node], names: list[str]
-) -> tuple[str, tuple[str, ...], float]:
-    """Return who leads first, the hosts that can lead (none: that one alone), and the lease."""
+    reader: Reader, keys: dict[str, yaml.Node], hosts: Sequence[HostConfig]
+) -> tuple[str, tuple[str, ...], str, float]:
+    """Return who leads first, the hosts that can lead (none: that one alone), the one that only
+    listens, and the lease."""
+    names = [host.name for host in hosts]
     masters = _hosts(reader, keys.get("masters"), names)
     first = next(iter([*masters, *names]), "")
     master: str = reader.scalar(keys, "master", "", parse_name, first)
@@ -42,7 +48,47 @@ def read_masters(
         )
     lease = seconds_between(1.0, 60.0)
     lease_s: float = reader.scalar(keys, "failover_after", "", lease, FAILOVER_AFTER_S)
-    return master, masters if len(masters) > 1 else (), lease_s
+    learner: str = reader.scalar(keys, "learner", "", parse_name, "")
+    if learner:
+        _check_learner(reader, keys["learner"], learner, master, masters, names)
+    elif "masters" not in keys and master in names:
+        masters, learner = masters_by_themselves(master, hosts)
+    return master, masters if len(masters) > 1 else (), learner, lease_s
+
+
+def _check_learner(
+    reader: Reader,
+    node: yaml.Node,
+    learner: str,
+    master: str,
+    masters: tuple[str, ...],
+    names: list[str],
+) -> None:
+    if learner not in names:
+        reader.wrong(
+            node, f"learner is {learner!r}, which is not a host{suggestion(learner, names)}"
+        )
+    elif len(masters) > 1:
+        reader.wrong(node, "learner is for one master: each of several masters has the log")
+    elif learner == master:
+        reader.wrong(node, f"learner is {learner!r}, the master itself: name another host")
+
+
+def masters_by_themselves(master: str, hosts: Sequence[HostConfig]) -> tuple[tuple[str, ...], str]:
+    """Return the hosts that can lead, and the one that only listens, where nobody has named them:
+    of three hosts and more three, other racks first; of two, both keep the log. On one machine
+    (all `via: local`) more than one gains nothing."""
+    others = [host for host in hosts if host.name != master]
+    if not others or all(host.via == "local" for host in hosts):
+        return (), ""
+    if len(others) == 1:
+        return (), others[0].name
+    chosen = [host for host in hosts if host.name == master]
+    while len(chosen) < MASTERS_COUNT:
+        racks = [host.rack for host in chosen]
+        left = [host for host in others if host not in chosen]
+        chosen.append(min(left, key=lambda host: racks.count(host.rack)))
+    return tuple(host.name for host in chosen), ""
 
 
 def _hosts(reader: Reader, node: yaml.Node | None, names: list[str]) -> tuple[str, ...]:

@@ -48,6 +48,7 @@ _CLUSTER_KEYS: Final[tuple[str, ...]] = (
     "name",
     "master",
     "masters",
+    "learner",
     "failover_after",
     "install",
     "extras",
@@ -125,7 +126,7 @@ class _Reader:
         if "hosts" not in keys:
             self.wrong(root, "hosts is missing: name at least one host, such as `hosts: {h1: {}}`")
         names = [host.name for host in hosts]
-        master, masters, failover_after_s = read_masters(self, keys, names)
+        master, masters, learner, failover_after_s = read_masters(self, keys, hosts)
         ports = self.mapping(keys.get("ports"), "ports", ("base",))
         base_port = self.scalar(ports, "base", "ports", parse_base_port, 7700)
         install = self.scalar(keys, "install", "", one_of(INSTALLS), "wheel")
@@ -163,6 +164,7 @@ class _Reader:
             gateway,
             lock,
             masters,
+            learner,
             failover_after_s,
             engine,
             guard,

@@ -23,8 +23,10 @@ def write_config(config: ClusterConfig) -> str:
     }
     if config.python is not None:
         document["python"] = config.python
-    if config.masters:
-        document["masters"] = list(config.masters)
+    document["masters"] = list(config.masters or (config.master,))
+    if config.learner:
+        document["learner"] = config.learner
+    if config.masters or config.learner:
         document["failover_after"] = _time(config.failover_after_s)
     if config.lock is not None:
         lock = config.lock
@@ -64,7 +66,6 @@ def _dfs(dfs: DfsConfig) -> dict[str, Any]:
         "lease": _time(dfs.lease_s),
         "trash_after": _time(dfs.trash_after_s),
         "reserve": dfs.reserve_bytes if dfs.reserve_bytes else f"{dfs.reserve_share * 100:g}%",
-        "log_replicas": dfs.log_replicas,
         "scrub_every": _time(dfs.scrub_every_s),
         "checkpoint_after": dfs.checkpoint_bytes,
         "safe_mode": _time(dfs.safe_mode_s),

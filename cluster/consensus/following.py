@@ -14,6 +14,11 @@ from mrstream.cluster.consensus.records import EpochBegan, decode_own
 from mrstream.cluster.consensus.state import NOBODY, Role, State
 
 
+class LogsDiffer(AssertionError):
+    """Our leader would have us cut what it had called committed: its log is not the one that was
+    acknowledged. With a majority that cannot be (C2); one that leads alone may have lost some."""
+
+
 class Following:
     """What a replica does with what its leader sends."""
 
@@ -104,7 +109,8 @@ class Following:
 
     def _cut(self, after: int) -> None:
         state = self._state
-        assert after >= state.committed, f"C2: {state.committed} is committed, cut after {after}"
+        if after < state.committed:
+            raise LogsDiffer(f"C2: {state.committed} is committed, cut after {after}")
         state.epochs.cut(after)
         state.members.cut(after)
         state.synced = min(state.synced, after)

@@ -254,12 +254,18 @@ class Leading:
 
     def is_near(self, member: MemberId) -> bool:
         """Has the member a record of ours, is at most a beat behind, and heard of lately?"""
+        return self._is_close(member, 2 * self._state.timing.beat_s)
+
+    def has_log(self, member: MemberId) -> bool:
+        """As `is_near`, for people: a beat that is late is no news."""
+        return self._is_close(member, self._state.timing.lease_s)
+
+    def _is_close(self, member: MemberId, silent_s_max: float) -> bool:
         progress = self.progress.get(member)
         if progress is None:
             return False
-        is_heard = progress.heard_s >= self._sent_at_s - 2 * self._state.timing.beat_s
-        enough = max(self.began_at, self.last_at_beat)
-        return is_heard and progress.synced >= enough
+        is_heard = progress.heard_s >= self._sent_at_s - silent_s_max
+        return is_heard and progress.synced >= max(self.began_at, self.last_at_beat)
 
     def wake_at_s(self) -> float:
         """When `tick` has something to do."""

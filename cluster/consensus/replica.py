@@ -149,6 +149,15 @@ class Replica:
         others = {} if self._leading is None else self._leading.progress
         return {member: (p.synced, p.heard_s) for member, p in others.items()}
 
+    def copies(self) -> tuple[dict[MemberId, bool], dict[MemberId, bool]]:
+        """As the leader: the other voters, and the learners; each with whether it is heard of, and
+        has all but what came since the last beat."""
+        leading, members = self._leading, self.members
+        if leading is None:
+            return {}, {}
+        voters = {m: leading.has_log(m) for m in members.voters if m != self.me}
+        return voters, {m: leading.has_log(m) for m in members.learners}
+
     def check_invariants(self) -> None:
         check(self._state, self._leading)
 

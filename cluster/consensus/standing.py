@@ -33,6 +33,10 @@ class Standing(Message, frozen=True):
     """It leads, and its lease holds: it answers requests."""
     address: str = ""
     """Where the leader answers clients, where it was asked by one."""
+    leader_committed: int = 0
+    """What its leader called committed when it was last heard of."""
+    clock_rate: float = 0.0
+    """How much faster its clock runs than its leader's, by beats: 0.01 is 1 %; 0: not known yet."""
 
 
 class WhoLeads(Request, frozen=True):

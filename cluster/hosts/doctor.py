@@ -8,6 +8,7 @@ import time
 from mrstream.cluster.config import state
 from mrstream.cluster.config.config import (
     CERTIFICATE_ENDS,
+    DFS_MASTER,
     Cluster,
     ClusterConfig,
 )
@@ -41,12 +42,27 @@ def examine(
     ]
     for group in look_at_groups(cluster).values():
         findings += group.findings(cluster.config)
+    findings += one_host(cluster.config)
     if state.current_name() != cluster.config.name:
         findings.append(
             f"{cluster.config.name} is not the current cluster: `mrstream cluster up` or "
             "`-cluster FILE` makes commands use it"
         )
     return findings
+
+
+def one_host(config: ClusterConfig) -> list[str]:
+    """What is said of a cluster whose masters cannot be taken over."""
+    if len(config.masters_of(DFS_MASTER)) > 1 or all(host.via == "local" for host in config.hosts):
+        return []
+    if len(config.hosts) == 1:
+        return [
+            "no fail-over: one host: whatever is here is lost with it; `backup:` keeps the logs"
+        ]
+    return [
+        f"no fail-over: {config.master} alone is in masters, and has the only copy of the logs: "
+        "leave `masters` out of cluster.yaml, or name three, and `mrstream cluster up`"
+    ]
 
 
 def _look(link: HostLink, roles: dict[str, RoleState]) -> list[str]:

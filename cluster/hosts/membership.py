@@ -19,6 +19,7 @@ from mrstream.cluster.config.config import (
     Cluster,
     ClusterConfig,
 )
+from mrstream.cluster.config.masters_reader import MASTERS_COUNT
 from mrstream.cluster.config.writer import write_config
 from mrstream.cluster.errors import ClusterError, UserError
 from mrstream.cluster.hosts.down import down
@@ -111,6 +112,8 @@ def remove_lost_host(
 def with_other_masters(config: ClusterConfig, host: str) -> ClusterConfig:
     """Return the cluster with another host in this one's place among the masters, of a rack that
     has none of them if there is one; as it is, where the host is none of them."""
+    if host == config.learner:
+        return replace(config, learner="")
     if host not in config.masters_of(DFS_MASTER):
         return config
     if not config.masters:
@@ -121,21 +124,25 @@ def with_other_masters(config: ClusterConfig, host: str) -> ClusterConfig:
     stay = [name for name in config.masters if name != host]
     racks = {config.host(name).rack for name in stay}
     spare = [other for other in config.hosts if other.name not in config.masters]
-    if not spare:
-        raise UserError(
-            f"{host} is one of masters ({', '.join(config.masters)}), and no host is left to take "
-            "its place: write another into cluster.yaml and `mrstream cluster add` it first, or "
-            "name 1 host in masters and `mrstream cluster up`"
-        )
+    master = stay[0] if config.master == host else config.master
+    if not spare:  # fewer of them: an even number bears no more than the odd one below it
+        first = [master, *(name for name in stay if name != master)]
+        if len(first) > MASTERS_COUNT:
+            return replace(config, master=master, masters=tuple(first[:MASTERS_COUNT]))
+        return replace(config, master=master, masters=(), learner=first[1])
     heir = min(spare, key=lambda other: other.rack in racks).name
     masters = tuple(heir if name == host else name for name in config.masters)
-    master = stay[0] if config.master == host else config.master
     return replace(config, master=master, masters=masters)
 
 
 def _tell_who_follows(before: ClusterConfig, now: ClusterConfig, host: str, say: Say) -> None:
-    heir = next(name for name in now.masters if name not in before.masters)
-    say(heir, f"takes the place of {host} in masters: write that into your cluster file too")
+    if now.learner:
+        say(now.learner, f"keeps the logs of the masters; {now.master} alone can lead from now on")
+    heirs = [name for name in now.masters if name not in before.masters]
+    for heir in heirs:
+        say(heir, f"takes the place of {host} in masters: write that into your cluster file too")
+    if now.masters and not heirs:
+        say(now.master, f"masters are {', '.join(now.masters)} from now on")
     if before.master == host and MAPREDUCE_MASTER not in GROUP_ROLES:
         say(now.master, "has the job master now: jobs that ran have to be submitted again")
 

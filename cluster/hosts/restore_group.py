@@ -52,14 +52,21 @@ class Chosen:
 
 
 def restore_groups(
-    cluster: Cluster, new_master: str, say: Say, backup: Backup | None, agreed: Agreed
+    cluster: Cluster,
+    new_master: str,
+    say: Say,
+    backup: Backup | None,
+    agreed: Agreed,
+    source: str = "",
 ) -> ClusterConfig:
     """Bring the masters up there from what is left, or from a backup; return the cluster as it is
-    now. `agreed` is asked before anything is given up."""
+    now. `agreed` is asked before anything is given up. `source`: of two hosts, the one whose logs
+    count, where they went different ways."""
     config = cluster.config
     config.host(new_master)
-    if config.masters and new_master not in config.masters:
-        raise UserError(f"{new_master} is none of masters, which are {', '.join(config.masters)}")
+    masters = config.masters_of(DFS_MASTER)
+    if len(masters) > 1 and new_master not in masters:
+        raise UserError(f"{new_master} is none of masters, which are {', '.join(masters)}")
     if backup is not None and backup.cluster_id != cluster.secret.cluster_id:
         raise UserError(
             f"{backup.path} is of another cluster (id {backup.cluster_id}), and this one has id "
@@ -71,15 +78,15 @@ def restore_groups(
             say(name, f"is left out: {error}")
         if new_master in hosts.failed:
             raise UserError(f"{new_master} is needed for this: {hosts.failed[new_master]}")
-        logs = _of_backup(backup) if backup else _of_hosts(cluster, hosts, folder, say)
-        doubts = _doubts(config, logs, backup)
-        if not agreed(doubts):
+        logs = _of_backup(backup) if backup else _of_hosts(cluster, hosts, folder, say, source)
+        doubts = _doubts(config, logs, backup, source)
+        if doubts and not agreed(doubts):
             raise UserError("nothing was changed; --yes is for those who mean it")
         stop_all(hosts, say)
         if backup is None:  # they may have gone on until now
             again = os.path.join(folder, "again")
             os.mkdir(again)
-            logs = _of_hosts(cluster, hosts, again, say)
+            logs = _of_hosts(cluster, hosts, again, say, source)
         for role in master_roles(config):
             _clear(hosts, role, say)
         known = dict(backup.ends if backup else {}) | {log.role: log.end for log in logs}
@@ -87,12 +94,15 @@ def restore_groups(
             _raise_epoch(hosts.link(new_master), role, known.get(role, LogEnd(0, 0)).epoch)
         for log in logs:
             _put(hosts.link(new_master), log, cluster, folder, say)
-    alone = replace(config, master=new_master, masters=())
+    alone = replace(config, master=new_master, masters=(), learner="")
     Up(alone, say).run()
-    if not config.masters:
+    others = tuple(name for name in masters if name != new_master)
+    if not others:
         return alone
-    others = tuple(name for name in config.masters if name != new_master)
-    whole = replace(config, master=new_master, masters=(new_master, *others))
+    if config.masters:
+        whole = replace(config, master=new_master, masters=(new_master, *others))
+    else:
+        whole = replace(alone, learner=others[0])
     Up(whole, say).run()
     return whole
 
@@ -106,8 +116,8 @@ def _of_backup(backup: Backup) -> list[Chosen]:
     ]
 
 
-def _of_hosts(cluster: Cluster, hosts: Hosts, folder: str, say: Say) -> list[Chosen]:
-    """The log that goes furthest of those that can be reached, for each role."""
+def _of_hosts(cluster: Cluster, hosts: Hosts, folder: str, say: Say, source: str) -> list[Chosen]:
+    """The log that goes furthest of those that can be reached, or that of a host, for each role."""
     config, chosen = cluster.config, []
     for role in [role for role in master_roles(config) if role in GROUP_ROLES]:
         if role == MAPREDUCE_MASTER:
@@ -126,6 +136,7 @@ def _of_hosts(cluster: Cluster, hosts: Hosts, folder: str, say: Say) -> list[Cho
                 continue
             say(name, f"its log of {role} goes to record {end.sequence:,} of epoch {end.epoch}")
             found.append(Chosen(role, here, end, f"the log on {name}", name))
+        found = [log for log in found if source in ("", log.host)]
         if not found:
             raise UserError(
                 f"no host has a log of {role} that can be used: name a backup with --from DIR"
@@ -136,7 +147,9 @@ def _of_hosts(cluster: Cluster, hosts: Hosts, folder: str, say: Say) -> list[Cho
     return chosen
 
 
-def _doubts(config: ClusterConfig, logs: list[Chosen], backup: Backup | None) -> list[str]:
+def _doubts(
+    config: ClusterConfig, logs: list[Chosen], backup: Backup | None, source: str
+) -> list[str]:
     """Say what is given up, or may be; refuse where nothing has to be."""
     if backup is not None:
         return [
@@ -144,7 +157,7 @@ def _doubts(config: ClusterConfig, logs: list[Chosen], backup: Backup | None) ->
             "are given up"
             for log in logs
         ]
-    if all(2 * len(log.lacking) < len(config.masters_of(log.role)) for log in logs):
+    if not source and all(_is_whole(config, log) for log in logs):
         raise UserError(
             "a majority of masters has its log, and so all that was acknowledged: nothing to "
             "restore; `mrstream cluster up` starts what does not run"
@@ -153,7 +166,16 @@ def _doubts(config: ClusterConfig, logs: list[Chosen], backup: Backup | None) ->
         f"{log.role} goes on from {log.whence}, up to record {log.end.sequence:,}: changes that "
         f"only {' and '.join(log.lacking)} had, if any, are given up"
         for log in logs
+        if log.lacking
     ]
+
+
+def _is_whole(config: ClusterConfig, log: Chosen) -> bool:
+    """Is nothing to be restored? A majority has its log; the one that leads alone has all of it."""
+    voters = config.voters_of(log.role)
+    if len(voters) == 1:
+        return log.host == voters[0]
+    return 2 * len([name for name in log.lacking if name in voters]) < len(voters)
 
 
 def _clear(hosts: Hosts, role: str, say: Say) -> None:

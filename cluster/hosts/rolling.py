@@ -66,7 +66,7 @@ class Rolling:
 
     def _replace_group(self, role: str) -> None:
         links = {link.name: link for link in self._hosts.good if self._outdated(link, role)}
-        if not links or len(self._cluster.config.masters_of(role)) == 1:
+        if not links or len(self._cluster.config.voters_of(role)) == 1:
             return
         view = look_at_group(self._cluster, role)
         if not view.leader or len(view.answering) == 1:
@@ -88,10 +88,10 @@ class Rolling:
         """Let another lead every group that this host leads."""
         for role in GROUP_ROLES:
             config = self._cluster.config
-            if leader not in config.masters_of(role) or len(config.masters_of(role)) == 1:
+            if leader not in config.voters_of(role) or len(config.voters_of(role)) == 1:
                 continue
             if look_at_group(self._cluster, role).leader == leader:
-                others = [host for host in heirs if host in config.masters_of(role)]
+                others = [host for host in heirs if host in config.voters_of(role)]
                 self._switch(role, leader, others)
 
     def _switch(self, role: str, leader: str, heirs: list[str]) -> None:

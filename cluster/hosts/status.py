@@ -148,5 +148,5 @@ def log_copy_lines(copies: dict[str, int | None]) -> list[str]:
     in_step, wanted = copies.get("in_step"), copies.get("wanted")
     if in_step is None or wanted is None or in_step >= wanted:
         return []
-    alone = ": what is acknowledged now is on the master's own disk only" if in_step == 0 else ""
+    alone = ": one copy only, on the master's own disk" if in_step == 0 else ""
     return [f"{in_step} of {wanted} copies of the dfs master's log are in step{alone}"]

@@ -20,9 +20,13 @@ GROUPS: Final = {GROUP_NAMES[role]: role for role in GROUP_ROLES}
 def switch(cluster: Cluster, host: str, group: str) -> tuple[str, int, float]:
     """Let that host lead; return (who led, the new epoch, the seconds without a leader)."""
     role = GROUPS[group]
-    hosts = cluster.config.masters_of(role)
+    hosts = cluster.config.voters_of(role)
     if len(hosts) == 1:
-        raise UserError(f"{role} runs on {hosts[0]} alone: `masters:` in cluster.yaml names more")
+        listens = cluster.config.learner
+        only = f"; {listens} keeps its log, and two hosts have no majority" if listens else ""
+        raise UserError(
+            f"{role} can be led by {hosts[0]} alone{only}: `masters:` in cluster.yaml names more"
+        )
     if host not in hosts:
         raise UserError(f"{host} is none of masters, which are {', '.join(hosts)}")
     view = look_at_group(cluster, role)

@@ -23,7 +23,6 @@ from mrstream.cluster.config.config import (
     GROUP_ROLES,
     Cluster,
     ClusterConfig,
-    DfsConfig,
     load,
 )
 from mrstream.cluster.config.writer import write_config
@@ -44,6 +43,7 @@ FREE_BYTES_MIN: Final = 64 * 1024 * 1024
 FREE_BYTES_LOW: Final = 1024 * 1024 * 1024
 BALLAST_BYTES: Final = 64 * 1024 * 1024
 """What hosts keep on the disk of `dir`, to be given up when it is full."""
+COPIES: Final = "log-copies"
 CLOCK_SKEW_S_MAX: Final = 5.0
 REACH_S_MAX: Final = 3.0
 HEALTHY_S_MAX: Final = 60.0
@@ -88,7 +88,7 @@ class Up:
     def run(self) -> dict[str, ClusterError]:
         """Bring it up; return the hosts that it is up without, and why."""
         self._forget_no_host()
-        if self.config.masters and self.config.dfs.log_replicas != DfsConfig().log_replicas:
+        if self.config.dfs.log_replicas is not None:
             self._say(self.config.name, "dfs.log_replicas counts for nothing: `masters` rules now")
         kept = self._kept_secret()
         self.cluster = Cluster(self.config, self._secret(kept))
@@ -307,6 +307,9 @@ class Up:
 
     def _keep(self, link: HostLink) -> None:
         """Leave what runs there to itself, and to its guard."""
+        if COPIES in link.call("names", path=link.directory)["names"]:
+            # Of a version before there were groups: whoever keeps the log now has all of it.
+            link.call("discard", path=f"{link.directory}/{COPIES}")
         plan = guard_plan(self.config, link, self._pythons[link.name], self._environment(link))
         said = link.call("keep", guard=plan, at_boot=self._at_boot)["said"]
         if said:

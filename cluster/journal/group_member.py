@@ -20,6 +20,7 @@ from typing import Any, Final, Protocol
 from mrstream.cluster.clock import Clock
 from mrstream.cluster.consensus import commands as c
 from mrstream.cluster.consensus import events as e
+from mrstream.cluster.consensus.following import LogsDiffer
 from mrstream.cluster.consensus.lease import Timing
 from mrstream.cluster.consensus.members import MemberId, host_of, member_id
 from mrstream.cluster.consensus.messages import AppendLog, Word
@@ -29,6 +30,7 @@ from mrstream.cluster.consensus.state import NOBODY, Remembered
 from mrstream.cluster.errors import DiskFailed, Unavailable, UserError
 from mrstream.cluster.journal import peers
 from mrstream.cluster.journal.ballot_file import BallotFile, PromiseFile
+from mrstream.cluster.journal.clock_rate import ClockRate
 from mrstream.cluster.journal.copying import Copying
 from mrstream.cluster.journal.disk import Disk
 from mrstream.cluster.journal.group_disk import GroupDisk
@@ -94,6 +96,8 @@ class GroupMember:
         self._heard_at_s = -math.inf
         self._fresh_at_s = math.inf
         """When we had all that our leader called committed."""
+        self._leader_committed = 0
+        self._clock_rate = ClockRate()
         self.is_over = False
         now_s = clock.now_s()
         held = group_log.read_checkpoint()
@@ -196,6 +200,8 @@ class GroupMember:
             replica.synced,
             0.0 if is_serving else max(-1.0, now_s - self._fresh_at_s),
             is_serving,
+            leader_committed=max(self._leader_committed, replica.committed),
+            clock_rate=self._clock_rate.faster,
         )
 
     def _known_leader(self) -> MemberId:
@@ -261,6 +267,8 @@ class GroupMember:
     def _note_freshness(self, sender: MemberId, word: AppendLog) -> None:
         if sender == self.replica.leader:
             self._heard_at_s = self._clock.now_s()
+            self._leader_committed = word.committed
+            self._clock_rate.heard(sender, word.sent_at_s, self._heard_at_s)
         if sender == self.replica.leader and word.committed <= self.replica.committed:
             self._fresh_at_s = self._clock.now_s()
 
@@ -284,6 +292,16 @@ class GroupMember:
                     return
         except OSError as error:
             self._failed(DiskFailed(f"{self.log.directory}: {error}"))
+        except LogsDiffer as error:
+            leader = host_of(replica.leader) or "its leader"
+            self._failed(
+                DiskFailed(
+                    f"{self.log.directory}: the log of {leader} lacks records that it had called "
+                    f"acknowledged, and we have up to {replica.committed:,}; nothing was changed: "
+                    f"`mrstream cluster restore --master {leader} --from {self._identity.host}` "
+                    f"brings them back, and gives up what came instead ({error})"
+                )
+            )
         except Exception as bug:
             self._bug(bug, type(event).__name__)
         else:

@@ -18,8 +18,8 @@ import hashlib
 import logging
 import os
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Final, Protocol
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final
 
 from mrstream.cluster.errors import DiskFailed
 from mrstream.cluster.journal import checkpoint
@@ -39,21 +39,6 @@ log = logging.getLogger(__name__)
 NO_SPACE_RETRY_S: Final = 1.0
 
 
-class JournalSink(Protocol):
-    """Somewhere else that records go before they are called durable (GFS §2.6.3: remote logs).
-
-    A sink that cannot keep up must give up by itself, and say so to people; it never raises.
-    """
-
-    def send(self, first_sequence: int, payloads: Sequence[bytes]) -> None:
-        """Begin to store these records."""
-        ...
-
-    def wait(self) -> None:
-        """Return once what was sent is flushed there, or the sink has given up."""
-        ...
-
-
 class _Rotate:
     """In the queue of records: from here on, a new file."""
 
@@ -70,7 +55,6 @@ class Journal:
         cluster_id: str,
         *,
         disk: Disk | None = None,
-        sinks: Sequence[JournalSink] = (),
         on_failure: Callable[[DiskFailed], None] | None = None,
     ) -> None:
         self.directory = os.path.abspath(directory)
@@ -81,7 +65,6 @@ class Journal:
         """The last sequence that survives a crash (J1)."""
         self.blocked = ""
         """Why commits are waiting at the moment, for people; empty when they are not."""
-        self.sinks = list(sinks)
         self._disk: Disk = OsDisk() if disk is None else disk
         self._on_failure = on_failure
         self._marker = hashlib.sha256(cluster_id.encode()).digest()[:4]
@@ -274,17 +257,11 @@ class Journal:
         if not run:
             return
         assert self._file is not None
-        first, last, durable, marker = run[0][0], run[-1][0], self.durable, self._marker
+        last, durable, marker = run[-1][0], self.durable, self._marker
         data = b"".join([encode_record(marker, at, durable, payload) for at, payload in run])
-        # First into our own file, so that after a kill no copy is ahead of us; then both flushes
-        # run at the same time.
         self._write_when_there_is_space(data)
-        for sink in self.sinks:
-            sink.send(first, [payload for _, payload in run])
         self._file.sync()
         self._file_bytes += len(data)
-        for sink in self.sinks:
-            sink.wait()
         with self._changed:
             self.durable = last
             self._changed.notify_all()

@@ -23,7 +23,7 @@ from mrstream.cluster.clock import Clock, SystemClock
 from mrstream.cluster.consensus import commands as c
 from mrstream.cluster.consensus import events as e
 from mrstream.cluster.consensus.lease import Timing
-from mrstream.cluster.consensus.members import MemberId
+from mrstream.cluster.consensus.members import MemberId, Members, member_id
 from mrstream.cluster.consensus.records import MARK
 from mrstream.cluster.consensus.standing import NotLeader, Standing
 from mrstream.cluster.consensus.state import NOBODY
@@ -120,6 +120,18 @@ class ReplicatedJournal:
         self.durable = self._sent_on = self._applied = 0 if held is None else held[0]
         self.sequence = self._log.last
         return (0, iter(())) if held is None else (held[0], held[3])
+
+    def look(self) -> tuple[MemberId, Members, int]:
+        """Before `recover`, and changing nothing: our own name, the members by our log, and its
+        last record."""
+        found = self._log.look()
+        me = member_id(self._identity.host, found.journal.decode())
+        return me, found.members.now, found.shape.last
+
+    def copies(self) -> tuple[dict[MemberId, bool], dict[MemberId, bool]]:
+        """As the leader: the other voters, and those that listen; each with whether it has our log
+        up to the last beat, and something of this lead."""
+        return self._member.replica.copies()
 
     def start(self, loop: asyncio.AbstractEventLoop, machine: StateMachine) -> None:
         """Begin to listen, follow, stand; everything is told on the loop."""

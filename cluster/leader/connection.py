@@ -118,10 +118,13 @@ class LeaderConnection:
                 if not self.finding.refused(address, error):
                     raise
             except LeaderMoved:
+                # What is on its way there must not arrive later, should that member lead again: if
+                # another refuses it, nobody remembers, and it would be carried out (F5).
+                connection.abort()
                 continue
             except CallTimedOut:
                 if waiting.is_alive is False:
-                    connection.close()  # a host that is cut off ends none: this one may be dead
+                    connection.abort()  # a host that is cut off ends none: this one may be dead
                 if not waiting.is_alive:
                     self.finding.lost(address)
                 raise

@@ -40,6 +40,7 @@ class Forming:
     ) -> None:
         self._cluster, self._role, self._say = cluster, role, say
         self._hosts = cluster.config.masters_of(role)
+        self._voters = cluster.config.voters_of(role)
         self._without = frozenset(without)
         self._down = frozenset(down)
         self._why = ""
@@ -60,6 +61,11 @@ class Forming:
                     return
                 raise Unavailable(f"the group of {self._role} is not formed: {self._why}")
             time.sleep(PAUSE_S)
+
+    def has_others(self) -> bool:
+        """Does a lone master still have members that cluster.yaml names no more?"""
+        seen = self.standings().values()
+        return any(len(one.voters) + len(one.learners) > 1 for one in seen)
 
     def standings(self) -> dict[str, Standing]:
         """What each host that answers says of itself."""
@@ -86,6 +92,7 @@ class Forming:
                 self._late = [host for host in self._hosts if host not in known]
                 return not self._late
             if any(one.voters for one in seen.values()):
+                _see_log_lost(seen)
                 self._why = "it has no leader: a majority of its members must run"
                 return False
             return self._found(seen)
@@ -116,24 +123,33 @@ class Forming:
         for host, one in seen.items():
             if one.member in group.voters:
                 continue
-            verb = "promote" if one.member in group.learners else "add"
-            self._ask(leader, AskGroup(verb, one.member), WISH_S_MAX)
-            if verb == "promote":
+            is_learner = one.member in group.learners
+            if is_learner and host not in self._voters:
+                continue
+            self._ask(leader, AskGroup("promote" if is_learner else "add", one.member), WISH_S_MAX)
+            if is_learner:
                 self._say(host, f"votes in the group of {self._role}")
+            elif host not in self._voters:
+                self._say(host, f"listens to the group of {self._role}, and keeps its log")
             return False
+        # First those that are gone for good: they must not be needed for what follows.
         for member in [*group.voters, *group.learners]:
             if host_of(member) not in self._hosts:
                 self._let_go(leader, member, group)
+                self._say(host_of(member), f"leaves the group of {self._role}")
+                return False
+        for member in group.voters:
+            if host_of(member) not in self._voters:
+                self._let_go(leader, member, group)  # and it comes back as one that listens
                 return False
         return True
 
     def _let_go(self, leader: str, member: MemberId, group: Standing) -> None:
         if member == group.leader:
-            heir = next(one for one in group.voters if host_of(one) in self._hosts)
+            heir = next(one for one in group.voters if host_of(one) in self._voters)
             self._ask(leader, AskGroup("transfer", heir), WISH_S_MAX)
         else:
             self._ask(leader, AskGroup("remove", member), WISH_S_MAX)
-            self._say(host_of(member), f"leaves the group of {self._role}")
 
     def _ask(self, host: str, request: Request, seconds: float) -> Standing:
         config = self._cluster.config
@@ -143,6 +159,23 @@ class Forming:
         ) as connection:
             answer: Standing = connection.call(request, seconds)
             return answer
+
+
+class LogLost(UserError):
+    """The one member that could lead has lost its log."""
+
+
+def _see_log_lost(seen: dict[str, Standing]) -> None:
+    """Raise where waiting for a leader is in vain: nobody founds such a group anew by himself."""
+    group = max(seen.values(), key=lambda one: (one.epoch, one.last))
+    if len(group.voters) == 1:
+        host = host_of(group.voters[0])
+        if host in seen and seen[host].member not in group.voters:
+            raise LogLost(
+                f"{host}, which alone can lead, has lost its log: nothing was changed; `mrstream "
+                f"cluster restore --master {host}` brings back all that any host still has: "
+                f"{host_of(group.member)} goes to record {group.last:,}"
+            )
 
 
 class NoFounding(UserError):
@@ -163,7 +196,8 @@ def form_group(
     check: Callable[[], None] = lambda: None,
     seconds: float = FORM_S_MAX,
 ) -> None:
-    """Bring the group of a master's role into shape, where it has several hosts. `without` are
-    hosts that have no group, by a person's word; `down` those that need not be asked."""
-    if len(cluster.config.masters_of(role)) > 1:
-        Forming(cluster, role, say, without, down).run(seconds, check)
+    """Bring the group of a master's role into shape, where it has or had several hosts. `without`
+    are hosts that have no group, by a person's word; `down` those that need not be asked."""
+    forming = Forming(cluster, role, say, without, down)
+    if len(cluster.config.masters_of(role)) > 1 or forming.has_others():
+        forming.run(seconds, check)

@@ -13,11 +13,13 @@ from mrstream.cluster.config.config import GROUP_NAMES, GROUP_ROLES, Cluster, Cl
 from mrstream.cluster.consensus.members import host_of
 from mrstream.cluster.consensus.standing import Standing, WhoLeads
 from mrstream.cluster.errors import ClusterError
+from mrstream.cluster.leader.office import share_learned
 from mrstream.cluster.wire.network import Connection
 
 ASK_S_MAX: Final = 3.0
 BEHIND_S_MAX: Final = 2.0
 LEASE_S_LOW: Final = 2.0
+CLOCK_RATE_OFF: Final = 0.01
 
 LEADER: Final = "leader"
 SHADOW: Final = "shadow"
@@ -38,6 +40,8 @@ class MemberView:
     behind_s: float = -1.0
     why: str = ""
     """Why it is silent."""
+    clock_rate: float = 0.0
+    """How much faster its clock runs than its leader's; 0: not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,10 +81,27 @@ class GroupView:
                     "sequence": member.sequence,
                     "synced": member.synced,
                     "behind_s": member.behind_s if member.behind_s >= 0.0 else None,
+                    "learned_percent": self._learned(member),
                 }
                 for host, member in self.members.items()
             },
         }
+
+    def _learned(self, member: MemberView) -> int | None:
+        if member.state != LEARNER:
+            return None
+        return share_learned(member.synced, self.committed)
+
+    def _listening(self) -> str:
+        """Of two hosts, what the one that cannot lead has; "" where all can."""
+        others = {host: one for host, one in self.members.items() if host not in self.voters}
+        if len(self.voters) != 1 or not others:
+            return ""
+        host, member = next(iter(others.items()))
+        if member.state != LEARNER:
+            return f"ONE COPY ONLY: {host} does not listen ({member.state})"
+        share = self._learned(member)
+        return f"{host} listens" + ("" if share == 100 else f", and has {share} % of the log")
 
     def line(self) -> str:
         """For `status`."""
@@ -90,6 +111,8 @@ class GroupView:
         here = f"{len(self.answering)} of {count} members answer, {self.needed} must"
         if not self.leader:
             return f"group {name}: NO LEADER, {here}: changes wait, nothing is lost"
+        if listening := self._listening():
+            here = f"{listening}; only {self.voters[0]} can lead"
         return f"group {name}: {self.leader} leads epoch {self.epoch}; {here}"
 
     def findings(self, config: ClusterConfig) -> list[str]:
@@ -112,8 +135,16 @@ class GroupView:
                 f"{name}: {', '.join(silent)} does not answer; it is served by {self.leader}, but "
                 "the next failure stops it: bring the host back, or name another in masters"
             )
+        found += self._alone(config)
         for host, member in self.members.items():
-            if member.state in (LEARNER, OUTSIDE):
+            if abs(member.clock_rate) > CLOCK_RATE_OFF:
+                found.append(
+                    f"{name}: the clock of {host} runs {100 * member.clock_rate:+.1f} % faster "
+                    f"than that of {self.leader or 'its leader'}, and leases bear 1 %: mend the "
+                    "clock of one of them before two lead at once"
+                )
+            is_to_listen = host not in config.voters_of(self.role) and member.state == LEARNER
+            if member.state in (LEARNER, OUTSIDE) and not is_to_listen:
                 found.append(
                     f"{name}: {host} does not vote ({member.state}): `mrstream cluster up` lets it"
                 )
@@ -123,6 +154,22 @@ class GroupView:
                     "is its disk slow, or its network?"
                 )
         return found + self._unwise(config)
+
+    def _alone(self, config: ClusterConfig) -> list[str]:
+        """What two hosts do not bear."""
+        if len(self.voters) != 1 or len(config.masters_of(self.role)) == 1:
+            return []
+        master, listens = self.voters[0], config.masters_of(self.role)[-1]
+        if self.members[listens].state != LEARNER:
+            return [
+                f"{self.role}: one copy only: {listens} does not listen, so what is acknowledged "
+                f"now is on the disk of {master} alone: `mrstream cluster up` starts it there"
+            ]
+        return [
+            f"{self.role}: no fail-over: two hosts have no majority; if {master} is lost, "
+            f"`mrstream cluster restore --master {listens}` goes on from what {listens} has; with "
+            "a third host others take over by themselves"
+        ]
 
     def _unwise(self, config: ClusterConfig) -> list[str]:
         found: list[str] = []
@@ -156,7 +203,9 @@ def view_of(role: str, answers: dict[str, Standing | str]) -> GroupView:
             continue
         state = SHADOW if one.member in voters else LEARNER if one.member in learners else OUTSIDE
         state = LEADER if host == leader else state
-        members[host] = MemberView(state, one.committed, one.synced, one.behind_s)
+        members[host] = MemberView(
+            state, one.committed, one.synced, one.behind_s, clock_rate=one.clock_rate
+        )
     epoch = best.epoch if best is not None else 0
     committed = max((one.committed for one in heard.values()), default=0)
     return GroupView(role, leader, epoch, committed, tuple(map(host_of, voters)), members)

@@ -33,6 +33,7 @@ from mrstream.cluster.journal.recovery import Recovery
 from mrstream.cluster.journal.replicated import ReplicatedJournal
 from mrstream.cluster.leader.epoch_file import EpochFile
 from mrstream.cluster.leader.gate import Gate
+from mrstream.cluster.leader.log_check import compare_with_listeners
 from mrstream.cluster.leader.record_log import RecordLog
 from mrstream.cluster.wire.network import Handler, Peer
 
@@ -132,6 +133,7 @@ class Office:
         loop = self._daemon.loop
         if self._group is not None:
             try:
+                await self._compare(self._group)
                 sequence, pieces = self._group.recover()
             except JournalCorrupt as error:
                 self._set_aside(error)
@@ -152,11 +154,17 @@ class Office:
         self._has_begun = True
         self._lead(self._epochs.next())
 
+    async def _compare(self, group: ReplicatedJournal) -> None:
+        """Who can lead without asking anybody must not, with less than one that listens has."""
+        me, members, last = group.look()
+        if members.voters == (me,) and members.learners:
+            await compare_with_listeners(self._daemon, group.directory, last, members.learners)
+
     def _set_aside(self, error: JournalCorrupt) -> NoReturn:
         """Begin as a new member, where this one's log is damaged and others have it: their majority
         lets it in again. A log that never was a group's may be the only one, and is left alone."""
         daemon, directory = self._daemon, self.journal.directory
-        has_others = len(daemon.config.masters_of(daemon.role)) > 1
+        has_others = len(daemon.config.voters_of(daemon.role)) > 1
         if not has_others or not is_of_group(OsDisk(), directory, daemon.identity.cluster_id):
             raise error
         kept = f"{directory}.damaged-{time.strftime('%Y%m%d-%H%M%S')}"
@@ -250,6 +258,27 @@ class Office:
         if self._group is None:
             return True, f"epoch {self.epoch}"
         return words_of(self._group.standing())
+
+    @property
+    def is_log_in_doubt(self) -> bool:
+        """Do we lead alone, and may one that listens have more of the log, since it has not been
+        there since we began?"""
+        if self._group is None:
+            return False
+        voters, learners = self._group.copies()
+        return not voters and bool(learners) and not all(learners.values())
+
+    @property
+    def copies_wanted(self) -> int:
+        """On so many other hosts our log is to be."""
+        return sum(map(len, self._group.copies())) if self._group is not None else 0
+
+    @property
+    def copies_in_step(self) -> int:
+        """On so many of them it is, as of the last beat."""
+        if self._group is None:
+            return 0
+        return sum(sum(others.values()) for others in self._group.copies())
 
     # --- requests
 
@@ -363,6 +392,13 @@ class Office:
         self._restart(reason)
 
 
+def share_learned(synced: int, committed: int) -> int:
+    """Of what is committed, in percent; only who has all of it has 100."""
+    if synced >= committed:
+        return 100
+    return min(99, 100 * synced // max(1, committed))
+
+
 def words_of(standing: Standing) -> tuple[bool, str]:
     """Say how a member is, and whether that is as it should be."""
     if standing.is_serving:
@@ -373,7 +409,11 @@ def words_of(standing: Standing) -> tuple[bool, str]:
         need = len(standing.voters) // 2 + 1
         return False, f"no leader: {need} of {len(standing.voters)} members must run and be reached"
     if standing.member in standing.learners:
-        return True, f"learner of {host_of(standing.leader)}, epoch {standing.epoch}"
+        share = share_learned(standing.synced, standing.leader_committed)
+        leader = host_of(standing.leader)
+        if len(standing.voters) == 1 and share == 100:
+            return True, f"listens to {leader}, epoch {standing.epoch}, has all of its log"
+        return True, f"learner of {leader}, epoch {standing.epoch}, {share} %"
     behind = f", {standing.behind_s:.1f} s behind" if standing.behind_s >= 0.0 else ""
     return True, f"shadow of {host_of(standing.leader)}, epoch {standing.epoch}{behind}"
 

@@ -12,6 +12,7 @@ import contextlib
 import os
 import socket
 import ssl
+import struct
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -212,6 +213,16 @@ class Connection:
         sock = self._sock
         if sock is not None:
             self._drop(sock, HostUnreachable(f"{self.address}: the connection was closed here"))
+
+    def abort(self) -> None:
+        """As `close`, and nothing that is still on its way is sent: over a network that was cut it
+        would arrive when that is whole again, long after its caller went on."""
+        self._check_fork()
+        sock = self._sock
+        if sock is not None:
+            with contextlib.suppress(OSError):  # it has ended meanwhile
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            self._drop(sock, HostUnreachable(f"{self.address}: the connection was given up here"))
 
     # --- the socket
 

@@ -2,8 +2,10 @@
 
 A chunk of a file whose appends are serialised has a log of them beside its header: one entry for
 each append, written together with the bytes. The entry of an appender that comes last counts. A log
-that is full is begun anew, in the other of two places, with the entries that count. Bytes in, bytes
-out: never does any IO. The format is that of docs/formats/chunk.md.
+that is full is begun anew, in the other of two places, with the entries that count; so is one
+behind whose end an entry may lie that does not count: after a power cut it must not stand for
+another that was to be written there. Bytes in, bytes out: never does any IO. The format is that of
+docs/formats/chunk.md.
 """
 
 from __future__ import annotations
@@ -68,11 +70,21 @@ class AppendLog:
     round: int
     entries: list[Appended]
     _last: dict[int, Appended]
+    _is_clean: bool
 
-    def __init__(self, handle: int, round: int = 0, entries: Iterable[Appended] = ()) -> None:
+    def __init__(
+        self,
+        handle: int,
+        round: int = 0,
+        entries: Iterable[Appended] = (),
+        *,
+        is_clean: bool = False,
+    ) -> None:
+        """`is_clean`: nothing was ever written behind these entries."""
         self.handle = handle
         self.round = round
         self.entries = list(entries)
+        self._is_clean = is_clean
         self._replay()
 
     def _replay(self) -> None:
@@ -96,7 +108,7 @@ class AppendLog:
 
     def next(self, entry: Appended) -> Step:
         """What is to be written so that the log has one entry more."""
-        if len(self.entries) < LOG_ENTRIES_MAX:
+        if self._is_clean and len(self.entries) < LOG_ENTRIES_MAX:
             return Step(self.round, len(self.entries), [entry])
         # What the slot in force vouches for stays: the other place is written.
         return Step((self.round + 1) % ROUNDS, 0, [*self._last.values(), entry])
@@ -105,6 +117,7 @@ class AppendLog:
         """It is written."""
         if step.round != self.round:
             self.round, self.entries = step.round, []
+            self._is_clean = True
         for entry in step.entries:
             self.entries.append(entry)
             self._count(entry)
@@ -121,6 +134,11 @@ class AppendLog:
         if count < len(self.entries):
             del self.entries[count:]
             self._replay()
+            self.soil()
+
+    def soil(self) -> None:
+        """Something lies behind the entries, or may."""
+        self._is_clean = False
 
     def table(self, length: int) -> list[Appended]:
         """What counts in a chunk of this length: an entry for each appender, oldest first."""

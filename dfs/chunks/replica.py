@@ -90,7 +90,7 @@ class Replica:
         """
         slot = Slot(handle, version, 1, 0, 0, disk.boot_id(), 0, len(appended))
         replica = cls(disk, handle, slot, incoming=incoming)
-        replica._log = AppendLog(handle, 0, appended)
+        replica._log = AppendLog(handle, 0, appended, is_clean=True)
         directory = INCOMING if incoming else directory_of(handle)
         make_directory(disk, directory)
         # `create` empties what a deletion cut short may have left.
@@ -194,7 +194,12 @@ class Replica:
             offset = self._slot.length
             if entry.appender == PADDING:
                 offset += entry.length_bytes
-            self._append(offset, pieces, durable=True, step=self._appends().next(entry))
+            log = self._appends()
+            try:
+                self._append(offset, pieces, durable=True, step=log.next(entry))
+            except OSError:
+                log.soil()
+                raise
             return self._slot.length
 
     def _appends(self) -> AppendLog:

@@ -86,9 +86,14 @@ class Volume(Protocol):
 class ClusterVolume:
     """The cluster's file system."""
 
-    def __init__(self, client: DfsClient, name: str) -> None:
+    def __init__(
+        self, client: DfsClient, name: str, *, replication: int = 0, chunk_bytes: int = 0
+    ) -> None:
+        """`replication` and `chunk_bytes` are those of the files made here; 0: the usual ones."""
         self.client = client
         self.uri = f"dfs://{name}"
+        self._replication = replication
+        self._chunk_bytes = chunk_bytes
 
     def home(self) -> str:
         return f"/user/{self.client.user}"
@@ -113,11 +118,22 @@ class ClusterVolume:
 
     def create(self, path: str, *, overwrite: bool, replication: int = 0) -> writer.DfsWriter:
         return writer.create(
-            self.client, path, overwrite=overwrite, replication=replication, parents=False
+            self.client,
+            path,
+            overwrite=overwrite,
+            replication=replication or self._replication,
+            chunk_bytes=self._chunk_bytes,
+            parents=False,
         )
 
     def create_hidden(self, path: str, *, overwrite: bool) -> writer.DfsWriter:
-        return writer.create_hidden(self.client, path, overwrite=overwrite)
+        return writer.create_hidden(
+            self.client,
+            path,
+            overwrite=overwrite,
+            replication=self._replication,
+            chunk_bytes=self._chunk_bytes,
+        )
 
     def append(self, path: str) -> writer.DfsWriter:
         return writer.append(self.client, path)

@@ -8,7 +8,6 @@ fails when the session is over. Decides nothing: `session` does.
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
 import queue
@@ -59,6 +58,8 @@ class Link:
         self._number = 0
         self._lease_s = 12.0
         self._is_closed = False
+        self._is_ended = False
+        """The cell has been told, or nobody was there to tell."""
         self._pid = os.getpid()
         self._told: queue.SimpleQueue[News | None] = queue.SimpleQueue()
         self._threads: list[threading.Thread] = []
@@ -99,16 +100,31 @@ class Link:
             was_alive = session is not None and not session.is_over
             self._changed.notify_all()
         if session is not None and was_alive:
-            with contextlib.suppress(ClusterError):  # it ends by itself when its lease does
-                self._calling.call(p.EndSession(session.id, session.epoch), END_S_MAX)
+            self._end(session)
             with self._changed:
                 session.end()
+        self._is_ended = True
         self._told.put(None)
         self._keeping.close()
         self._calling.close()
         for thread in self._threads:
             if thread is not threading.current_thread():
                 thread.join(END_S_MAX)
+
+    def _end(self, session: Session) -> None:
+        """Tell the cell; also one that has just got another leader, which lets that in when all its
+        clients know of it, us included: KeepAlives go on until then."""
+        deadline_s = self._clock.now_s() + END_S_MAX
+        for pause_s in _pauses():
+            try:
+                self._calling.call(p.EndSession(session.id, session.epoch), END_S_MAX)
+                return
+            except ClusterError as error:
+                with self._changed:
+                    self._tell(session.refused(error))
+                if not is_repeated(error) or self._clock.now_s() + pause_s > deadline_s:
+                    return  # it ends by itself when its lease does
+            threading.Event().wait(pause_s)
 
     @property
     def standing(self) -> Standing:
@@ -202,7 +218,7 @@ class Link:
 
     def _keep(self, session: Session) -> None:
         pauses = _pauses()
-        while not session.is_over and not self._is_closed:
+        while not session.is_over and not self._is_ended:
             with self._changed:
                 asked = session.keep_alive()
             sent_at_s = self._clock.now_s()
@@ -214,7 +230,7 @@ class Link:
                     look_s=LOOK_SHARE * self._lease_s,
                 )
             except ClusterError as error:
-                if self._is_closed:
+                if self._is_ended:
                     return
                 with self._changed:
                     self._tell(session.refused(error))

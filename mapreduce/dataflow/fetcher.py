@@ -56,9 +56,13 @@ class _Host:
     """What is still to be fetched from one host, and when it may be asked again."""
 
     address: str
+    """The last that was told: a worker that starts again may have another."""
     waiting: dict[int, SegmentPlace] = field(default_factory=dict)
+    """By map; of each the very place that `Fetcher._place_of` has."""
     busy: bool = False
+    """A thread asks it right now: no other does, so that one host serves a reduce one stream."""
     failures: int = 0
+    """In a row; 0 after every answer, so that a pause is the host's present state, not its past."""
     not_before_s: float = 0.0
 
 
@@ -83,14 +87,22 @@ class Fetcher:
         self._parallel = max(1, parallel)
         self._runs = FetchedRuns(partition, rule)
         self._changed = threading.Condition()
+        """Guards all below; told whenever a thread that waits may have something to do."""
         self._missing: dict[int, None] = dict.fromkeys(range(maps))
+        """Maps that `run` waits for: neither kept nor abandoned. It only shrinks, so `run` ends."""
         self._taken: dict[int, None] = {}
-        """Maps whose partition is here and is being put away."""
+        """Maps whose partition has come, kept or about to be: no second copy of one is merged. It
+        only grows; a map is in both until its partition is kept, which may take a merge to disk."""
         self._maps = maps
         self._hosts: dict[str, _Host] = {}
+        """By name; the segments on this host's own disks stand under no name."""
         self._place_of: dict[int, SegmentPlace] = {}
+        """Where a map that is missing and not taken is to be had; it waits at that host, and at no
+        other, so that one withdrawal is enough."""
         self._corrupt: dict[str, int] = {}
+        """By attempt: how often its segment came damaged."""
         self._failure: BaseException | None = None
+        """What ends `run`: of many the first."""
 
     # News -----------------------------------------------------------------------------
 
@@ -143,6 +155,7 @@ class Fetcher:
             thread.join()
         if self._failure is not None:
             raise self._failure
+        self._check()
         return self._runs.in_map_order()
 
     def close(self) -> None:
@@ -277,6 +290,15 @@ class Fetcher:
             unserved = next(iter(host.waiting.values()), None)
         if unserved is not None and host.failures > FAILURES_UNTOLD_MAX:
             self._listener.failed(unserved, reason, gone=False)
+
+    def _check(self) -> None:
+        """What the fields say of each other, in words above."""
+        waiting = {
+            index: place for host in self._hosts.values() for index, place in host.waiting.items()
+        }
+        assert waiting == self._place_of, f"{waiting} waits, {self._place_of} is known"
+        left = self._place_of.keys() - (self._missing.keys() - self._taken.keys())
+        assert not left, f"maps {sorted(left)} are fetched though nobody needs them"
 
     def _drop(self, map_index: int) -> None:
         self._place_of.pop(map_index, None)

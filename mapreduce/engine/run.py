@@ -11,21 +11,18 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Final
 
-import msgspec
-
 from mrstream.cluster.config import extras
-from mrstream.mapreduce import history
 from mrstream.mapreduce.attempt.zygote import Zygote
 from mrstream.mapreduce.console import Console
 from mrstream.mapreduce.dataflow.files import files_for
 from mrstream.mapreduce.engine.choice import RAY, EngineChoice
 from mrstream.mapreduce.engine.pool import Engine, EngineOutput, EnginePool
 from mrstream.mapreduce.history import JobRecord
-from mrstream.mapreduce.interrupts import exit_status, interruptible
 from mrstream.mapreduce.job.job import JobSpec, require_extras
 from mrstream.mapreduce.job.rules import without_workers
 from mrstream.mapreduce.local.job import LocalJob
 from mrstream.mapreduce.local.place import FILESYSTEM, Place, output_of
+from mrstream.mapreduce.local.run import watched
 from mrstream.mapreduce.scheduler.events import JobSettings
 
 if TYPE_CHECKING:
@@ -51,26 +48,14 @@ def run(
     require_extras(spec)
     extras.require([choice.kind], f"-engine {choice}")
     console = console or Console(is_quiet=spec.conf().is_quiet)
-    if spec.environment is not None:
-        from mrstream.mapreduce.environment.store import use_here  # few jobs have one
 
-        with interruptible():
-            spec = use_here(spec, lambda text: console.info(f"environment: {text}"))
-    record = history.begin()
-    spec = msgspec.structs.replace(spec, job_id=record.job_id)
-    try:
-        with interruptible(), contextlib.closing(Zygote(_none)) as sweeper:
+    def run_there(spec: JobSpec, record: JobRecord) -> int:
+        with contextlib.closing(Zygote(_none)) as sweeper:
             sweeper.remove_at_end(record.mark)
             job = _job(spec, choice, _filesystem(cluster), record, console, sweeper, background)
             return job.run()
-    except KeyboardInterrupt as stop:
-        record.drop_all()
-        console.end_progress()
-        console.plain("Interrupted: the job is stopped and its temporary files are gone.")
-        return exit_status(stop)
-    except BaseException:
-        record.drop_all()
-        raise
+
+    return watched(spec, console, run_there)
 
 
 def _job(

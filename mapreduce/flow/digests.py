@@ -1,7 +1,8 @@
 """What a step depends on from outside of its flow, as a digest: words, programs, inputs.
 
 Of programs and other files that travel the content counts; of inputs their names, lengths and times
-of change. Takes steps; reads files and lists directories, changes nothing.
+of change; of what a program reads (`-inputformat program:…`) its words alone. Takes steps; reads
+files and lists directories, changes nothing.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ from mrstream.mapreduce.job.job import spec_from
 from mrstream.streaming import classes
 from mrstream.streaming.command import options
 from mrstream.streaming.command.command import StreamingCommand, command_of
+from mrstream.streaming.conf.jobconf import JobConf
 from mrstream.streaming.conf.properties import from_wire
+from mrstream.streaming.formats.input_format import InputFormat
 from mrstream.streaming.task import shipping
 
 _READ_BYTES = 1 << 20
@@ -62,9 +65,22 @@ def _job_facts(step: Step, files: Files) -> Iterator[str]:
     inputs = [words[at + 1] for at in range(len(words) - 1) if words[at] == "-input"]
     outside = [path for path in [*inputs, step.first] if path and not REFERENCE.search(path)]
     if outside:
+        by_programs = _inputs_of_programs(command)
         paths = [each for path in outside for each in options.split_paths(path)]
+        paths = [path for path in paths if path not in by_programs]
         for status in list_input_files(paths, files, recursive=True):
             yield f"{status.url} {status.length} {_changed_at(status.url)}"
+
+
+def _inputs_of_programs(command: StreamingCommand) -> set[str]:
+    """Give the inputs that are no paths, but words for the program that reads them."""
+    given = [(source.inputs, source.properties) for source in command.sources]
+    found: set[str] = set()
+    for inputs, properties in given or [(command.inputs, {})]:
+        conf = JobConf.from_dict({**command.conf.to_dict(), **properties})
+        if InputFormat.by_class_name(conf.input_format_class) is InputFormat.PROGRAM:
+            found.update(map(from_wire, inputs))
+    return found
 
 
 def _changed_at(url: str) -> str:

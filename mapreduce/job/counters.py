@@ -18,7 +18,6 @@ FRAMEWORK = "Map-Reduce Framework"
 SHUFFLE_ERRORS = "Shuffle Errors"
 FILE_INPUT = "File Input Format Counters "
 FILE_OUTPUT = "File Output Format Counters "
-SKIPPING = "SkippingTaskCounters"
 
 MAP_INPUT_RECORDS = "Map input records"
 MAP_OUTPUT_RECORDS = "Map output records"

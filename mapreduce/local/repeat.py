@@ -41,7 +41,6 @@ from mrstream.mapreduce.program.errors import CommandFailed, TaskTimedOut
 from mrstream.mapreduce.report import exit_code_means, failure_text
 
 _ECHO_BYTES_MAX = 1 << 62
-_SHOWN_BYTES_MAX = 2000
 
 
 class CannotNarrow(UserError):

@@ -11,12 +11,14 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Callable
 
 import msgspec
 
 from mrstream.mapreduce import history
 from mrstream.mapreduce.attempt.zygote import MARK, Zygote
 from mrstream.mapreduce.console import Console
+from mrstream.mapreduce.history import JobRecord
 from mrstream.mapreduce.interrupts import exit_status, interruptible
 from mrstream.mapreduce.job.job import JobSpec, require_extras
 
@@ -25,15 +27,9 @@ def run(spec: JobSpec, *, background: bool = False, console: Console | None = No
     """Run a job to its end and give the exit status; a UserError if it cannot even start."""
     require_extras(spec)
     console = console or Console(is_quiet=spec.conf().is_quiet)
-    if spec.environment is not None:
-        from mrstream.mapreduce.environment.store import use_here  # few jobs have one
 
-        with interruptible():
-            spec = use_here(spec, lambda text: console.info(f"environment: {text}"))
-    record = history.begin()
-    spec = msgspec.structs.replace(spec, job_id=record.job_id)
-    try:
-        with interruptible(), contextlib.closing(_zygote(spec)) as zygote:
+    def run_here(spec: JobSpec, record: JobRecord) -> int:
+        with contextlib.closing(_zygote(spec)) as zygote:
             zygote.remove_at_end(record.mark)
             if local_dir := spec.conf().local_dir:
                 record.put_scratch_in(local_dir.partition(",")[0].strip())
@@ -42,8 +38,23 @@ def run(spec: JobSpec, *, background: bool = False, console: Console | None = No
                 LocalJob,  # while the zygote loads the attempt's side
             )
 
-            job = LocalJob(spec, record, console, zygote, is_quiet=background)
-            return job.run()
+            return LocalJob(spec, record, console, zygote, is_quiet=background).run()
+
+    return watched(spec, console, run_here)
+
+
+def watched(spec: JobSpec, console: Console, run: Callable[[JobSpec, JobRecord], int]) -> int:
+    """Give a job its id, its directory and its Python environment, and run it: whoever interrupts
+    it finds nothing of it left."""
+    if spec.environment is not None:
+        from mrstream.mapreduce.environment.store import use_here  # few jobs have one
+
+        with interruptible():
+            spec = use_here(spec, lambda text: console.info(f"environment: {text}"))
+    record = history.begin()
+    try:
+        with interruptible():
+            return run(msgspec.structs.replace(spec, job_id=record.job_id), record)
     except KeyboardInterrupt as stop:
         record.drop_all()
         console.end_progress()

@@ -36,7 +36,8 @@ class JobSettings(msgspec.Struct, frozen=True):
     reduce_failures_percent_max: int = 0
     outlives_failure: bool = False
     """A task with final output that fails the job lets the others come to their end first: what
-    they commit stays, as in Hadoop's local mode."""
+    they commit stays, as in Hadoop's local mode. Not for a master: its journal does not hold why a
+    job is going to fail."""
     slowstart: float = 0.05
     """Share of maps that must be committed before reduces are started."""
     backup_maps: bool = True

@@ -19,7 +19,7 @@ from pathlib import Path
 from mrstream.dfs.client.reader import DfsReader
 from mrstream.dfs.client.records import RecordAppender
 from mrstream.dfs.client.writer import create
-from tests.benchmarks.common import Row, Run, interleaved, run, workplace
+from tests.benchmarks.common import Row, Run, daemons_cpu_s, interleaved, run, workplace
 from tests.benchmarks.dfs_calls import call_rates, million_files
 from tests.benchmarks.dfs_links import shaped_links
 from tests.benchmarks.dfs_moosefs import moosefs
@@ -41,6 +41,7 @@ def bench(size_bytes: int = 1 << 30, small_files: int = SMALL_FILES) -> list[Row
     rows: list[Row] = []
     with workplace() as place:
         rows += _copies(place, size_bytes)
+        rows.append(_three_replicas(place, size_bytes))
         rows += _appends(place)
         rows.append(_small(place, small_files))
         rows += call_rates(place)
@@ -223,6 +224,34 @@ def _append_rate(cluster: LocalCluster, path: str, count: int, seconds: float) -
     with ThreadPoolExecutor(count) as threads:
         total = sum(threads.map(append, range(count)))
     return total * RECORD_BYTES / MB / (time.monotonic() - started_s)
+
+
+# -- replicas -----------------------------------------------------------------------------
+
+
+def _three_replicas(place: Path, size_bytes: int) -> Row:
+    """CPU time of the command and of all daemons for a put with three replicas and with one."""
+    source, home = place / "source", place / "three"
+    _random_file(source, size_bytes)
+    home.mkdir()
+    with LocalCluster(home, 3, dfs=AS_SHIPPED) as cluster:
+
+        def put(replicas: int) -> Callable[[], Run]:
+            def contender() -> Run:
+                before_s = daemons_cpu_s(cluster)
+                words = ("-D", f"dfs.replication={replicas}", "-put", "-f", str(source), "/put")
+                ran = shell(cluster, *words)
+                return Run(ran.wall_s, ran.cpu_s + daemons_cpu_s(cluster) - before_s)
+
+            return contender
+
+        medians = interleaved({"three": put(3), "one": put(1)})
+    source.unlink()
+    shutil.rmtree(home)
+    return Row(
+        "put with three replicas, CPU of all processes, against one replica",
+        medians["three"].cpu_s, medians["one"].cpu_s, "s", "≤ 3.3",
+    )  # fmt: skip
 
 
 # -- small files --------------------------------------------------------------------------

@@ -7,7 +7,6 @@ alone, at the size of the MapReduce paper's cluster.
 from __future__ import annotations
 
 import gc
-import os
 import statistics
 import sys
 import tempfile
@@ -24,6 +23,7 @@ from tests.benchmarks.common import (
     MRSTREAM,
     Row,
     Run,
+    daemons_cpu_s,
     interleaved,
     records,
     run,
@@ -35,6 +35,7 @@ from tests.cluster.job_faults import ROLES
 from tests.cluster.local import LocalCluster
 
 INPUT_BYTES = 200_000_000
+LONG_BYTES = 1_000_000_000
 TASKS = 1_000
 TASKS_PER_S_WANTED = 150
 SLOT_MS_WANTED = 20
@@ -60,6 +61,7 @@ def bench() -> Iterator[Row]:
             yield bench.tasks_per_second()
             yield bench.idle_slot()
             yield from bench.word_count_and_sort()
+            yield bench.long_sort()
 
 
 class _Bench:
@@ -145,6 +147,21 @@ class _Bench:
                 yield Row(f"{title}: CPU", ours.cpu_s, peer.cpu_s, "s", "≤ 1.3")
                 yield Row(f"{title}: wall", ours.wall_s, peer.wall_s, "s", "")
 
+    def long_sort(self) -> Row:
+        """1 GB, where the start of a job weighs nothing."""
+        source = self._place / "long"
+        records(source, LONG_BYTES)
+        self._put(source)
+        options = ("-D", "mapreduce.job.reduces=2", "-mapper", "cat", "-reducer", "cat")
+        once = ("-D", "dfs.replication=1", "-input", "/long", *options)
+        runs = interleaved(
+            {"cluster": self._job(*once), "local": lambda: self._local(source, options)}
+        )
+        return Row(
+            "sort of 1 GB in the dfs, output with one replica: wall (peer: the local engine)",
+            runs["cluster"].wall_s, runs["local"].wall_s, "s", "≤ 1.3",
+        )  # fmt: skip
+
     # --- running --------------------------------------------------------------------------
 
     def _put(self, path: Path) -> None:
@@ -166,9 +183,9 @@ class _Bench:
 
     def _with_daemons(self, job: Callable[[], Run]) -> Callable[[], Run]:
         def counted() -> Run:
-            before_s = self._daemons_cpu_s()
+            before_s = daemons_cpu_s(self._cluster)
             ran = job()
-            return Run(ran.wall_s, ran.cpu_s + self._daemons_cpu_s() - before_s)
+            return Run(ran.wall_s, ran.cpu_s + daemons_cpu_s(self._cluster) - before_s)
 
         return counted
 
@@ -188,25 +205,6 @@ class _Bench:
                     begins.remove(after_s)
                     gaps.append(after_s - end_s)
         return statistics.median(gaps)
-
-    def _daemons_cpu_s(self) -> float:
-        """CPU time of all daemons, their zygotes and what those have waited for."""
-        mark = str(self._cluster.directory / "hosts")
-        total = 0.0
-        for name in os.listdir("/proc"):
-            if name.isdigit():
-                total += _cpu_s(name, mark)
-        return total
-
-
-def _cpu_s(pid: str, mark: str) -> float:
-    try:
-        if mark.encode() not in Path(f"/proc/{pid}/cmdline").read_bytes():
-            return 0.0
-        figures = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return 0.0
-    return sum(int(figure) for figure in figures[11:15]) / os.sysconf("SC_CLK_TCK")
 
 
 class _Clocked(Scheduler):

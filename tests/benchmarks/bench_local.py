@@ -21,6 +21,7 @@ from tests.benchmarks.common import (
     workplace,
 )
 
+SMALL_MAPS = 1_000
 MAPPER = """#!/usr/bin/env python3
 import sys
 write = sys.stdout.write
@@ -108,6 +109,8 @@ def bench(size_bytes: int = 100_000_000) -> list[Row]:
                 place, label, source, map_with, reduce_with, python, wall_goal, cpu_goal
             )
         rows.append(_tiny(place))
+        rows.append(_small_maps(place))
+        rows += _long_lines(place)
     return rows
 
 
@@ -153,3 +156,44 @@ def _tiny(place: Path) -> Row:
         "a job over one 1 KB file, wall, against `import asyncio, msgspec`",
         medians["mrstream"].wall_s, medians["python"].wall_s, "s", "≤ 4",
     )  # fmt: skip
+
+
+def _small_maps(place: Path) -> Row:
+    lines = place / "lines.txt"
+    lines.write_text("".join(f"line {number}\n" for number in range(SMALL_MAPS)))
+    argv = [MRSTREAM, "-jt", "local", "-inputformat", "NLineInputFormat", "-input", str(lines)]
+
+    def maps() -> Run:
+        shutil.rmtree(place / "out", ignore_errors=True)
+        words = ["-output", str(place / "out"), "-mapper", "cat", "-numReduceTasks", "0"]
+        return run([*argv, *words], place)
+
+    cpu_s = interleaved({"maps": maps})["maps"].cpu_s
+    return Row(
+        f"{SMALL_MAPS} maps of `cat`, CPU each (peer: the goal)",
+        1000 * cpu_s / SMALL_MAPS, 8, "ms", "≤ 1",
+    )  # fmt: skip
+
+
+def _long_lines(place: Path) -> list[Row]:
+    """What a line costs must grow as its length does."""
+    for name, size_mb in (("line50", 50), ("line500", 500)):
+        with open(place / name, "wb") as file:
+            for _ in range(size_mb):
+                file.write(b"x" * 1_000_000)
+            file.write(b"\n")
+    rows = []
+    for reduces in (0, 1):
+        medians = interleaved(
+            {
+                name: lambda name=name: _ours(place, place / name, "cat", "cat", reduces)  # type: ignore[misc]  # noqa: B023
+                for name in ("line500", "line50")
+            }
+        )
+        rows.append(
+            Row(
+                f"one line of 500 MB, {reduces or 'no'} reduce, CPU, against one of 50 MB",
+                medians["line500"].cpu_s, medians["line50"].cpu_s, "s", "≤ 12",
+            )
+        )  # fmt: skip
+    return rows

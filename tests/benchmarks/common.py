@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 MRSTREAM = str(Path(sys.executable).with_name("mrstream"))
 # Set on many test machines, and hardly where people work: without byte code every start compiles
@@ -145,3 +146,23 @@ def script(path: Path, text: str) -> Path:
     path.write_text(text)
     path.chmod(0o755)
     return path
+
+
+class _Cluster(Protocol):
+    directory: Path
+
+
+def daemons_cpu_s(cluster: _Cluster) -> float:
+    """CPU time of all daemons of a local cluster, their zygotes and what those have waited for."""
+    mark = str(cluster.directory / "hosts")
+    return sum(_cpu_s(name, mark) for name in os.listdir("/proc") if name.isdigit())
+
+
+def _cpu_s(pid: str, mark: str) -> float:
+    try:
+        if mark.encode() not in Path(f"/proc/{pid}/cmdline").read_bytes():
+            return 0.0
+        figures = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return sum(int(figure) for figure in figures[11:15]) / os.sysconf("SC_CLK_TCK")

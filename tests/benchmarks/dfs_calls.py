@@ -39,6 +39,7 @@ from mrstream.dfs.protocol import (
     CreateFile,
     DiskUse,
     Locate,
+    MakeDirectory,
     Register,
     ReportChunks,
     ServerAddress,
@@ -80,7 +81,7 @@ def call_rates(place: Path) -> list[Row]:
     """Stats and durable creates from 64 connections, against an empty call."""
     home = place / "calls"
     home.mkdir()
-    rates: dict[str, list[float]] = {"empty": [], "stat": [], "create": []}
+    rates: dict[str, list[float]] = {"empty": [], "stat": [], "create": [], "mkdir": []}
     with LocalCluster(home, 1, dfs={"chunk_size": "64MiB"}) as cluster, _empty(cluster) as empty:
         client = cluster.client()
         client.make_directory("/some/where/below", parents=True)
@@ -93,6 +94,7 @@ def call_rates(place: Path) -> list[Row]:
                 _rate(master, identity, lambda at, number: Stat("/some/where/below"))
             )
             rates["create"].append(_rate(master, identity, _create_in(turn)))
+            rates["mkdir"].append(_rate(master, identity, _mkdir_in(turn)))
     shutil.rmtree(home)
     middle = {name: statistics.median(found) for name, found in rates.items()}
     return [
@@ -100,6 +102,8 @@ def call_rates(place: Path) -> list[Row]:
             middle["stat"], middle["empty"], "/s", "≥ 0.4"),
         Row(f"durable creates from {CONNECTIONS} connections against an empty call",
             middle["create"], middle["empty"], "/s", "≥ 0.1"),
+        Row(f"durable directories from {CONNECTIONS} connections against durable creates",
+            middle["mkdir"], middle["create"], "/s", "≥ 1"),
     ]  # fmt: skip
 
 
@@ -110,6 +114,12 @@ def _create_in(turn: int) -> RequestOf:
         user="bench",
         group="bench",
         first_chunk=False,
+    )
+
+
+def _mkdir_in(turn: int) -> RequestOf:
+    return lambda at, number: MakeDirectory(
+        f"/some/where/below/d{turn}-{at}-{number}", user="bench", group="bench"
     )
 
 

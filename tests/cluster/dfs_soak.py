@@ -67,7 +67,7 @@ def resume_with_a_late_write(cluster: LocalCluster, client: DfsClient, stopped_s
 
 
 def main() -> int:
-    defaults = {"dead_after": "10s", "heartbeat": "1s", "lease": "60s", "log_replicas": "2"}
+    defaults = {"dead_after": "10s", "heartbeat": "1s", "lease": "60s"}
     directory = Path(tempfile.mkdtemp(prefix="dfs-soak-"))
     with LocalCluster(directory, 3, dfs=defaults) as cluster:
         client = cluster.client(retry_s=120.0)

@@ -40,12 +40,14 @@ class Operator:
         self.known_hosts.write_text("\n".join(lines) + "\n")
 
     def write_cluster(self, name: str = "t", **changes: Any) -> Path:
-        """Write a cluster file for all test hosts; return its path."""
+        """Write a cluster file for all test hosts, with one master unless `masters` is among the
+        changes (None: as many as there are by themselves); return its path."""
         document: dict[str, Any] = {
             "name": name,
             "install": "none",
             "python": sys.executable,
             "ports": {"base": 7700},
+            "masters": self.hosts.names[:1],
             "defaults": {"user": "root", "key": str(self.key), "dir": "/srv/mrstream"},
             "hosts": {host: {"address": self.hosts.address(host)} for host in self.hosts.names},
             "dfs": {"chunk_size": "1MiB", "replication": min(3, len(self.hosts.names))},
@@ -55,6 +57,7 @@ class Operator:
                 document[key] = {**document[key], **value}
             else:
                 document[key] = value
+        document = {key: value for key, value in document.items() if value is not None}
         path = self.home / f"{name}.yaml"
         path.write_text(json.dumps(document))  # JSON is YAML
         return path

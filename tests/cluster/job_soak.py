@@ -170,6 +170,8 @@ def _run(room: JobRoom, trouble: Trouble, program: str) -> int:
             trouble.end()
         for job, output in [item for item in jobs if not item[0].is_running]:
             jobs.remove((job, output))
+            # Nothing is mended while this thread reads: it would wait for a master that it stopped.
+            trouble.end()
             room.check(job, output)
             done += 1
             print(f"{now_s:7.1f}s job {done} is right ({output})", flush=True)

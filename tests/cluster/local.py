@@ -86,7 +86,7 @@ class LocalCluster:
         self._clients: list[DfsClient] = []
         settings = {
             "chunk_size": "1MiB", "replication": str(min(3, count)), "dead_after": "4s",
-            "heartbeat": "200ms", "lease": "4s", "reserve": "0%", "log_replicas": "0",
+            "heartbeat": "200ms", "lease": "4s", "reserve": "0%",
             "safe_mode": "3s",
         }  # fmt: skip
         settings.update(dfs or {})

@@ -14,6 +14,7 @@ import contextlib
 import csv
 import os
 import random
+import signal
 import statistics
 import subprocess
 import sys
@@ -461,6 +462,7 @@ def main() -> int:
     parser.add_argument("--faults", nargs="*", default=[], help="only these, in this order")
     parser.add_argument("--show", action="store_true", help="print the table, and play nothing")
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(1))  # what was made is unmade
     until_s = time.monotonic() + options.minutes * 60.0
     is_good = True
     while not options.show and time.monotonic() < until_s:

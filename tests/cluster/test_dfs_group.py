@@ -134,7 +134,7 @@ def test_reading_goes_on_without_a_leader_and_says_how_old_it_is(cluster: LocalC
 
 def test_the_log_of_a_master_that_was_alone_becomes_the_groups(tmp_path: Path) -> None:
     """What was written before is there when another host leads; epochs go on from before."""
-    with LocalCluster(tmp_path, 3, dfs={"log_replicas": "2"}) as cluster:
+    with LocalCluster(tmp_path, 3) as cluster:
         with create(cluster.client(), "/before") as file:
             file.write(b"alone")
         for role in cluster.roles:

@@ -20,7 +20,12 @@ import pytest
 
 from mrstream.cluster.errors import ClusterError, Unavailable, UserError
 from mrstream.cluster.journal.disk import OsDisk
-from mrstream.cluster.journal.format import FILE_HEADER, decode_record
+from mrstream.cluster.journal.format import (
+    FILE_HEADER,
+    GROUP_FORMAT_VERSION,
+    GROUP_HEADER,
+    decode_record,
+)
 from mrstream.cluster.journal.journal import Journal
 from mrstream.cluster.journal.recovery import list_logs, log_path
 from mrstream.cluster.wire.network import Connection
@@ -80,7 +85,8 @@ def newest_log(cluster: LocalCluster) -> Path:
 def record_ends(content: bytes) -> list[int]:
     """Where each record of a log file ends, the header first."""
     marker = content[FILE_HEADER.size - 8 : FILE_HEADER.size - 4]
-    ends = [FILE_HEADER.size]
+    is_of_group = content[8] == GROUP_FORMAT_VERSION
+    ends = [FILE_HEADER.size + (GROUP_HEADER.size if is_of_group else 0)]
     while (record := decode_record(content, ends[-1], marker)) is not None:
         ends.append(record.end_bytes)
     return ends

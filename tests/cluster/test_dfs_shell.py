@@ -383,6 +383,24 @@ def test_modes_and_owners(run: Terminal) -> None:
     assert run.out == "tester:staff\n"
 
 
+def test_properties_say_how_files_are_made(run: Terminal, tmp_path: Path) -> None:
+    """As `hdfs dfs -D dfs.replication=1 -put`."""
+    (tmp_path / "f").write_bytes(b"x" * 100)
+    source = str(tmp_path / "f")
+    assert run("-mkdir", "-p", "/w") == 0
+
+    for words in (["-D", "dfs.replication=1", "-D", "dfs.blocksize=2m"], ["-Ddfs.replication=1"]):
+        assert run(*words, "-put", "-f", source, "/w/put") == 0, run.error
+        assert run("-stat", "%r %o", "/w/put") == 0
+        replicas, size = run.out.split()
+        assert replicas == "1" and (size == "2097152") == (len(words) == 4)
+    assert run("-Ddfs.replication=1", "-touchz", "/w/empty") == 0
+    assert run("-stat", "%r", "/w/empty") == 0 and run.out == "1\n"
+    for wrong in ("dfs.replication=none", "dfs.replication=0", "dfs.blocksize=many"):
+        assert run("-D", wrong, "-put", "-f", source, "/w/put") == 255
+        assert f"-D {wrong}" in run.error
+
+
 def test_setrep_waits(run: Terminal) -> None:
     """GFS-12: raised and lowered on a live file."""
     run("-put", "-", "/w", stdin=b"x")

@@ -1,8 +1,9 @@
 """A master whose log is gone, old or cut: it does not serve, nothing is touched, and the command
 that it names brings everything back.
 
-The bug (total loss): `up` returned 0, the copies on other hosts were overwritten with the shorter
-log, and the chunkservers deleted every chunk that it did not know.
+The bug (total loss): `up` returned 0, what other hosts had of the log was overwritten with the
+shorter one, and the chunkservers deleted every chunk that it did not know. With three masters one
+that has less is never elected (tests/simulation); here are two hosts that keep the log, and one.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import os
 import random
 import shutil
 import signal
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -23,37 +25,43 @@ from tests.cluster.local import CHUNKSERVER, MASTER, LocalCluster, wait_for
 from tests.cluster.test_dfs_master import newest_log, put, read, record_ends
 
 CUT_BYTES = 700
+LIMIT_S = 400.0
+"""Only a net: `restore` brings a cluster up twice."""
 LINE = "nothing was changed; `mrstream cluster restore --master h1` brings back"
 
 
 class Site:
     """Three hosts that the launcher brought up, and what was acknowledged there."""
 
-    def __init__(self, directory: Path, log_replicas: int) -> None:
-        settings = {"log_replicas": str(log_replicas), "replication": "2"}
-        self.cluster = LocalCluster(directory, 3, dfs=settings, more="guard: false\n")
+    def __init__(self, directory: Path, learner: str = "") -> None:
+        more = "guard: false\nmasters: [h1]\n" + (f"learner: {learner}\n" if learner else "")
+        self.cluster = LocalCluster(directory, 3, dfs={"replication": "2"}, more=more)
         self.acknowledged: dict[str, bytes] = {}
         self.oplog = self.cluster.host_directory("h1") / MASTER / "oplog"
         self.good("up")
 
     def good(self, *words: str) -> str:
-        ended = self.cluster.mrstream("cluster", words[0], "-f", self.cluster.file, *words[1:])
+        ended = self._run(*words)
         assert ended.returncode == 0, f"{words}: {ended.stdout!r}\n{ended.stderr!r}"
         return ended.stdout.decode()
 
     def refused(self, *words: str) -> str:
-        ended = self.cluster.mrstream("cluster", words[0], "-f", self.cluster.file, *words[1:])
+        ended = self._run(*words)
         assert ended.returncode == 1, f"{words}: {ended.stdout!r}\n{ended.stderr!r}"
         return ended.stderr.decode()
 
+    def _run(self, verb: str, *words: str) -> subprocess.CompletedProcess[bytes]:
+        file = self.cluster.file
+        return self.cluster.mrstream("cluster", verb, "-f", file, *words, timeout=LIMIT_S)
+
     def put_some(self, count: int) -> None:
-        """Files of a chunk each; when this returns every copy of the log has them."""
+        """Files of a chunk each; when this returns whoever listens has them in its log."""
         client = self.cluster.client()
         for _ in range(count):
             path = f"/f{len(self.acknowledged)}"
             self.acknowledged[path] = random.Random(path).randbytes(3000)
             put(client, path, self.acknowledged[path])
-        wait_for(self._is_in_step, 30.0, "every copy to be in step")
+        wait_for(self._is_in_step, 30.0, "the one that listens to be in step")
 
     def _is_in_step(self) -> bool:
         address = self.cluster.config.master_address(MASTER)
@@ -69,11 +77,12 @@ class Site:
         wait_for(lambda: not os.path.exists(f"/proc/{pid}/exe") or None, 30.0, "its end")
 
     def kept(self) -> dict[str, bytes]:
-        """Every byte of every log, copy and chunk on all hosts."""
+        """Every byte of every log and chunk on all hosts."""
         folders = [self.oplog]
         for host in self.cluster.hosts:
             place = self.cluster.host_directory(host)
-            folders += [place / "log-copies", place / CHUNKSERVER]
+            folders += [place / CHUNKSERVER]
+            folders += [place / MASTER / "oplog"] if host != "h1" else []
         return {
             str(path): path.read_bytes()
             for folder in folders
@@ -92,7 +101,7 @@ class Site:
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    made = Site(tmp_path_factory.mktemp("copied"), 2)
+    made = Site(tmp_path_factory.mktemp("two"), "h2")
     yield made
     made.close()
 
@@ -120,10 +129,11 @@ def cut_in_mid_record(site: Site) -> None:
     log.write_bytes(content[: end + 11])
 
 
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize(
     "lose", [put_back_an_old_backup, cut_at_a_record, cut_in_mid_record, lose_the_directory]
 )
-def test_a_master_whose_log_lacks_what_copies_have_refuses_and_is_brought_back(
+def test_a_master_whose_log_lacks_what_another_has_refuses_and_is_brought_back(
     site: Site, lose: object
 ) -> None:
     """Chunkservers run on meanwhile, and are about to ask what they may delete."""
@@ -141,10 +151,11 @@ def test_a_master_whose_log_lacks_what_copies_have_refuses_and_is_brought_back(
     said = site.refused("up")
 
     assert LINE in said and said.count("\n") == 1, said
-    assert site.kept() == before
+    now = site.kept()
+    assert {path: now.get(path) for path in before} == before
     told = site.good("restore", "--master", "h1")
-    assert "its copy of the log goes to record" in told
-    assert lose is lose_the_directory or "an older journal there was kept as" in told
+    assert "dfs.master has the log on h2 now, up to record" in told
+    assert "what was there was kept as" in told
     assert site.has_everything()
 
 
@@ -161,13 +172,13 @@ def test_it_is_brought_back_also_when_nothing_runs(site: Site) -> None:
     assert site.kept() == before
     site.good("restore", "--master", "h1")
     assert site.has_everything()
-    assert "and runs: nothing to restore" in site.refused("restore", "--master", "h1")
+    assert "nothing to restore" in site.refused("restore", "--master", "h1")
 
 
-def test_without_copies_the_chunks_show_that_a_log_is_missing(tmp_path: Path) -> None:
+def test_where_one_has_the_log_the_chunks_show_that_a_log_is_missing(tmp_path: Path) -> None:
     """There is nothing to restore from but a backup: the line says so, and how one would begin
     anew on purpose."""
-    site = Site(tmp_path, 0)
+    site = Site(tmp_path)
     site.put_some(2)
     site.kill_master()
     backup = tmp_path / "backup"
@@ -176,8 +187,8 @@ def test_without_copies_the_chunks_show_that_a_log_is_missing(tmp_path: Path) ->
 
     said = site.refused("up")
 
-    assert "the log on h1 is gone and no host has a good copy, but h" in said
-    assert f"put {site.oplog} back from a backup" in said
+    assert "the log on h1 is gone, but h" in said
+    assert f"put {site.oplog} back from one" in said
     assert site.kept() == before
     shutil.move(backup, site.oplog)
     site.good("up")
@@ -188,7 +199,7 @@ def test_without_copies_the_chunks_show_that_a_log_is_missing(tmp_path: Path) ->
 def test_what_no_log_has_any_more_is_given_up_on_a_persons_word_only(tmp_path: Path) -> None:
     """The best log that is left ends before chunks that are there: it is gone on with, but only by
     a command that says so."""
-    site = Site(tmp_path, 0)
+    site = Site(tmp_path)
     site.kill_master()
     backup = tmp_path / "backup"
     shutil.copytree(site.oplog, backup)

@@ -67,6 +67,66 @@ def test_a_job_gives_records_counters_and_a_report() -> None:
     assert "<progress" in result._repr_html_() and "Map input records" in result._repr_html_()
 
 
+class Table:
+    """An input that is no file; its splits have what is hard to pass on."""
+
+    SPLITS = ("it's", 'a "b" é', ["x\ty", {"n": 1}], "two\nlines\\", None)
+
+    def __init__(self, rows: int) -> None:
+        self.rows = rows
+
+    def splits(self) -> Iterable[Any]:
+        return self.SPLITS
+
+    def records(self, split: Any) -> Iterator[tuple[Any, int]]:
+        for number in range(self.rows):
+            yield split, number
+
+
+class Pages:
+    """As a class, with lines for mappers of lines and for commands."""
+
+    def splits(self) -> Iterable[int]:
+        return range(3)
+
+    def records(self, page: int) -> list[str]:
+        print("what it prints is no record")
+        return [f"a page{page}", "a\tb"]
+
+
+def test_an_input_may_be_an_object_with_splits_and_records() -> None:
+    """MapReduce §4.4: a reader of one's own, not of files; each split is read by a map."""
+    pairs = mr.Job(Table(5), mapper=lambda key, number: [(key, number)], reducer=total).run()
+    lines = mr.Job(Pages, mapper=words, combiner=total, reducer=total).run()
+    command = mr.Job(Pages, mapper="cut -f2 -d ' '").run()
+
+    assert sorted(map(repr, pairs)) == sorted(repr((split, 10)) for split in Table.SPLITS)
+    assert pairs.counter("Map-Reduce Framework", "Map input records") == 25
+    assert sorted(lines) == [("a", 6), ("b", 3), ("page0", 1), ("page1", 1), ("page2", 1)]
+    assert sorted(command.lines())[-3:] == [b"page0\t", b"page1\t", b"page2\t"]
+
+
+def test_an_input_that_fails_says_where() -> None:
+    class Broken(Pages):
+        def records(self, page: int) -> list[str]:
+            raise LookupError(f"no page {page}")
+
+    class Open(Pages):
+        def splits(self) -> Iterable[Any]:
+            return [object()]
+
+    class TwoLines(Pages):
+        def records(self, page: int) -> list[str]:
+            return ["one\ntwo"]
+
+    says = {Broken: "no page", Open: "cannot be written as JSON", TwoLines: "have a newline"}
+    for source, words_ in says.items():
+        with pytest.raises(mr.JobFailed, match=words_):
+            mr.Job(source, mapper="cat").run()
+    with pytest.raises(ValueError, match="its own -inputformat"):
+        mr.Job(Pages, mapper="cat", options=["-inputformat", "csv"])
+
+
 def test_an_output_directory_is_read_also_compressed(desk: Path) -> None:
     codec = "org.apache.hadoop.io.compress.GzipCodec"
     job = mr.Job(

@@ -76,6 +76,26 @@ def test_a_leaf_without_a_name_can_be_read() -> None:
     assert list(flow.run()[counts]) == [("a", 2), ("b", 1), ("c", 1)]
 
 
+def test_a_step_reads_an_input_that_is_no_file_and_runs_again_when_that_changed() -> None:
+    def flow(first: str) -> mr.Flow:
+        class Pages:
+            def splits(self) -> list[str]:
+                return [first, "b"]
+
+            def records(self, page: str) -> list[str]:
+                return [page, "c"]
+
+        made = mr.Flow("pages")
+        made.job(Pages, mapper=words, reducer=total, output="out", name="count")
+        return made
+
+    done = flow("a").run()
+
+    assert Path("out/part-00000").read_text() == '"a"\t1\n"b"\t1\n"c"\t2\n'
+    assert flow("a").resume(done.flow_id).started == []
+    assert flow("d").resume(done.flow_id).started == ["count"]
+
+
 def test_a_loop_of_functions() -> None:
     Path("numbers").write_text('"x"\t3\n"y"\t1\n')
 

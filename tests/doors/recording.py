@@ -108,12 +108,17 @@ class Recorder:
         self._server.shutdown()
         self._server.server_close()
 
-    def write(self, name: str) -> None:
-        """Keep it, one request a line."""
-        lines = [json.dumps(each, separators=(",", ":")) for each in kept(self.entries)]
-        data = zlib.compress("\n".join(lines).encode(), 9)
-        (HERE / f"{name}.z").write_bytes(data)
-        print(f"{name}: {len(lines)} of {len(self.entries)} requests, {len(data)} bytes")
+    def write(self, name: str, reset: str = "") -> None:
+        """Keep it; after a request that matches `reset` everything is as at the beginning."""
+        write(name, chosen(list(kept(self.entries)), reset), len(self.entries))
+
+
+def write(name: str, entries: list[dict[str, Any]], of: int) -> None:
+    """Keep what was recorded of a peer, packed, one request a line."""
+    lines = [json.dumps(each, separators=(",", ":")) for each in entries]
+    data = zlib.compress("\n".join(lines).encode(), 9)
+    (HERE / f"{name}.z").write_bytes(data)
+    print(f"{name}: {len(lines)} of {of} requests, {len(data)} bytes")
 
 
 def read(name: str) -> list[dict[str, Any]]:
@@ -233,16 +238,40 @@ def kept(entries: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     seen: set[str] = set()
     for each in entries:
         if each["method"] in ("GET", "HEAD") and not each["names"]:
-            words = urlsplit(each["target"])
-            query = sorted(name for name, _ in parse_qsl(words.query, keep_blank_values=True))
-            operation = re.search(r"op=(\w+)", words.query)
-            kind = [each["method"], query, operation and operation[0], each["status"],
-                    _skeleton(each["shape"]), sorted(each["tells"])]  # fmt: skip
-            key = json.dumps(kind)
-            if key in seen:
+            kind = _kind(each)
+            if kind in seen:
                 continue
-            seen.add(key)
+            seen.add(kind)
         yield each
+
+
+def chosen(entries: list[dict[str, Any]], reset: str) -> list[dict[str, Any]]:
+    """Of the stretches between resets, those in which something is said that was not before."""
+    if not reset:
+        return entries
+    stretches: list[list[dict[str, Any]]] = [[]]
+    for each in entries:
+        stretches[-1].append(each)
+        if re.search(reset, f"{each['method']} {each['target']}"):
+            stretches.append([])
+    seen: set[str] = set()
+    found = []
+    for stretch in stretches:
+        kinds = {_kind(each) for each in stretch}
+        if not kinds <= seen:
+            seen |= kinds
+            found += stretch
+    return found
+
+
+def _kind(found: dict[str, Any]) -> str:
+    words = urlsplit(found["target"])
+    query = sorted(name for name, _ in parse_qsl(words.query, keep_blank_values=True))
+    operation = re.search(r"op=(\w+)", words.query)
+    return json.dumps(
+        [found["method"], query, operation and operation[0], found["status"],
+         _skeleton(found["shape"]), sorted(found["tells"])]
+    )  # fmt: skip
 
 
 def _skeleton(value: Any) -> Any:

@@ -22,7 +22,7 @@ ROOMS: dict[str, list[str]] = {
         "config consensus",
         "journal agent",
         "daemon",
-        "copies leader",
+        "leader",
         "hosts",
         "cli",
     ],

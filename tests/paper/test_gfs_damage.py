@@ -20,7 +20,7 @@ from mrstream.dfs.errors import ChunkCorrupt
 from mrstream.dfs.protocol import ChunkGrant, CloneChunk, Done, PushData, ServerAddress
 from mrstream.dfs.transfer.forward import FORWARD_BYTES
 from tests.paper.test_gfs_chunks import HANDLE, IDENTITY, Servers
-from tests.support.damaging_relay import DamagingRelay
+from tests.support.relays import DamagingRelay
 
 SMALL = random.Random(1).randbytes(200_000)
 LARGE = random.Random(2).randbytes(700_000)

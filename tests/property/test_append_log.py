@@ -170,3 +170,22 @@ def test_a_chunk_that_was_only_made_is_forgotten_or_knows_what_it_began_with(see
         return
 
     assert replica.appended(0) == first
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_an_entry_that_was_cut_does_not_stand_for_one_with_the_same_bytes(seed: int) -> None:
+    """A power cut kept the new entry from the disk, and the old one lay in its place."""
+    disk = MemoryDisk()
+    disk.make_directories("chunks")
+    replica = Replica.create(disk, HANDLE, 1)
+    replica.append([b"tick"], Appended(1, 1, 0, 4, 4))
+    replica.truncate(0)
+    disk.before_step = fuse(3)
+    with pytest.raises(PowerCut):
+        replica.append([b"tick"], Appended(2, 1, 0, 4, 4))
+    disk.before_step = None
+    disk.crash(random.Random(seed))
+
+    found = Replica.recover(disk, HANDLE)
+
+    assert found.appended(found.length) in ([], [Appended(2, 1, 0, 4, 4)])

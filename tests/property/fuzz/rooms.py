@@ -26,7 +26,6 @@ import mrstream.mapreduce.protocol as job_protocol
 from mrstream.cluster.config.state import Secret
 from mrstream.cluster.config.tls import tls_of, with_tls_keys
 from mrstream.cluster.errors import ClusterError
-from mrstream.cluster.journal import log_copy
 from mrstream.cluster.wire.addresses import connect_socket
 from mrstream.cluster.wire.connection import client_handshake
 from mrstream.cluster.wire.frames import (
@@ -81,7 +80,7 @@ def requests_of(*modules: Any) -> list[type[Request]]:
 
 
 CONTROL: dict[str, list[type[Request]]] = {
-    "dfs.master": [*requests_of(dfs_protocol, log_copy), Metrics, Stop],
+    "dfs.master": [*requests_of(dfs_protocol), Metrics, Stop],
     "mapreduce.master": [*requests_of(job_protocol), Metrics, Stop],
 }
 BULK: dict[str, Any] = {"dfs.chunkserver": BULK_REQUESTS, "mapreduce.worker": FetchSegments}

@@ -160,7 +160,7 @@ class SerialisedRun(Run):
         tables = self.master.brain.tables
         short = [
             (handle, index)
-            for handle, replicas in tables.chunks.all_odd()
+            for handle, replicas in tables.chunks._odd.items()
             for index, replica in replicas.items()
             if replica.state == "short" and self._is_whole_at(index, handle)
         ]

@@ -22,6 +22,7 @@ from mrstream.api.functions import (
     stage_of,
     takes_pairs,
     unpack,
+    unpack_value,
 )
 from tests.support import local_jobs
 
@@ -93,6 +94,52 @@ def test_another_python_is_refused_before_its_byte_code_is_run() -> None:
         unpack(data)
     with pytest.raises(BadFunctions, match="no file of functions"):
         unpack(b"something else")
+
+
+SAME = """
+import enum, sys
+from mrstream.api.functions import pack_value, unpack_value
+
+STOP = {"the", "a", "of", ("x", 1), None, 2.5, frozenset({"p", "q", "r"})}
+
+class Colour(enum.Enum):
+    RED = 1
+
+class Base:
+    seen = STOP
+
+class Mapper(Base):
+    def map(self, line):
+        return [w for w in line.split() if w not in STOP and w not in {"in", "on", "at", "to"}]
+
+def reduce(key, values):
+    return Colour.RED, key in Mapper.seen
+
+if __name__ == "__main__":
+    data = pack_value((Mapper, reduce, STOP))
+    sys.stdout.buffer.write(data)
+"""
+
+
+def test_the_same_functions_are_the_same_bytes_in_every_process(tmp_path: Path) -> None:
+    """A flow that is resumed by another process knows by them what need not run again; sets and
+    classes by value are what differs with chance."""
+    script = tmp_path / "same.py"
+    script.write_text(SAME)
+    packed = [
+        subprocess.run(
+            [sys.executable, str(script)], stdout=subprocess.PIPE, check=True,
+            env={**os.environ, "PYTHONPATH": str(local_jobs.TREE), "PYTHONHASHSEED": seed},
+        ).stdout
+        for seed in ("1", "2")
+    ]  # fmt: skip
+
+    assert packed[0] == packed[1]
+    mapper, reduce, stop = unpack_value(packed[0])
+    assert mapper().map("to be in the sea") == ["be", "sea"]
+    assert reduce("of", [])[1] and not reduce("sea", [])[1]
+    assert stop == {"the", "a", "of", ("x", 1), None, 2.5, frozenset({"p", "q", "r"})}
+    assert mapper.seen is stop, "one set stays one"
 
 
 def test_the_same_functions_are_kept_once_and_old_ones_go(

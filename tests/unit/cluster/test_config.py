@@ -16,6 +16,7 @@ from mrstream.cluster.config.writer import write_config
 from mrstream.cluster.errors import BadConfig, UserError
 from mrstream.cluster.units import expand_range, parse_size, parse_time
 
+LOCAL = '{"h[1-3]": {via: local, address: "127.0.0.[1-3]"}}'
 FULL = """\
 name: demo
 master: h2
@@ -53,7 +54,8 @@ def test_the_file_of_the_guide_is_understood() -> None:
     assert config.mapreduce == {"mapreduce.job.reduces": "4"}
     assert config.master_address(DFS_MASTER) == "10.0.0.2:7800"
     assert config.address("h1", CHUNKSERVER) == "127.0.0.1:7801"
-    assert config.roles_of("h1") == (CHUNKSERVER, WORKER)
+    assert config.masters == ("h2", "h1", "node08"), "another rack first"
+    assert config.roles_of("node11") == (CHUNKSERVER, WORKER)
     assert len(config.roles_of("h2")) == 4
 
 
@@ -302,11 +304,39 @@ class TestMasters:
         assert read_config(write_config(config)).masters == config.masters
         assert read_config(write_config(config)).failover_after_s == 5.0
 
-    def test_one_master_is_as_before(self) -> None:
-        for more in ("", "masters: [h3]\n"):
-            config = read_config(self.HOSTS + more)
-            assert config.masters == () and config.masters_of("lock.master") == (config.master,)
-            assert config.masters_of("mapreduce.master") == (config.master,)
+    def test_one_master_by_word_is_one_also_when_it_is_read_again(self) -> None:
+        config = read_config(self.HOSTS + "masters: [h3]\n")
+        for one in (config, read_config(write_config(config))):
+            assert one.masters == () and one.masters_of("lock.master") == ("h3",)
+            assert one.masters_of("mapreduce.master") == ("h3",)
+
+    def test_three_hosts_and_more_have_three_masters_of_different_racks(self) -> None:
+        assert read_config(self.HOSTS).masters == ("h1", "h2", "h3")
+        assert read_config(self.HOSTS + "master: h4\n").masters == ("h4", "h1", "h2")
+        racks = "name: t\nhosts: {h1: {rack: a}, h2: {rack: a}, h3: {rack: b}, h4: {rack: a}}\n"
+        assert read_config(racks).masters == ("h1", "h3", "h2")
+        again = read_config(write_config(read_config(racks)))
+        assert again.masters == ("h1", "h3", "h2") and again.voters_of("dfs.master")[0] == "h1"
+
+    def test_of_two_hosts_one_leads_and_both_have_the_log(self) -> None:
+        config = read_config("name: t\nlock: {}\nhosts: {h1: {}, h2: {}}\n")
+        for one in (config, read_config(write_config(config))):
+            assert one.masters == () and one.learner == "h2"
+            assert one.voters_of("dfs.master") == ("h1",)
+            assert one.masters_of("dfs.master") == ("h1", "h2")
+            assert "lock.master" in one.roles_of("h2")
+        assert config.without("h2").learner == ""
+
+    def test_one_host_and_hosts_of_one_machine_have_one_master(self) -> None:
+        for hosts in ("{h1: {}}", LOCAL, '{"h[1-2]": {via: local, address: "127.0.0.[1-2]"}}'):
+            config = read_config(f"name: t\nhosts: {hosts}\n")
+            assert config.masters_of("dfs.master") == ("h1",) and not config.learner
+        given = read_config(f"name: t\nhosts: {LOCAL}\nmasters: [h1, h2, h3]\n")
+        assert given.masters == ("h1", "h2", "h3")
+
+    def test_log_replicas_of_before_are_read_and_not_written(self) -> None:
+        config = read_config(self.HOSTS + "dfs: {log_replicas: 2}\n")
+        assert config.dfs.log_replicas == 2 and "log_replicas" not in write_config(config)
 
     @pytest.mark.parametrize(
         ("text", "words"),
@@ -320,6 +350,9 @@ class TestMasters:
             ("masters: [h1, h2, [h3]]", "is not a host"),
             ("master: h4\nmasters: [h1, h2, h3]", "name it there too"),
             ("masters: [h1, h2, h3]\nfailover_after: 500ms", "from 1s to 60s"),
+            ("masters: [h1, h2, h3]\nlearner: h4", "learner is for one master"),
+            ("masters: [h1]\nlearner: h9", "'h9', which is not a host"),
+            ("masters: [h1]\nlearner: h1", "the master itself"),
         ],
     )
     def test_what_cannot_lead_is_refused_with_the_reason(self, text: str, words: str) -> None:

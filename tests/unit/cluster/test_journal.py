@@ -324,48 +324,6 @@ def test_a_checkpoint_that_fails_leaves_nothing_behind(tmp_path: Path) -> None:
     assert contents(OsDisk(), str(tmp_path)) == [b"a"]
 
 
-def test_sinks_hold_the_records_before_they_are_called_durable() -> None:
-    """GFS-16: a record is flushed remotely too before the client hears of it."""
-    events: list[str] = []
-    disk = ForgetfulDisk()
-    journal = opened(disk)
-
-    class Sink:
-        def send(self, first_sequence: int, payloads: object) -> None:
-            events.append(f"send {first_sequence} {payloads}")
-
-        def wait(self) -> None:
-            events.append(f"wait, durable is {journal.durable}")
-
-    journal.sinks.append(Sink())
-    journal.append(b"a")
-    journal.append(b"b")
-    journal.commit()
-
-    assert events == ["send 1 [b'a', b'b']", "wait, durable is 0"]
-    assert list(journal.records_since(1)) == [(2, b"b")]
-
-
-def test_a_record_is_in_the_own_file_before_any_sink_gets_it(tmp_path: Path) -> None:
-    """Killed between the two, a master would find a copy ahead of its own log, and refuse to start:
-    after kill -9 its log must go at least as far as every copy."""
-    journal = opened(None, str(tmp_path))
-    own: list[int] = []
-
-    class Sink:
-        def send(self, first_sequence: int, payloads: object) -> None:
-            own.append(Journal(str(tmp_path), "c1").look().last_sequence)
-
-        def wait(self) -> None: ...
-
-    journal.sinks.append(Sink())
-    for payload in (b"a", b"b"):
-        journal.append(payload)
-        journal.commit()
-
-    assert own == [1, 2]
-
-
 def test_a_look_changes_nothing(tmp_path: Path) -> None:
     """A master looks at its log, and asks who has copies of it, before it touches anything."""
     absent = Journal(str(tmp_path / "none"), "c1").look()

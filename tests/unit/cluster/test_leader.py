@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ from hypothesis import strategies as st
 from mrstream.cluster.config.reader import read_config
 from mrstream.cluster.consensus.members import MemberId
 from mrstream.cluster.consensus.standing import NotLeader, Standing
+from mrstream.cluster.hosts.doctor import one_host
+from mrstream.cluster.journal.clock_rate import ClockRate
 from mrstream.cluster.leader.epoch_file import EpochFile
 from mrstream.cluster.leader.finding import HOPS_MAX, Finding
 from mrstream.cluster.leader.gate import Gate
@@ -218,6 +221,12 @@ def test_a_member_says_of_itself_what_an_operator_acts_on() -> None:
     assert words(h2, MemberId(""))[0] is False
     assert "2 of 3" in words(h2, MemberId(""))[1]
     assert "2 of 3" in words(h1, h1)[1], "a leader that has lost its majority"
+    learner = Standing(h3, h1, 7, 31, 31, (h1, h2), (h3,), synced=31, leader_committed=50)
+    assert words_of(learner) == (True, "learner of h1, epoch 7, 62 %")
+    near = msgspec.structs.replace(learner, synced=1999, leader_committed=2000)
+    assert words_of(near)[1].endswith("99 %"), "only who has all of it has 100"
+    listens = Standing(h2, h1, 7, 50, 50, (h1,), (h2,), synced=50, leader_committed=50)
+    assert words_of(listens) == (True, "listens to h1, epoch 7, has all of its log")
     alone = words_of(Standing(h1, MemberId(""), 0, 0, 0))
     assert alone[0] is False and "cluster up" in alone[1]
 
@@ -280,3 +289,85 @@ class TestGroupView:
         assert any("h3 does not vote (outside)" in line for line in words)
         assert any("h2 is 9 s behind" in line for line in words)
         assert "not founded" in view_of("lock.master", {"h1": "", "h2": "", "h3": ""}).line()
+
+    def test_a_learner_says_how_much_it_has(self) -> None:
+        new = MemberId("h3/new")
+        voters = (self.H1, self.H2, self.H3)
+        answers: dict[str, Standing | str] = {
+            "h1": Standing(self.H1, self.H1, 7, 50, 50, voters, (new,), is_serving=True),
+            "h2": Standing(self.H2, self.H1, 7, 50, 50, voters, (new,), behind_s=0.0),
+            "h3": Standing(new, self.H1, 7, 0, 31, voters, (new,), synced=31),
+        }
+        view = view_of("lock.master", answers)
+
+        assert view.document()["members"]["h3"]["learned_percent"] == 62
+        assert view.document()["members"]["h2"]["learned_percent"] is None
+        assert any("h3 does not vote (learner)" in line for line in view.findings(self.CONFIG))
+
+    def test_a_clock_whose_rate_is_off_is_named_and_one_within_bounds_is_not(self) -> None:
+        off = msgspec.structs.replace(self.one(self.H2, self.H1), clock_rate=-0.02)
+        well = msgspec.structs.replace(self.one(self.H3, self.H1), clock_rate=0.009)
+        leads = self.one(self.H1, self.H1, is_serving=True)
+        view = view_of("lock.master", {"h1": leads, "h2": off, "h3": well})
+
+        (line,) = view.findings(self.CONFIG)
+        assert "the clock of h2 runs -2.0 % faster than that of h1, and leases bear 1 %" in line
+
+    def test_masters_in_one_rack_are_unwise_where_there_are_others(self) -> None:
+        racks = "{h1: {rack: a}, h2: {rack: a}, h3: {rack: a}, h4: {rack: b}}"
+        config = read_config(f"name: t\nlock: {{}}\nmasters: [h1, h2, h3]\nhosts: {racks}\n")
+        answers: dict[str, Standing | str] = {
+            host: self.one(member, self.H1, is_serving=host == "h1")
+            for host, member in (("h1", self.H1), ("h2", self.H2), ("h3", self.H3))
+        }
+        (line,) = view_of("lock.master", answers).findings(config)
+        assert "all of masters are in rack 'a', whose loss stops it" in line
+
+    def test_of_two_hosts_the_one_that_listens_is_told_of_and_one_copy_only_is(self) -> None:
+        config = read_config("name: t\nlock: {}\nhosts: {h1: {}, h2: {}}\n")
+        leads = Standing(self.H1, self.H1, 7, 50, 50, (self.H1,), (self.H2,), is_serving=True)
+        listens = Standing(self.H2, self.H1, 7, 50, 50, (self.H1,), (self.H2,), synced=50)
+        view = view_of("dfs.master", {"h1": leads, "h2": listens})
+        assert view.line() == "group dfs: h1 leads epoch 7; h2 listens; only h1 can lead"
+        (line,) = view.findings(config)
+        assert "no fail-over: two hosts" in line and "restore --master h2" in line
+
+        late = view_of(
+            "dfs.master", {"h1": leads, "h2": msgspec.structs.replace(listens, synced=31)}
+        )
+        assert "h2 listens, and has 62 % of the log" in late.line()
+
+        alone = view_of("dfs.master", {"h1": leads, "h2": "no answer"})
+        assert "ONE COPY ONLY: h2 does not listen (silent)" in alone.line()
+        assert any("one copy only" in line for line in alone.findings(config))
+
+
+def test_a_cluster_without_fail_over_is_named_by_doctor() -> None:
+    assert "no fail-over: one host" in one_host(read_config("name: t\nhosts: {h1: {}}\n"))[0]
+    lone = read_config("name: t\nmasters: [h1]\nhosts: {h1: {}, h2: {}, h3: {}}\n")
+    assert "h1 alone is in masters" in one_host(lone)[0]
+    assert one_host(read_config("name: t\nhosts: {h1: {}, h2: {}, h3: {}}\n")) == []
+    local = read_config('name: t\nhosts: {"h[1-3]": {via: local, address: "127.0.0.[1-3]"}}\n')
+    assert one_host(local) == [], "hosts of one machine are a trial"
+
+
+class TestClockRate:
+    """Beats tell how fast another clock runs, whatever the network does to them."""
+
+    def feed(self, rate: float, jitter_s: float, seconds: float, sender: str = "h1/j") -> ClockRate:
+        measured, chance = ClockRate(), random.Random(7)
+        for beat in range(int(seconds / 0.5)):
+            sent_s = 1000.0 + beat * 0.5
+            arrives_s = 50.0 + beat * 0.5 * (1 + rate) + chance.random() * jitter_s
+            measured.heard(sender, sent_s, arrives_s)
+        return measured
+
+    @pytest.mark.parametrize("rate", [0.02, -0.02, 0.0, 0.012])
+    def test_a_rate_is_known_after_two_minutes_and_better_than_the_bound(self, rate: float) -> None:
+        assert self.feed(rate, 0.2, 150.0).faster == pytest.approx(rate, abs=0.002)
+
+    def test_nothing_is_said_too_early_and_another_leader_begins_anew(self) -> None:
+        assert self.feed(0.02, 0.2, 60.0).faster == 0.0
+        measured = self.feed(0.02, 0.2, 150.0)
+        measured.heard("h2/j", 5.0, 5.0)
+        assert measured.faster == 0.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -17,7 +18,7 @@ from mrstream.cluster.leader import connection
 from mrstream.cluster.leader.connection import LeaderConnection
 from mrstream.cluster.leader.finding import Finding, Superseded
 from mrstream.cluster.wire.messages import Request
-from mrstream.cluster.wire.network import Identity, Peer, Server, new_event_loop
+from mrstream.cluster.wire.network import Connection, Identity, Peer, Server, new_event_loop
 
 SECRET = b"k" * 32
 
@@ -207,3 +208,40 @@ def test_a_lone_master_is_believed_whatever_it_says() -> None:
     finding = Finding({"h1": "h1:1"}, epoch=9)
     assert finding.accepts(1)
     assert not Finding({"h1": "h1:1", "h2": "h2:1"}, epoch=9).accepts(1)
+
+
+def test_a_request_that_another_answers_does_not_arrive_late_where_it_went_first(
+    members: dict[str, Member],
+) -> None:
+    """Over a cut network it would be sent again and again until that is whole, and be carried out
+    by a member that leads once more: after a refusal, which nobody remembers over leaders."""
+    h1, h2 = members["h1"], members["h2"]
+    h1.is_silent = True
+    h2.leader, h2.epoch, h2.is_serving = "h2", 6, True
+    with client_of(members, "h1") as client:
+        assert call(client) == "h2"
+        assert h1.asked, "it went there first"
+        assert not client._connection(h1.address).is_open
+
+
+def test_what_is_given_up_is_not_sent_any_more() -> None:
+    """A socket that is closed goes on sending what it has; one that is aborted does not."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        host, port = listener.getsockname()
+        sent = Connection(f"{host}:{port}", Identity("c", SECRET, "client", "here"))
+        ours = socket.create_connection((host, port))
+        theirs, _ = listener.accept()
+        with theirs:
+            while True:  # nobody reads there, until nothing more fits
+                try:
+                    ours.setblocking(False)
+                    ours.send(b"x" * 65536)
+                except BlockingIOError:
+                    break
+            sent._sock = ours
+            sent.abort()
+            taken = 0
+            with pytest.raises(ConnectionResetError):
+                while chunk := theirs.recv(65536):
+                    taken += len(chunk)
+                raise AssertionError(f"all of it came, {taken} bytes, and an orderly end")

@@ -70,4 +70,4 @@ def test_a_master_that_goes_on_with_fewer_copies_of_its_log_is_told_of() -> None
         "1 of 2 copies of the dfs master's log are in step"
     ]
     (alone,) = log_copy_lines({"in_step": 0, "wanted": 2})
-    assert alone.endswith("what is acknowledged now is on the master's own disk only")
+    assert alone.endswith("one copy only, on the master's own disk")

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import threading
 import time
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -15,9 +16,12 @@ from mrstream.cluster.consensus.standing import Standing, WhoLeads
 from mrstream.cluster.leader import connection
 from mrstream.cluster.leader.connection import LeaderConnection
 from mrstream.cluster.leader.finding import Finding
+from mrstream.cluster.wire.messages import Request
 from mrstream.cluster.wire.network import Identity, Peer, Server, new_event_loop
 from mrstream.lock import protocol as p
+from mrstream.lock.cell.sessions import HOLD_SHARE
 from mrstream.lock.client.link import Link
+from mrstream.lock.errors import CellFailingOver, WrongEpoch
 
 SECRET = b"k" * 32
 LEASE_S = 4.0
@@ -30,13 +34,15 @@ class Member:
         self.host = host
         self.hangs = self.is_serving = False
         self.leader, self.epoch = "h1", 1
-        self.kept_at_s: list[float] = []
+        self.kept: list[p.KeepAlive] = []
+        self.ended: list[int] = []
+        self.is_new = False
         self._loop = loop
         identity = Identity("c", SECRET, "lock.master", host)
         handlers = {
             p.OpenSession: self._open,
             p.KeepAlive: self._keep,
-            p.EndSession: lambda request, peer: None,
+            p.EndSession: self._end,
             WhoLeads: self._who_leads,
         }
         self._server = Server(handlers, identity)
@@ -52,8 +58,18 @@ class Member:
         return p.SessionGranted(1, self.epoch, LEASE_S, 45.0)
 
     def _keep(self, request: p.KeepAlive, peer: Peer) -> Any:
-        self.kept_at_s.append(time.monotonic())
+        self.kept.append(request)
+        if request.epoch != self.epoch:
+            raise WrongEpoch("another", epoch=self.epoch)
         return self._loop.create_future()
+
+    def _end(self, request: p.EndSession, peer: Peer) -> None:
+        """A new leader lets calls in when its clients have acknowledged that it is one."""
+        if request.epoch != self.epoch:
+            raise WrongEpoch("another", epoch=self.epoch)
+        if self.is_new and not any(kept.epoch == self.epoch for kept in self.kept):
+            raise CellFailingOver("it waits for its clients")
+        self.ended.append(request.session)
 
     def _who_leads(self, request: WhoLeads, peer: Peer) -> Any:
         if self.hangs:
@@ -78,11 +94,53 @@ def members(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Member]]:
     loop.close()
 
 
-def test_an_idle_session_leaves_a_leader_that_hangs_before_half_of_its_time_is_over(
+class Recorded(LeaderConnection):
+    """Notes how patiently it was asked to wait."""
+
+    waits: ClassVar[list[tuple[float, float]]] = []
+
+    def call(
+        self,
+        request: Request,
+        timeout_s: float = 30.0,
+        number: int | None = None,
+        patience_s: float = 3.0,
+        look_s: float = 3.0,
+    ) -> Any:
+        if isinstance(request, p.KeepAlive):
+            self.waits.append((patience_s, look_s))
+        return super().call(request, timeout_s, number, patience_s, look_s)
+
+
+def test_an_idle_session_looks_after_its_leader_before_its_keep_alive_is_overdue(
     members: dict[str, Member],
 ) -> None:
     """The next leader gives a session the time of a lease: whoever waited until a KeepAlive was
     overdue came too late where everything was slow, and lost its locks."""
+    h1, h2 = members["h1"], members["h2"]
+    seeds = {host: member.address for host, member in members.items()}
+    Recorded.waits.clear()
+
+    def connect(finding: Finding | None) -> LeaderConnection:
+        return Recorded(finding or Finding(seeds, "h1"), Identity("c", SECRET, "client", "here"))
+
+    link = Link(connect, user="u", host="here", program="test", on_news=lambda news: None)
+    link.open()
+    _until(lambda: bool(h1.kept))
+    h1.hangs = True
+    h2.leader, h2.epoch, h2.is_serving = "h2", 2, True
+
+    _until(lambda: bool(h2.kept))
+    link.close()
+    patience_s, look_s = Recorded.waits[0]
+    first_look_s = math.ceil(patience_s / look_s) * look_s
+    assert first_look_s <= 0.5 * LEASE_S < HOLD_SHARE * LEASE_S
+
+
+def test_a_session_is_ended_also_if_the_leader_has_changed_at_that_moment(
+    members: dict[str, Member],
+) -> None:
+    """Else the next change of leaders waits for a client that is no more, for a whole lease."""
     h1, h2 = members["h1"], members["h2"]
     seeds = {host: member.address for host, member in members.items()}
 
@@ -93,14 +151,13 @@ def test_an_idle_session_leaves_a_leader_that_hangs_before_half_of_its_time_is_o
 
     link = Link(connect, user="u", host="here", program="test", on_news=lambda news: None)
     link.open()
-    _until(lambda: bool(h1.kept_at_s))
-    h1.hangs = True
-    h2.leader, h2.epoch, h2.is_serving = "h2", 2, True
+    _until(lambda: bool(h1.kept))
+    h1.close()
+    h2.leader, h2.epoch, h2.is_serving, h2.is_new = "h2", 2, True, True
 
-    _until(lambda: bool(h2.kept_at_s))
-    waited_s = h2.kept_at_s[0] - h1.kept_at_s[0]
     link.close()
-    assert waited_s < 0.75 * LEASE_S, "it waited until the KeepAlive was overdue"
+
+    assert h2.ended == [1]
 
 
 def _until(true: Any) -> None:

@@ -1,0 +1,150 @@
+"""Two hosts: one can lead, the other keeps the log. The first has lost some of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from mrstream.cluster.config.config import DFS_MASTER, Cluster
+from mrstream.cluster.config.reader import read_config
+from mrstream.cluster.config.state import NEW_MARK, Secret
+from mrstream.cluster.consensus.events import Received
+from mrstream.cluster.consensus.following import LogsDiffer
+from mrstream.cluster.consensus.lease import Timing
+from mrstream.cluster.consensus.members import MemberId, Members
+from mrstream.cluster.consensus.messages import AppendLog
+from mrstream.cluster.consensus.records import EpochBegan, encode_own
+from mrstream.cluster.consensus.replica import Replica
+from mrstream.cluster.consensus.standing import Standing, WhoLeads
+from mrstream.cluster.consensus.state import Remembered
+from mrstream.cluster.daemon import Daemon
+from mrstream.cluster.leader import log_check
+from mrstream.cluster.leader.log_check import LogBehind, compare_with_listeners, may_found
+from mrstream.cluster.wire.network import Identity, Server
+
+SECRET = b"k" * 32
+VOTER, LEARNER = MemberId("h1/" + "a" * 16), MemberId("h2/" + "b" * 16)
+
+
+def test_a_listener_never_cuts_what_was_acknowledged() -> None:
+    """C2, where no majority guards it: whoever leads alone may have come back with an old log."""
+    found = Remembered(
+        epoch=1,
+        epochs=((1, 1),),
+        members=((2, Members((VOTER,), (LEARNER,))),),
+        last=10,
+        committed=10,
+    )
+    learner = Replica(LEARNER, found, Timing(), Random(1), 0.0)
+    began = encode_own(EpochBegan(2, VOTER))
+    forgot = AppendLog(2, 5, 1, 5, 0.5, (began, b"instead"))
+
+    with pytest.raises(LogsDiffer, match="10 is committed, cut after 5"):
+        learner.handle(Received(VOTER, forgot), 1.0)
+    assert (learner.last, learner.committed) == (10, 10)
+
+
+def test_what_nobody_was_told_of_is_cut_as_ever() -> None:
+    """After a power cut of the one that leads, the other may have a little more than was synced
+    there: no reason to refuse anything."""
+    found = Remembered(
+        epoch=1,
+        epochs=((1, 1),),
+        members=((2, Members((VOTER,), (LEARNER,))),),
+        last=10,
+        committed=8,
+    )
+    learner = Replica(LEARNER, found, Timing(), Random(1), 0.0)
+    began = encode_own(EpochBegan(2, VOTER))
+
+    learner.handle(Received(VOTER, AppendLog(2, 8, 1, 8, 0.5, (began,))), 1.0)
+
+    assert learner.last == 9
+
+
+class Listener:
+    """The member on h2, at the address that h1 asks."""
+
+    def __init__(self, daemon: Daemon, committed: int, last: int) -> None:
+        identity = Identity("c1", SECRET, DFS_MASTER, "h2")
+        seen = Standing(LEARNER, MemberId(""), 4, committed, last, (VOTER,), (LEARNER,))
+        self.server = Server({WhoLeads: lambda request, peer: seen}, identity)
+        self._address = daemon.config.address("h2", DFS_MASTER)
+
+    async def __aenter__(self) -> Listener:
+        await self.server.start(self._address)
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.server.close()
+
+
+@pytest.fixture
+def daemon(tmp_path: Path) -> Iterator[Daemon]:
+    config = read_config(
+        "name: t\nports: {base: 18210}\nhosts: {h1: {address: 127.0.0.1}, "
+        "h2: {address: 127.0.0.2}}\n"
+    )
+    assert config.learner == "h2"
+    made = Daemon(
+        DFS_MASTER, Cluster(config, Secret("c1", SECRET)), config.host("h1"), str(tmp_path)
+    )
+    yield made
+    made.loop.close()
+
+
+def compare(daemon: Daemon, last: int, listener: Listener | None) -> None:
+    async def do() -> None:
+        await compare_with_listeners(daemon, "/there/oplog", last, (LEARNER,))
+
+    async def both() -> None:
+        if listener is None:
+            await do()
+            return
+        async with listener:
+            await do()
+
+    asyncio.set_event_loop(daemon.loop)
+    daemon.loop.run_until_complete(both())
+
+
+def test_who_can_lead_alone_does_not_with_less_than_was_acknowledged(daemon: Daemon) -> None:
+    with pytest.raises(LogBehind) as refused:
+        compare(daemon, 69, Listener(daemon, committed=70, last=72))
+    said = str(refused.value)
+    assert "the log on h1 ends at record 69, but h2 has it up to record 70" in said
+    assert "nothing was changed; `mrstream cluster restore --master h1` brings back" in said
+
+    compare(daemon, 70, Listener(daemon, committed=70, last=72))
+
+
+def test_one_that_listens_and_is_down_does_not_keep_the_other_from_starting(
+    daemon: Daemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_check, "LISTENERS_S_MAX", 0.2)
+    compare(daemon, 3, None)
+
+
+def test_without_a_log_every_host_must_have_nothing(daemon: Daemon) -> None:
+    way_back = log_check.WayBack(daemon.config, "h1", "/there/oplog")
+    may_found({"h1": 0, "h2": 0}, {}, way_back, "chunks")
+    with pytest.raises(LogBehind, match="the log on h1 is gone, but h2 has 7 chunks of it"):
+        may_found({"h1": 0, "h2": 7}, {}, way_back, "chunks")
+    with pytest.raises(LogBehind, match="h2 does not say whether it stores anything"):
+        may_found({"h1": 0}, {"h2": "no answer"}, way_back, "chunks")
+
+
+def test_a_cluster_that_is_new_asks_nobody_and_is_new_once(daemon: Daemon) -> None:
+    place = Path(daemon.state_directory)
+    place.mkdir()
+    (place / NEW_MARK).write_text("")
+
+    asyncio.set_event_loop(daemon.loop)
+    founding = log_check.check_founding(daemon, "/there/oplog", 0, "chunks")
+    daemon.loop.run_until_complete(founding)
+
+    assert not (place / NEW_MARK).exists()
