@@ -143,10 +143,6 @@ class Replica:
             return min(self._leading.wake_at_s(), self._transferring.wake_at_s())
         return max(state.stand_at_s, state.promised_until_s) if state.votes_here else math.inf
 
-    def group_at(self, sequence: int) -> tuple[int, tuple[tuple[int, Members], ...]]:
-        """Return (epoch of that record, list of members after it), for its checkpoint."""
-        return self._state.epochs.at(sequence), self._state.members.at(sequence)
-
     def progress(self) -> dict[MemberId, tuple[int, float]]:
         """As the leader: how far each other member's disk is, and when the newest beat was sent
         that it answered."""

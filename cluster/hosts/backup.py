@@ -36,7 +36,6 @@ from mrstream.cluster.leader.group_view import look_at_group
 from mrstream.cluster.version import version
 
 MANIFEST: Final = "backup.json"
-KEEP_DEFAULT: Final = 7
 _STAMP: Final = re.compile(r"[0-9]{8}-[0-9]{6}(-[0-9]+)?")
 
 Fetch = Callable[[str, str], str]
