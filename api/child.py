@@ -112,7 +112,7 @@ def _complain(error: Exception, place: loops.Place) -> None:
 
 
 def _directory_of(trace: object) -> str:
-    return os.path.dirname(trace.tb_frame.f_code.co_filename)  # type: ignore[attr-defined]
+    return os.path.dirname(str(trace.tb_frame.f_code.co_filename))  # type: ignore[attr-defined]
 
 
 if __name__ == "__main__":

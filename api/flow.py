@@ -125,8 +125,9 @@ class Flow:
         """Add a job, with the options of `mr.Job`. A mapper of two parameters reads what the step
         before wrote. With `until="GROUP,COUNTER is|below|above NUMBER"` it is a loop: each
         iteration reads what the one before wrote, the first reads `input`."""
-        is_one = isinstance(input, str | os.PathLike) or is_source(input)
-        inputs: list[Any] = [input] if is_one else list(input)
+        inputs: list[Any] = (
+            [input] if isinstance(input, str | os.PathLike) or is_source(input) else list(input)
+        )
         before = [each for each in inputs if isinstance(each, FlowStep)]
         if "reads" not in options and before and before[0].codec is not None:
             mapper = options.get("mapper")

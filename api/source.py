@@ -30,7 +30,7 @@ def run(source: Any, words: Sequence[str], reads: Codec | None, write: Callable[
 
     `reads` is how the mapper reads pairs; None: records are lines of text.
     """
-    made = source() if inspect.isclass(source) else source
+    made: Any = source() if inspect.isclass(source) else source
     match words:
         case ["splits", *_]:
             write(map(split_line, made.splits()), text_lines)

@@ -56,7 +56,7 @@ def main(argv: Sequence[str]) -> int:
         "logs": _logs, "kill": _kill, "remove": _remove,
     }  # fmt: skip
     verb = words[0].lstrip("-") if words else ""
-    if verb in ("help", "h"):
+    if verb in ("help", "h") or words[1:2] in (["-help"], ["--help"], ["-h"]):
         print(USAGE)
         return 0
     if verb not in verbs:

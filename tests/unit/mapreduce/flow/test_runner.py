@@ -301,3 +301,11 @@ def test_a_wrong_command_says_what_is_wrong(words: tuple[str, ...], says: str, d
 
     assert status == 1
     assert says in said and "Traceback" not in said
+
+
+@pytest.mark.parametrize("words", [("-help",), ("run", "--help"), ("resume", "-h")])
+def test_help_is_given_behind_a_verb_too(words: tuple[str, ...], desk: Desk) -> None:
+    status, said = desk.run(*words)
+
+    assert status == 0
+    assert said.startswith("usage: mrstream flow run FILE")
