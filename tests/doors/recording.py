@@ -162,7 +162,8 @@ def plain_body(body: bytes, payload: str) -> bytes:
     """An object's own bytes, without the frames of a stream that is signed in pieces."""
     if not payload.startswith("STREAMING"):
         return body
-    pieces, at = [], 0
+    pieces: list[bytes] = []
+    at = 0
     while True:
         end = body.index(b"\r\n", at)
         size = int(body[at:end].split(b";")[0], 16)
