@@ -100,6 +100,7 @@ soak: setup
 	$(BIN)/python tests/cluster/dfs_soak.py
 	$(BIN)/pytest -q --timeout 0 tests/doors/full_disk.py
 	$(BIN)/python tests/cluster/job_soak.py --minutes $(MINUTES)
+	$(BIN)/python tests/cluster/job_row.py --jobs 1000
 	tests/cluster/install.sh
 	$(BIN)/python tests/cluster/lock_rounds.py --rounds 10
 	MRSTREAM_FAILOVER_RACERS=3 MRSTREAM_FAILOVER_FAULTS="kill freeze cut fill kill freeze cut fill" $(BIN)/pytest -q --timeout 0 tests/cluster/test_dfs_failover_on_hosts.py
