@@ -113,6 +113,7 @@ soak: setup
 	MRSTREAM_CASES=all $(BIN)/pytest -q --timeout 0 tests/conformance/test_cases_on_cluster.py
 	$(BIN)/pytest -q --timeout 0 tests/doors/full_disk.py
 	$(BIN)/python tests/cluster/job_soak.py --minutes $(MINUTES)
+	$(BIN)/python tests/cluster/job_row.py --jobs 1000
 	tests/cluster/install.sh
 	$(BIN)/python tests/cluster/rounds.py --minutes $(MINUTES)
 	MRSTREAM_FLAPS=40 $(BIN)/pytest -q --timeout 0 tests/cluster/test_dfs_partitions.py

@@ -32,16 +32,34 @@ class Older:
     operator: Operator
     place: Path
 
-    def good(self, *words: str | Path) -> str:
-        """Run a command of that version, which must succeed."""
+    def run(self, *words: str | Path) -> subprocess.CompletedProcess[str]:
+        """Run a command of that version."""
         code = "import sys; from streaming.cli import main; sys.exit(main())"
-        ended = subprocess.run(
+        return subprocess.run(
             [sys.executable, "-P", "-c", code, *map(str, words)],
             env={**self.operator.environment, "PYTHONPATH": str(self.place)},
             cwd=self.operator.home, capture_output=True, text=True, check=False, timeout=280,
         )  # fmt: skip
+
+    def good(self, *words: str | Path) -> str:
+        """Run a command of that version, which must succeed."""
+        ended = self.run(*words)
         assert ended.returncode == 0, f"{words}: {ended.stdout}\n{ended.stderr}"
         return ended.stdout
+
+    def python(self) -> str:
+        """Give a Python for the hosts that has that version, and needs no installing."""
+        python = self.place / "bin" / "python"
+        python.parent.mkdir(exist_ok=True)
+        python.write_text(f'#!/bin/sh\nPYTHONPATH={self.place} exec {sys.executable} "$@"\n')
+        python.chmod(0o755)
+        return str(python)
+
+
+def stored(hosts: TestHosts, host: str) -> str:
+    """Digests of all that the dfs keeps on a host's disk: log, checkpoints, chunks."""
+    script = "find /srv/mrstream -path '*/dfs.*/*' -type f ! -name '*.lock' -print0"
+    return hosts.run(host, "sh", "-c", f"{script} | sort -z | xargs -0 sha256sum")
 
 
 def modules_run(hosts: TestHosts) -> set[str]:
@@ -92,14 +110,33 @@ def test_up_replaces_a_running_older_version_and_keeps_its_data(
     assert operator.good("dfs", "-cat", "/again/part-*") == before.good(
         "dfs", "-cat", "/out/part-*"
     )
+    assert sorted(operator.status()) == sorted([*status, "groups", "log_copies"])
+    assert "no process is left" in operator.good("cluster", "down")
+
+
+def test_up_makes_a_group_of_three_of_an_older_versions_lone_master(
+    make_netns: MakeHosts, operator_at: OperatorAt, older: Callable[[Operator], Older]
+) -> None:
+    """The log of before is that of the first member; the other two get it from there, and the
+    copies that the older version kept are gone."""
+    hosts = make_netns(3)
+    operator = operator_at(hosts)
+    before = older(operator)
+    path = operator.write_cluster(python=before.python(), masters=None)
+    before.good("cluster", "up", "-f", path)
+    (operator.home / "f").write_bytes(content := os.urandom(300_000))
+    before.good("dfs", "-put", "f", "/f")
+    assert [host for host in hosts.names if list(hosts.disk(host).glob("**/log-copies"))]
+
+    operator.good("cluster", "up", "-f", operator.write_cluster(masters=None), timeout_s=240)
+
     after = operator.status()
-    assert sorted(after) == sorted([*status, "groups", "log_copies"])
-    # The log of the lone master has become that of three, and the copies of it are gone.
     assert all(known["roles"].keys() >= {*MASTER_ROLES} for known in after["hosts"].values())
     for group in after["groups"].values():
         assert (group["leader"], len(group["voters"])) == ("h1", 3)
     assert not [host for host in hosts.names if list(hosts.disk(host).glob("**/log-copies"))]
-    assert "no process is left" in operator.good("cluster", "down")
+    operator.good("dfs", "-get", "/f", "back")
+    assert (operator.home / "back").read_bytes() == content
 
 
 def test_down_of_this_version_ends_a_running_older_one(
@@ -108,13 +145,37 @@ def test_down_of_this_version_ends_a_running_older_one(
     hosts = make_netns(1)
     operator = operator_at(hosts)
     before = older(operator)
-    python = before.place / "bin" / "python"
-    python.parent.mkdir()
-    python.write_text(f'#!/bin/sh\nPYTHONPATH={before.place} exec {sys.executable} "$@"\n')
-    python.chmod(0o755)
-    path = operator.write_cluster(python=str(python), masters=None)
+    path = operator.write_cluster(python=before.python(), masters=None)
     before.good("cluster", "up", "-f", path)
     assert modules_run(hosts) == {*MASTER_ROLES, *HOST_ROLES}
 
     assert "no process is left" in operator.good("cluster", "down")
     assert hosts.processes("h1") == []
+
+
+def test_the_way_back_is_refused_before_anything_is_touched(
+    make_netns: MakeHosts, operator_at: OperatorAt, older: Callable[[Operator], Older]
+) -> None:
+    """Gate 27: what this version wrote an older one does not understand. It says so and leaves all
+    of it as it is, and this version goes on with it."""
+    hosts = make_netns(1)
+    operator = operator_at(hosts)
+    before = older(operator)
+    before.good("cluster", "up", "-f", operator.write_cluster(python=before.python()))
+    (operator.home / "f").write_bytes(content := os.urandom(300_000))
+    before.good("dfs", "-put", "f", "/old")
+    before.good("cluster", "down")
+    operator.good("cluster", "up", "-f", operator.write_cluster())
+    operator.good("dfs", "-put", "f", "/new")
+    operator.good("cluster", "down")
+    kept = stored(hosts, "h1")
+
+    back = before.run("cluster", "up", "-f", operator.write_cluster(python=before.python()))
+    before.run("cluster", "down")
+
+    assert back.returncode == 1 and "is of a newer version" in back.stderr, back
+    assert stored(hosts, "h1") == kept and "oplog" in kept and "chunks" in kept
+    operator.good("cluster", "up", "-f", operator.write_cluster())
+    for name in ("old", "new"):
+        operator.good("dfs", "-get", f"/{name}", name)
+        assert (operator.home / name).read_bytes() == content

@@ -23,6 +23,9 @@ PROVED_BY = {
     ),
     "a `.bz2` file that lacks its last bytes": (HERE, "test_a_cut_bzip2_file_fails_the_task"),
     "rawbytes that end inside a length": (HERE, "test_raw_bytes_cut_inside_a_length_are_refused"),
+    r"RegexMapper's `(?U)`, `\p{In…}`, `\p{java…}`, `\G` and scripts that few people match": (
+        "unit/streaming/test_builtin.py", "test_a_pattern_that_cannot_be_translated_is_refused",
+    ),
     "`-libjars`, and classes that are not [listed](#class-names)": (
         COMMAND, "test_a_java_class_that_we_lack_is_said_to_be_java",
     ),
@@ -51,6 +54,10 @@ PROVED_BY = {
     "blanks in the names of `-files`": (HERE, "test_a_file_with_a_blank_in_its_name_is_shipped"),
     "BinaryPartitioner on an empty key": (
         "unit/streaming/test_comparator.py", "test_binary_partitions_hash_a_part_of_the_key",
+    ),
+    "`reporter:counter:` of a name that Hadoop's own group has not": (
+        "unit/mapreduce/test_counters.py",
+        "test_a_program_may_add_to_hadoops_own_counters_by_their_java_names",
     ),
     "control characters in a property": (HERE, "test_a_separator_may_be_a_control_character"),
     "generic options behind others": (

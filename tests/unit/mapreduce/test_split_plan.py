@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from mrstream.mapreduce.dataflow import split_plan
 from mrstream.mapreduce.dataflow.files import InputReplaced, RoutedFiles, files_for, join, scheme_of
 from mrstream.mapreduce.dataflow.input_paths import (
     InvalidInput,
@@ -208,6 +209,20 @@ def test_ten_thousand_small_files_are_few_splits(tmp_path: Path, files: RoutedFi
     assert [len(split.pieces) for split in whole.splits] == [300]
     assert [len(split.pieces) for split in packed.splits] == [100, 100, 100]
     assert whole.file_count == 300
+
+
+def test_more_maps_than_any_job_may_have_are_refused(
+    tmp_path: Path, files: RoutedFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A hint of 99,999,999 maps cuts a file into single bytes."""
+    monkeypatch.setattr(split_plan, "MAPS_MAX", 50)
+    put(tmp_path, f=b"x" * 51)
+    hint = JobConf({"mapreduce.job.maps": "99999999"})
+
+    with pytest.raises(TooManyMaps, match="more than 50 maps; larger splits help"):
+        plan_splits(hint, ["f"], files)
+    put(tmp_path, f=b"x" * 50)
+    assert len(plan_splits(hint, ["f"], files).splits) == 50
 
 
 def test_a_job_may_limit_its_maps(tmp_path: Path, files: RoutedFiles) -> None:

@@ -204,8 +204,10 @@ def test_java_patterns_find_what_java_finds(pattern: str, text: str, found: str)
 
 
 @pytest.mark.parametrize(
-    "pattern", ["(", r"\p{Greek}", r"\p{IsKlingon}", r"\G", "(?U)a", "[a-", "[" * 99, r"\x{110000}"]
-)
+    "pattern",
+    ["(", r"\p{Greek}", r"\p{InGreek}", r"\p{javaLowerCase}", r"\p{IsKlingon}", r"\G", "(?U)a",
+     "[a-", "[" * 99, r"\x{110000}"],
+)  # fmt: skip
 def test_a_pattern_that_cannot_be_translated_is_refused(pattern: str) -> None:
     """Rather than find something else than Java would."""
     with pytest.raises(BadRegex):

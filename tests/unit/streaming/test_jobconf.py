@@ -178,6 +178,20 @@ def test_a_total_order_takes_its_cut_points() -> None:
     assert conf.partitioner_spec([b"g", b"p"]) == TotalOrderPartition((b"g", b"p"))
 
 
+def test_cut_points_are_compared_by_bytes_whatever_the_comparator_of_keys() -> None:
+    """Hadoop compares them as keys, not as KeyFieldBasedComparator sees their bytes."""
+    given = TEXT_KEYS | {
+        "mapred.partitioner.class": "TotalOrderPartitioner",
+        "mapreduce.totalorderpartitioner.naturalorder": "false",
+        "mapreduce.job.output.key.comparator.class": "KeyFieldBasedComparator",
+        "mapreduce.partition.keycomparator.options": "-k1r",
+    }
+
+    spec = JobConf(given).partitioner_spec([b"g", b"p"])
+
+    assert spec == TotalOrderPartition((b"g", b"p"), ByteOrder())
+
+
 def test_the_packaged_tables_are_whole() -> None:
     assert len(default_properties()) == 1072
     assert len(deprecated_names()) == 178
