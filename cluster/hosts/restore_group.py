@@ -94,6 +94,7 @@ def restore_groups(
             _raise_epoch(hosts.link(new_master), role, known.get(role, LogEnd(0, 0)).epoch)
         for log in logs:
             _put(hosts.link(new_master), log, cluster, folder, say)
+        lost = tuple(hosts.failed)
     alone = replace(config, master=new_master, masters=(), learner="")
     Up(alone, say).run()
     others = tuple(name for name in masters if name != new_master)
@@ -103,7 +104,8 @@ def restore_groups(
         whole = replace(config, master=new_master, masters=(new_master, *others))
     else:
         whole = replace(alone, learner=others[0])
-    Up(whole, say).run()
+    # Who cannot be reached may have the group of before: a person has just given that up.
+    Up(whole, say, without=[name for name in lost if name in others]).run()
     return whole
 
 

@@ -15,6 +15,7 @@ from typing import Final
 
 from mrstream.cluster.config.config import (
     CHUNKSERVER,
+    DFS_MASTER,
     GROUP_NAMES,
     GROUP_ROLES,
     HOST_ROLES,
@@ -55,6 +56,7 @@ class Rolling:
     ) -> None:
         self._cluster, self._hosts, self._say = cluster, hosts, say
         self._outdated, self._replace, self._see_alive = outdated, replace, see_alive
+        self._is_led = True
 
     def run(self) -> None:
         """Replace what has to be; raise `NotReplaced` where that fails."""
@@ -121,12 +123,15 @@ class Rolling:
     # --- servers
 
     def _replace_servers(self) -> None:
-        """The hosts of masters first: servers of this version ask masters of this version."""
+        """The hosts of masters first: servers of this version ask masters of this version. Where
+        nobody leads until the group is founded, all at once: waiting would be in vain."""
         config = self._cluster.config
+        is_group = len(config.masters_of(DFS_MASTER)) > 1
+        self._is_led = not is_group or bool(look_at_group(self._cluster, DFS_MASTER).leader)
         order = [config.master, *(host.name for host in config.hosts if host.name != config.master)]
         names = [link.name for link in self._hosts.good if self._outdated_here(link)]
         names.sort(key=order.index)
-        at_once = -(-len(names) // STEPS_MAX)
+        at_once = -(-len(names) // STEPS_MAX) if self._is_led else len(names)
         for first in range(0, len(names), max(1, at_once)):
             batch = names[first : first + at_once]
             self._hosts.each(self._one_host, only=batch)
@@ -143,7 +148,9 @@ class Rolling:
         roles = self._outdated_here(link)
         for role in roles:
             self._replace(link, role)
-        if CHUNKSERVER in roles:  # a worker may wait for a job master that starts only later
+        if (
+            CHUNKSERVER in roles and self._is_led
+        ):  # a worker may wait for a job master that starts only later
             self._await(link, CHUNKSERVER, SERVER_S_MAX)
 
     def _await(self, link: HostLink, role: str, limit_s: float, must: bool = False) -> None:

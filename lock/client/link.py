@@ -218,6 +218,7 @@ class Link:
 
     def _keep(self, session: Session) -> None:
         pauses = _pauses()
+        has_others = len(self._keeping.finding.members()) > 1  # a lone leader need not be looked at
         while not session.is_over and not self._is_ended:
             with self._changed:
                 asked = session.keep_alive()
@@ -226,7 +227,7 @@ class Link:
                 kept: p.Kept = self._keeping.call(
                     asked,
                     self._lease_s + LOOK_S,
-                    patience_s=PATIENT_SHARE * self._lease_s,
+                    patience_s=(PATIENT_SHARE if has_others else 1.0) * self._lease_s,
                     look_s=LOOK_SHARE * self._lease_s,
                 )
             except ClusterError as error:

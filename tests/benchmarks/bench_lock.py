@@ -22,7 +22,9 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from mrstream.cluster.config.config import LOCK_MASTER
+from mrstream.lock import protocol as p
 from mrstream.lock.client.client import CellClient
+from mrstream.lock.client.handle import NodeHandle
 from tests.benchmarks.common import Row, workplace
 from tests.cluster.local import LocalCluster, wait_for
 
@@ -117,8 +119,18 @@ def _cell(directory: Path) -> Iterator[Join]:
     with LocalCluster(directory, 3, roles=[LOCK_MASTER], more=more) as cluster:
 
         def join() -> Put:
+            """Files are opened once and written through their handles, as programs of a cell do:
+            a write is then one request, as with the others."""
             client = CellClient(cluster.cluster).open_session()
-            return lambda key, value: client.put(f"/ls/local/{key}", value)
+            opened: dict[str, NodeHandle] = {}
+
+            def put(key: str, value: bytes) -> None:
+                if key not in opened:
+                    path = f"/ls/local/{key}"
+                    opened[key] = client.open(path, p.WRITE, create=p.MAY_CREATE)
+                opened[key].set(value)
+
+            return put
 
         yield join
 
