@@ -64,19 +64,9 @@ test: setup
 	$(BIN)/ruff check .
 	tests/cluster/install.sh
 	tests/web/install.sh
-	@echo "types and both halves of the tests run at once; each is shown when it has ended"
-	@$(MAKE) --no-print-directory --jobs --output-sync=target test-types test-waiting test-computing
-
-# Tests of whole clusters mostly wait. What only computes takes the time that they leave, and no more.
-.PHONY: test-types test-waiting test-computing
-test-types:
-	nice $(BIN)/mypy
-
-test-waiting:
+	$(BIN)/mypy
+	$(BIN)/pytest -q --no-skips -n 2 --dist worksteal tests/house tests/unit tests/paper tests/property tests/simulation tests/conformance tests/sawzall tests/web
 	$(BIN)/pytest -q --no-skips -n 3 --dist loadfile --no-loadscope-reorder tests/cluster tests/doors
-
-test-computing:
-	nice $(BIN)/pytest -q --no-skips -n 2 --dist worksteal tests/house tests/unit tests/paper tests/property tests/simulation tests/conformance tests/sawzall tests/web
 
 check: setup
 	$(BIN)/ruff format --check .
