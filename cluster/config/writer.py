@@ -23,7 +23,8 @@ def write_config(config: ClusterConfig) -> str:
     }
     if config.python is not None:
         document["python"] = config.python
-    document["masters"] = list(config.masters or (config.master,))
+    if len(config.hosts) > 1:  # of one host nobody asks, and older versions do not know the key
+        document["masters"] = list(config.masters or (config.master,))
     if config.learner:
         document["learner"] = config.learner
     if config.masters or config.learner:

@@ -69,9 +69,14 @@ def test_what_nobody_was_told_of_is_cut_as_ever() -> None:
 class Listener:
     """The member on h2, at the address that h1 asks."""
 
-    def __init__(self, daemon: Daemon, committed: int, last: int) -> None:
+    def __init__(
+        self, daemon: Daemon, committed: int, last: int, *, was_in_step: bool = True
+    ) -> None:
         identity = Identity("c1", SECRET, DFS_MASTER, "h2")
-        seen = Standing(LEARNER, MemberId(""), 4, committed, last, (VOTER,), (LEARNER,))
+        seen = Standing(
+            LEARNER, MemberId(""), 4, committed, last, (VOTER,), (LEARNER,),
+            synced=last, behind_s=3.0 if was_in_step else -1.0,
+        )  # fmt: skip
         self.server = Server({WhoLeads: lambda request, peer: seen}, identity)
         self._address = daemon.config.address("h2", DFS_MASTER)
 
@@ -120,6 +125,15 @@ def test_who_can_lead_alone_does_not_with_less_than_was_acknowledged(daemon: Dae
     assert "nothing was changed; `mrstream cluster restore --master h1` brings back" in said
 
     compare(daemon, 70, Listener(daemon, committed=70, last=72))
+
+
+def test_one_that_listens_and_has_just_started_counts_with_all_that_it_has(daemon: Daemon) -> None:
+    """What was acknowledged is told, not kept on disk: after a start of both nobody knows it, and a
+    log that was cut meanwhile would be taken for whole."""
+    with pytest.raises(LogBehind, match="ends at record 8, but h2 has it up to record 17"):
+        compare(daemon, 8, Listener(daemon, committed=0, last=17, was_in_step=False))
+
+    compare(daemon, 17, Listener(daemon, committed=0, last=17, was_in_step=False))
 
 
 def test_one_that_listens_and_is_down_does_not_keep_the_other_from_starting(
