@@ -16,6 +16,7 @@ from mrstream.cluster.errors import UserError
 from mrstream.mapreduce.attempt.task_context import Attempt
 from mrstream.mapreduce.dataflow import kernel
 from mrstream.streaming.conf.jobconf import setting_name
+from mrstream.streaming.formats.codec import Codec, codec_by_class
 from mrstream.streaming.formats.output_format import open_output
 from mrstream.streaming.formats.writable import NULL, TEXT
 
@@ -77,10 +78,11 @@ def _put_tree(attempt: Attempt, path: str, target: str) -> int:
 
 
 def _put_file(attempt: Attempt, path: str, target: str, kind: str) -> int:
-    if not kind:
-        with attempt.create_output(target) as out:
-            return _copy(path, out)
     conf = attempt.conf.of_named_output(target.partition("/")[0], kind)
+    if not kind:
+        codec = codec_by_class(conf.output_codec_class) if conf.output_compress else None
+        with attempt.create_output(target + (codec.suffix if codec else "")) as out:
+            return _copy(path, out, codec)
     writer = open_output(
         conf,
         lambda part: attempt.create_output(_place(target, part)),
@@ -119,12 +121,18 @@ def _line_blobs(path: str) -> Iterator[bytes]:
         yield held + b"\n"
 
 
-def _copy(path: str, out: BinaryIO) -> int:
+def _copy(path: str, out: BinaryIO, codec: Codec | None = None) -> int:
     total = 0
+    compressor = codec.compressor() if codec else None
     with _opened(path) as source:
         while blob := source.read(_COPY_BYTES):
-            out.write(blob)
-            total += len(blob)
+            data = compressor.feed(blob) if compressor else blob
+            out.write(data)
+            total += len(data)
+    if compressor:
+        data = compressor.finish()
+        out.write(data)
+        total += len(data)
     return total
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+import bz2
+import gzip
 import json
 from io import BytesIO
 from pathlib import Path
@@ -330,6 +332,37 @@ def test_maps_with_named_outputs_and_directories(desk: Desk) -> None:
     found = sorted(str(p.relative_to(desk.out)) for p in desk.out.rglob("*") if p.is_file())
     assert found == ["_SUCCESS", "index/part-00000/deep/f", "part-00000", "seen/part-00000"]
     assert desk.left_behind() == []
+
+
+def test_named_outputs_are_compressed_each_in_its_own_way(desk: Desk) -> None:
+    """Its codec packs a file, or the insides of a table; the job's own is of tables alone."""
+    desk.write("in", "a\n")
+    desk.write(
+        "m.sh",
+        'cd "$MRSTREAM_OUTPUTS"\necho plain > plain\necho packed > packed\n'
+        "for name in rows own; do echo '{\"n\": 1}' > $name; done\n",
+    )
+    words = ["-mapper", "m.sh", "-reducer", "NONE", "-D"]
+    words += ["mrstream.outputs=plain,packed,rows:csv,own:csv"]
+    job_wide = ["-D", "mapreduce.output.fileoutputformat.compress=true"]
+    job_wide += ["-D", "mapreduce.output.fileoutputformat.compress.codec=BZip2Codec"]
+
+    refused = desk.job(*words, "-D", "mrstream.outputs.packed.codec=NoCodec")
+    ran = desk.job(
+        *(*words, *job_wide, "-D", "mrstream.outputs.packed.codec=GzipCodec"),
+        *("-D", "mrstream.outputs.own.codec=none"),
+    )
+
+    assert refused.status == 1 and "NoCodec" in refused.stderr
+    assert "Traceback" not in refused.stderr
+    assert ran.status == 0, ran.stderr
+    found = sorted(str(p.relative_to(desk.out)) for p in desk.out.glob("*/part-*"))
+    assert found == [
+        *("own/part-00000.csv", "packed/part-00000.gz", "plain/part-00000"),
+        "rows/part-00000.csv.bz2",
+    ]
+    assert gzip.decompress((desk.out / "packed/part-00000.gz").read_bytes()) == b"packed\n"
+    assert bz2.decompress((desk.out / "rows/part-00000.csv.bz2").read_bytes()) == b"n\n1\n"
 
 
 def test_a_task_that_fails_leaves_none_of_its_files(desk: Desk) -> None:
