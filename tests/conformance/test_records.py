@@ -334,6 +334,25 @@ def test_maps_with_named_outputs_and_directories(desk: Desk) -> None:
     assert desk.left_behind() == []
 
 
+@pytest.mark.parametrize("reducer", ["NONE", "cat"])
+def test_rejects_of_named_outputs_are_counted_with_the_others(desk: Desk, reducer: str) -> None:
+    desk.write("in", '{"n": 1}\n{"n": "x"}\n')
+    desk.write("m.sh", 'tee "$MRSTREAM_OUTPUTS/rows"\n')
+
+    ran = desk.job(
+        *("-mapper", "m.sh", "-reducer", reducer, "-outputformat", "csv"),
+        *("-D", "mrstream.output.schema=n:long", "-D", "mrstream.output.rejects=50%"),
+        *("-D", "mrstream.outputs=rows:csv", "-D", "mrstream.outputs.rows.schema=n:long"),
+    )
+
+    assert ran.status == 0, ran.stderr
+    assert "Rejected output records=2" in ran.stderr
+    named = "rows/part-00000" if reducer == "NONE" else "rows/part-m-00000"
+    for name in ("part-00000", named):
+        assert (desk.out / f"{name}.csv").read_text() == "n\n1\n"
+        assert '"x" is no long' in (desk.out / "_rejected" / name).read_text()
+
+
 def test_named_outputs_are_compressed_each_in_its_own_way(desk: Desk) -> None:
     """Its codec packs a file, or the insides of a table; the job's own is of tables alone."""
     desk.write("in", "a\n")
