@@ -56,7 +56,7 @@ PORT_OFFSETS: Final = {
     GATEWAY_HTTP: 30,
     GATEWAY_S3: 31,
 }
-# 9 is the probe of `up`; 10 to 25, 27 and 31 are kept for what comes.
+# 9 is the probe of `up`; 10 to 25, 27, 29 and 32 to 39 are kept for what comes.
 PORTS_COUNT: Final = 10
 """Ports that a cluster may use from its base on; two clusters on a host keep this distance..."""
 WIDE_PORTS_COUNT: Final = 40

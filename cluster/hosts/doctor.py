@@ -37,7 +37,7 @@ def examine(
         findings += looks.get(host.name, [])
     findings += _versions(roles) + _chunks(chunks) + _doors(cluster.config)
     findings += [
-        f"{line}: are the hosts of its chunkservers up, and is there room on their disks?"
+        f"{line}: are the other hosts of masters up, and is there room on their disks?"
         for line in log_copy_lines(log_copies)
     ]
     for group in look_at_groups(cluster).values():

@@ -22,8 +22,15 @@ def test_without_the_key_there_is_no_cell() -> None:
     assert all(LOCK_MASTER not in config.roles_of(host) for host in ("h1", "h2"))
 
 
-def test_with_the_key_it_runs_on_the_masters_host_last() -> None:
+def test_with_the_key_it_runs_where_masters_are_last() -> None:
+    """Of two hosts one leads; the other listens and keeps the log, that of the cell too."""
     config = read_config(FILE + "lock: {}\n")
+
+    assert config.roles_of("h1")[-1] == config.roles_of("h2")[-1] == LOCK_MASTER
+
+
+def test_with_one_master_it_runs_on_that_host_alone() -> None:
+    config = read_config(FILE + "masters: [h2]\nlock: {}\n")
 
     assert config.lock == LockConfig(12.0, 45.0)
     assert LOCK_MASTER not in config.roles_of("h1")
