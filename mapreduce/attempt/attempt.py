@@ -119,7 +119,7 @@ def _with_named_outputs(attempt: Attempt, done: Done) -> Done:
     return msgspec.structs.replace(
         done,
         counters=named_outputs.counted(done.counters, written),
-        output_bytes=done.output_bytes + sum(written.values()),
+        output_bytes=done.output_bytes + sum(of.bytes for of in written.values()),
     )
 
 

@@ -10,12 +10,14 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator, Mapping
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 from mrstream.cluster.errors import UserError
 from mrstream.mapreduce.attempt.task_context import Attempt
 from mrstream.mapreduce.dataflow import kernel
+from mrstream.mapreduce.job.counters import FRAMEWORK, REJECTED_RECORDS
 from mrstream.streaming.conf.jobconf import setting_name
+from mrstream.streaming.formats.codec import Codec, codec_by_class
 from mrstream.streaming.formats.output_format import open_output
 from mrstream.streaming.formats.writable import NULL, TEXT
 
@@ -27,9 +29,16 @@ class BadNamedOutput(UserError):
     """A program wrote an output that the job does not name, or that cannot be one."""
 
 
-def publish(attempt: Attempt) -> Mapping[str, int]:
-    """Put what the programs wrote into the attempt's output directory; gives bytes by name."""
-    written: dict[str, int] = {}
+class Written(NamedTuple):
+    """What became of one output."""
+
+    bytes: int
+    rejected: int = 0
+
+
+def publish(attempt: Attempt) -> Mapping[str, Written]:
+    """Put what the programs wrote into the attempt's output directory; gives what, by name."""
+    written: dict[str, Written] = {}
     with os.scandir(attempt.outputs_directory) as entries:
         for entry in sorted(entries, key=lambda entry: os.fsencode(entry.name)):
             name = entry.name
@@ -43,7 +52,7 @@ def publish(attempt: Attempt) -> Mapping[str, int]:
             kind = known.get(name, known.get("*", ""))
             target = f"{name}/{_part(attempt)}"
             if entry.is_dir(follow_symlinks=False):
-                written[name] = _put_tree(attempt, entry.path, target)
+                written[name] = Written(_put_tree(attempt, entry.path, target))
             else:
                 written[name] = _put_file(attempt, entry.path, target, kind)
     return written
@@ -76,11 +85,12 @@ def _put_tree(attempt: Attempt, path: str, target: str) -> int:
     return total
 
 
-def _put_file(attempt: Attempt, path: str, target: str, kind: str) -> int:
-    if not kind:
-        with attempt.create_output(target) as out:
-            return _copy(path, out)
+def _put_file(attempt: Attempt, path: str, target: str, kind: str) -> Written:
     conf = attempt.conf.of_named_output(target.partition("/")[0], kind)
+    if not kind:
+        codec = codec_by_class(conf.output_codec_class) if conf.output_compress else None
+        with attempt.create_output(target + (codec.suffix if codec else "")) as out:
+            return Written(_copy(path, out, codec))
     writer = open_output(
         conf,
         lambda part: attempt.create_output(_place(target, part)),
@@ -95,7 +105,7 @@ def _put_file(attempt: Attempt, path: str, target: str, kind: str) -> int:
     except BaseException:
         writer.abandon()
         raise
-    return writer.bytes_written
+    return Written(writer.bytes_written, writer.rejected)
 
 
 def _place(target: str, part: str) -> str:
@@ -119,12 +129,18 @@ def _line_blobs(path: str) -> Iterator[bytes]:
         yield held + b"\n"
 
 
-def _copy(path: str, out: BinaryIO) -> int:
+def _copy(path: str, out: BinaryIO, codec: Codec | None = None) -> int:
     total = 0
+    compressor = codec.compressor() if codec else None
     with _opened(path) as source:
         while blob := source.read(_COPY_BYTES):
-            out.write(blob)
-            total += len(blob)
+            data = compressor.feed(blob) if compressor else blob
+            out.write(data)
+            total += len(data)
+    if compressor:
+        data = compressor.finish()
+        out.write(data)
+        total += len(data)
     return total
 
 
@@ -138,7 +154,12 @@ def _opened(path: str) -> BinaryIO:
 
 
 def counted(
-    counters: dict[str, dict[str, int]], written: Mapping[str, int]
+    counters: dict[str, dict[str, int]], written: Mapping[str, Written]
 ) -> dict[str, dict[str, int]]:
-    """Give the counters of an attempt with the bytes of its named outputs."""
-    return {**counters, COUNTERS: dict(written)} if written else counters
+    """Give the counters of an attempt with the bytes and rejects of its named outputs."""
+    if not written:
+        return counters
+    own = dict(counters.get(FRAMEWORK, {}))
+    if rejected := sum(of.rejected for of in written.values()):
+        own[REJECTED_RECORDS] = own.get(REJECTED_RECORDS, 0) + rejected
+    return {**counters, FRAMEWORK: own, COUNTERS: {n: of.bytes for n, of in written.items()}}

@@ -23,6 +23,7 @@ from mrstream.streaming.conf.configuration_file import read_configuration
 from mrstream.streaming.conf.jobconf import JobConf, setting_name
 from mrstream.streaming.conf.properties import current_name, to_wire
 from mrstream.streaming.conf.submission import OptionProperties
+from mrstream.streaming.formats.codec import codec_by_class
 from mrstream.streaming.formats.input_format import FILTERED, InputFormat
 from mrstream.streaming.formats.output_format import OutputFormat
 from mrstream.streaming.task.child import parse_command
@@ -208,8 +209,11 @@ def check_formats(told: OptionProperties) -> None:
         if kind is InputFormat.PROTO:
             _take_descriptors(told)
     for name, named in conf.outputs.items():
+        own = conf.of_named_output(name, named)
         if named:
-            _check_schema(OutputFormat(named), conf.of_named_output(name, named))
+            _check_schema(OutputFormat(named), own)
+        elif own.output_compress:
+            codec_by_class(own.output_codec_class)
     output = OutputFormat.by_class_name(conf.output_format_class)
     by_record = conf.output_compress and conf.output_compression_type.upper() == "RECORD"
     if output is OutputFormat.SEQUENCE_FILE_AS_BINARY and by_record:

@@ -327,9 +327,17 @@ class JobConf(Properties):
         return self.declared_output_format_class
 
     def of_named_output(self, name: str, kind: str) -> JobConf:
-        """Return the settings for an output with a name: its own format and schema."""
+        """Return the settings for an output with a name: its own format, schema and codec. What has
+        no format is compressed only if its own codec says so."""
         schema = self.get(f"mrstream.outputs.{name}.schema") or ""
-        own = {"mapred.output.format.class": kind, "mrstream.output.schema": to_wire(schema)}
+        own = {"mrstream.output.schema": to_wire(schema)}
+        if kind:
+            own["mapred.output.format.class"] = kind
+        codec = self.get(f"mrstream.outputs.{name}.codec") or ("" if kind else "none")
+        if codec:
+            own["mapreduce.output.fileoutputformat.compress"] = str(codec != "none").lower()
+        if codec not in ("", "none"):
+            own["mapreduce.output.fileoutputformat.compress.codec"] = to_wire(codec)
         return JobConf.from_dict({**self.to_dict(), **own})
 
     @property

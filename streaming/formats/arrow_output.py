@@ -76,6 +76,9 @@ class ArrowSink:
             table = table.set_column(index, self._schema.field(index), column)
         return table
 
+    def check(self, row: dict[str, Any]) -> None:
+        """Hold whatever fits the schema."""
+
     def take_rows(self, rows: list[dict[str, Any]]) -> None:
         """Take records that fit."""
         made = [{f.name: _for_arrow(f.kind, row[f.name]) for f in self._fields} for row in rows]

@@ -28,6 +28,9 @@ class AvroSink:
         """Take none at once."""
         return False
 
+    def check(self, row: dict[str, Any]) -> None:
+        """Hold whatever fits the schema."""
+
     def take_rows(self, rows: list[dict[str, Any]]) -> None:
         """Take records that fit."""
         for row in rows:

@@ -35,6 +35,10 @@ class Sink(Protocol):
         """Take JSON lines at once, all of them or, with False, none: some may not fit."""
         ...
 
+    def check(self, row: dict[str, Any]) -> None:
+        """Misfit, if the format cannot hold a record that fits the schema."""
+        ...
+
     def take_rows(self, rows: _Rows) -> None:
         """Take records that fit."""
         ...
@@ -169,7 +173,7 @@ class RowOutput(OutputWriter):
         # Lines without anything in them would be passed over in silence by who takes all at once.
         is_plain = b"\n\n" not in block and not block.startswith(b"\n")
         if not (is_plain and sink.take_lines(block, lines)):
-            sink.take_rows(list(self._fitting(block, self._fields)))
+            sink.take_rows(list(self._fitting(block, self._fields, sink)))
         self._lines_done += lines
 
     def _found_schema(self, block: bytes) -> Fields:
@@ -194,16 +198,19 @@ class RowOutput(OutputWriter):
             )
         return fields
 
-    def _fitting(self, block: bytes, fields: Fields) -> Iterator[dict[str, Any]]:
+    def _fitting(self, block: bytes, fields: Fields, sink: Sink) -> Iterator[dict[str, Any]]:
         lines = block.split(b"\n")
         if not lines[-1]:
             lines.pop()
         for number, line in enumerate(lines, self._lines_done + 1):
             try:
-                yield fitted(fields, _loaded(line))
+                row = fitted(fields, _loaded(line))
+                sink.check(row)
             except Misfit as error:
                 self._may_reject(number, line, error)
                 self._reject(number, line, error)
+            else:
+                yield row
 
     def _may_reject(self, number: int, line: bytes, error: Misfit) -> None:
         if not self._rejects_percent:
@@ -214,7 +221,8 @@ class RowOutput(OutputWriter):
             self._rejects = self._create(f"{REJECTED}/{self._name}")
         self.rejected += 1
         why = " ".join(error.why.split())
-        self._rejects.write(f"{number}\t{error.field}\t{why}\t".encode() + line + b"\n")
+        told = f"{number}\t{error.field}\t{why}\t".encode("utf-8", "backslashreplace")
+        self._rejects.write(told + line + b"\n")
 
     def _begin(self, fields: Fields) -> Sink:
         self._outlet = Outlet(self._create(self._name + self._suffix))

@@ -44,6 +44,18 @@ for number, line in enumerate(sys.stdin):
         print("reporter:counter:Test,Pauses,1", file=sys.stderr, flush=True)
     print(line.split()[0], 1, sep="\\t")
 """
+NUMBERS = """#!/usr/bin/env python3
+import sys
+verb, *words = sys.argv[1:]
+if verb == "splits":
+    for word in words:
+        for start in range(0, int(word), 100):
+            print(f"from {start}", 100, sep="\\t")
+else:
+    start = int(words[0].split()[1])
+    for number in range(start, start + 100):
+        print(number, f"v{number % 7}", sep="\\t")
+"""
 TEN_MAPS = ("-D", "mapreduce.job.maps=10")
 
 
@@ -141,6 +153,27 @@ def test_a_job_gives_the_bytes_of_local_mode(cluster: LocalCluster, expected: by
     assert done.stdout == expected
     assert "completed successfully" in done.stderr.decode()
     assert f"Map input records={LINES}" in done.stderr.decode()
+
+
+def test_a_program_gives_the_input_and_copies_of_a_map_share_it(cluster: LocalCluster) -> None:
+    """MR-29, NU-15, NU-16: `-inputformat program:` lists its splits where the job is submitted and
+    reads them on the hosts, to which it travels; values decide the reduce there too."""
+    (cluster.directory / "give_numbers.py").write_text(NUMBERS)
+
+    ran = cluster.mrstream(
+        *("-input", "400", "-input", "200", "-inputformat", "program:give_numbers.py"),
+        *("-mapper", "cat", "-reducer", "cat", "-numReduceTasks", "2", "-output", "/by-value"),
+        *("-D", "mrstream.map.concurrency=3", "-D", "mrstream.partition.by=value"),
+    )
+
+    assert ran.returncode == 0, ran.stderr.decode()
+    assert b"number of splits:6" in ran.stderr and b"Map input records=600" in ran.stderr
+    shown = [cluster.mrstream("dfs", "-cat", f"/by-value/part-0000{n}") for n in (0, 1)]
+    parts = [[line.split("\t") for line in part.stdout.decode().splitlines()] for part in shown]
+    numbers = sorted(int(number) for part in parts for number, _ in part)
+    assert numbers == sorted([*range(400), *range(200)])
+    values = [{value for _, value in part} for part in parts]
+    assert sorted([*values[0], *values[1]]) == [f"v{n}" for n in range(7)]
 
 
 def test_a_part_of_a_job_has_the_part_files_of_local_mode(cluster: LocalCluster) -> None:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import base64
+import bz2
+import gzip
 import json
+from io import BytesIO
 from pathlib import Path
 
 import duckdb
@@ -11,8 +15,11 @@ import pandas
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from warcio.warcwriter import WARCWriter
 
 from mrstream.cluster.config import extras
+from mrstream.streaming.formats.sequence_file import SequenceFileReader, sequence_file_writer
+from mrstream.streaming.formats.writable import NULL, TEXT
 from mrstream.streaming.records.partitioner import HashPartition, partition
 from tests.property.streaming.test_formats_proto import delimited, descriptors
 from tests.support.local_jobs import Desk
@@ -327,6 +334,56 @@ def test_maps_with_named_outputs_and_directories(desk: Desk) -> None:
     assert desk.left_behind() == []
 
 
+@pytest.mark.parametrize("reducer", ["NONE", "cat"])
+def test_rejects_of_named_outputs_are_counted_with_the_others(desk: Desk, reducer: str) -> None:
+    desk.write("in", '{"n": 1}\n{"n": "x"}\n')
+    desk.write("m.sh", 'tee "$MRSTREAM_OUTPUTS/rows"\n')
+
+    ran = desk.job(
+        *("-mapper", "m.sh", "-reducer", reducer, "-outputformat", "csv"),
+        *("-D", "mrstream.output.schema=n:long", "-D", "mrstream.output.rejects=50%"),
+        *("-D", "mrstream.outputs=rows:csv", "-D", "mrstream.outputs.rows.schema=n:long"),
+    )
+
+    assert ran.status == 0, ran.stderr
+    assert "Rejected output records=2" in ran.stderr
+    named = "rows/part-00000" if reducer == "NONE" else "rows/part-m-00000"
+    for name in ("part-00000", named):
+        assert (desk.out / f"{name}.csv").read_text() == "n\n1\n"
+        assert '"x" is no long' in (desk.out / "_rejected" / name).read_text()
+
+
+def test_named_outputs_are_compressed_each_in_its_own_way(desk: Desk) -> None:
+    """Its codec packs a file, or the insides of a table; the job's own is of tables alone."""
+    desk.write("in", "a\n")
+    desk.write(
+        "m.sh",
+        'cd "$MRSTREAM_OUTPUTS"\necho plain > plain\necho packed > packed\n'
+        "for name in rows own; do echo '{\"n\": 1}' > $name; done\n",
+    )
+    words = ["-mapper", "m.sh", "-reducer", "NONE", "-D"]
+    words += ["mrstream.outputs=plain,packed,rows:csv,own:csv"]
+    job_wide = ["-D", "mapreduce.output.fileoutputformat.compress=true"]
+    job_wide += ["-D", "mapreduce.output.fileoutputformat.compress.codec=BZip2Codec"]
+
+    refused = desk.job(*words, "-D", "mrstream.outputs.packed.codec=NoCodec")
+    ran = desk.job(
+        *(*words, *job_wide, "-D", "mrstream.outputs.packed.codec=GzipCodec"),
+        *("-D", "mrstream.outputs.own.codec=none"),
+    )
+
+    assert refused.status == 1 and "NoCodec" in refused.stderr
+    assert "Traceback" not in refused.stderr
+    assert ran.status == 0, ran.stderr
+    found = sorted(str(p.relative_to(desk.out)) for p in desk.out.glob("*/part-*"))
+    assert found == [
+        *("own/part-00000.csv", "packed/part-00000.gz", "plain/part-00000"),
+        "rows/part-00000.csv.bz2",
+    ]
+    assert gzip.decompress((desk.out / "packed/part-00000.gz").read_bytes()) == b"packed\n"
+    assert bz2.decompress((desk.out / "rows/part-00000.csv.bz2").read_bytes()) == b"n\n1\n"
+
+
 def test_a_task_that_fails_leaves_none_of_its_files(desk: Desk) -> None:
     desk.write("in", "a\n")
     desk.write("m.sh", 'echo x > "$MRSTREAM_OUTPUTS/x"\ncat\nexit 3\n')
@@ -379,6 +436,72 @@ def test_records_are_partitioned_by_value(desk: Desk) -> None:
         for part in range(3)
     ]
     assert values == expected
+
+
+def test_a_field_of_the_value_says_which_reduce(desk: Desk) -> None:
+    """NU-16: KeyFieldBasedPartitioner on values; records of one second field meet."""
+    lines = [f"{n}\t{n % 9},f{n % 5},{n % 7}" for n in range(100)]
+    desk.write("in", "\n".join(lines) + "\n")
+
+    ran = desk.job(
+        *("-mapper", "cat", "-reducer", "cat", "-numReduceTasks", "3"),
+        *("-partitioner", "org.apache.hadoop.mapred.lib.KeyFieldBasedPartitioner"),
+        *("-D", "mrstream.partition.by=value", "-D", "map.output.key.field.separator=,"),
+        *("-D", "mapreduce.partition.keypartitioner.options=-k2,2"),
+    )
+
+    assert ran.status == 0, ran.stderr
+    parts = [(desk.out / f"part-0000{n}").read_text().splitlines() for n in range(3)]
+    assert sorted(line for part in parts for line in part) == sorted(lines)
+    fields = [{line.split(",")[1] for line in part} for part in parts]
+    assert sorted(field for part in fields for field in part) == [f"f{n}" for n in range(5)]
+    assert sum(map(bool, fields)) > 1
+
+
+def test_cut_points_of_values_say_which_reduce(desk: Desk) -> None:
+    """NU-16: a total order of the values over all parts, sorted by key within each."""
+    lines = [f"{n:03d}\tv{n % 10}" for n in range(100)]
+    desk.write("in", "\n".join(lines) + "\n")
+    with open(desk.cwd / "cuts", "wb") as file:
+        writer = sequence_file_writer(file.write, TEXT, NULL)
+        for cut in (b"v3", b"v7"):
+            writer.append(cut, b"")
+        writer.close()
+
+    ran = desk.job(
+        *("-mapper", "cat", "-reducer", "cat", "-numReduceTasks", "3"),
+        *("-partitioner", "org.apache.hadoop.mapred.lib.TotalOrderPartitioner"),
+        *("-D", "mrstream.partition.by=value"),
+        *("-D", "mapreduce.totalorderpartitioner.path=cuts"),
+    )
+
+    assert ran.status == 0, ran.stderr
+    parts = [(desk.out / f"part-0000{n}").read_text().splitlines() for n in range(3)]
+    for part, digits in zip(parts, ("012", "3456", "789"), strict=True):
+        assert part == [line for line in lines if line[-1] in digits]
+
+
+def test_values_are_ordered_as_numbers_in_the_reduce_that_they_name(desk: Desk) -> None:
+    """NU-01, NU-16: both at once; the largest value of a key comes first."""
+    lines = [f"k{n % 3}\t{n % 11}" for n in range(100)]
+    desk.write("in", "\n".join(lines) + "\n")
+
+    ran = desk.job(
+        *("-mapper", "cat", "-reducer", "cat", "-numReduceTasks", "2"),
+        *("-D", "mrstream.sort.values=true", "-D", "mrstream.partition.by=value"),
+        *("-D", "mapreduce.job.output.key.comparator.class=KeyFieldBasedComparator"),
+        *("-D", "mapreduce.partition.keycomparator.options=-k1,1 -k2,2nr"),
+        *("-D", "stream.reduce.output=keyonlytext"),
+    )
+
+    assert ran.status == 0, ran.stderr
+    parts = [(desk.out / f"part-0000{n}").read_text().splitlines() for n in range(2)]
+    assert sorted(line for part in parts for line in part) == sorted(lines)
+    for part in parts:
+        pairs = [(key, -int(value)) for key, value in (line.split("\t") for line in part)]
+        assert pairs == sorted(pairs)
+    values = [{line.split("\t")[1] for line in part} for part in parts]
+    assert all(values) and not values[0] & values[1]
 
 
 def test_the_values_of_a_key_come_in_order(desk: Desk) -> None:
@@ -487,6 +610,49 @@ def test_a_program_lists_the_splits_and_gives_the_records(desk: Desk, words: lis
         lines = ran.stdout.decode().replace("\t\n", "\n").splitlines()
         found = sorted(int(line.split("\t")[-1]) for line in lines)
         assert found == sorted([*range(40), *range(20)])
+
+
+def test_a_program_is_one_of_several_inputs(desk: Desk) -> None:
+    """MR-29, MR-37: beside CSV, each with a mapper of its own."""
+    desk.write("numbers.py", NUMBERS)
+    desk.write("names.csv", "id,name\n3,three\n12,twelve\n")
+    desk.write("names.py", JSON + "print(row['id'], row['name'], sep='\\t')\n")
+
+    ran = desk.run(
+        *("-input", "20", "-as", "cat", "program:numbers.py"),
+        *("-input", "names.csv", "-as", "names.py", "csv", "-reducer", "cat"),
+    )
+
+    assert ran.status == 0, ran.stderr
+    lines = sorted(ran.stdout.decode().splitlines())
+    assert lines == sorted([*(f"{n}\t" for n in range(20)), "3\tthree", "12\ttwelve"])
+
+
+@pytest.mark.parametrize("io", ["text", "rawbytes"])
+def test_the_records_of_an_archive(desk: Desk, io: str) -> None:
+    """The key is the target; headers and payload are base64 in lines, and as they are in bytes."""
+    payloads = {f"http://host/{n}": b"\r\n\0\xff\t%d\n" % n * 40 for n in range(30)}
+    with open(desk.cwd / "f.warc.gz", "wb") as out:
+        writer = WARCWriter(out, gzip=True)
+        for target, payload in payloads.items():
+            record = writer.create_warc_record(target, "resource", payload=BytesIO(payload))
+            writer.write_record(record)
+
+    ran = desk.run(
+        *("-input", "f.warc.gz", "-inputformat", "warc", "-io", io, "-mapper", "cat"),
+        *("-reducer", "NONE", "-D", "fs.local.block.size=1000", "-output", str(desk.out)),
+        *("-outputformat", "SequenceFileOutputFormat"),
+    )
+
+    assert ran.status == 0, ran.stderr
+    assert "number of splits:1\n" not in ran.stderr
+    found = {}
+    for part in sorted(desk.out.glob("part-*")):
+        with part.open("rb") as file:
+            found |= dict(SequenceFileReader(file))
+    values = [base64.b64decode(v) if io == "text" else v for _, v in sorted(found.items())]
+    assert len(values) == 30
+    assert sorted(value.partition(b"\r\n\r\n")[2] for value in values) == sorted(payloads.values())
 
 
 def test_an_input_program_that_fails_fails_what_it_was_asked_for(desk: Desk) -> None:

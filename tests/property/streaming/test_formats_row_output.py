@@ -4,6 +4,8 @@ is told; and the way of whole blocks and the way of single records agree."""
 from __future__ import annotations
 
 import base64
+import csv
+import io
 import json
 import string
 import tempfile
@@ -16,7 +18,7 @@ import fastavro
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from mrstream.cluster.errors import UserError
@@ -128,6 +130,80 @@ def test_a_map_can_be_written_as_it_was_read(kind: str, tmp_path: Path) -> None:
     for wrong in (b'[["a", 1], ["a", 2]]', b'[["a"]]', b"[[1, 2]]", b'["a"]'):
         with pytest.raises(UserError, match="is no map<long>"):
             write_all(open_in(str(tmp_path), kind, schema=schema), [b'{"m": %s}' % wrong])
+
+
+_cells = st.none() | st.text("ab,;\"'\r\n\t\0é ", max_size=6)
+
+
+@settings(max_examples=examples(60), deadline=None)
+@given(
+    st.lists(st.tuples(_cells, _cells, st.none() | st.integers(-9, 9)), max_size=8),
+    st.integers(1, 3),
+    st.sampled_from([(",", '"'), (";", "'"), ("\t", '"')]),
+    row_files.borders,
+)
+@example(rows=[("a\rb", "c", 1)], columns=2, dialect=(",", '"'), cuts=[0.5])
+def test_csv_is_read_back_as_it_was_given(
+    rows: list[tuple[str | None, str | None, int | None]],
+    columns: int,
+    dialect: tuple[str, str],
+    cuts: list[float],
+) -> None:
+    """By Python's csv and by ourselves, over splits of any size; null is an empty field."""
+    names = ["s", "t", "n"][:columns]
+    records = [dict(zip(names, row, strict=False)) for row in rows]
+    of = {"mrstream.csv.delimiter": dialect[0], "mrstream.csv.quote": dialect[1]}
+    with tempfile.TemporaryDirectory() as room:
+        writer = open_in(room, "csv", of, schema="s:string,t:string,n:long"[: 9 * columns])
+        write_all(writer, [json.dumps(record).encode() for record in records])
+        path = Path(room, "part-00000.csv")
+        text = path.read_bytes().decode()
+        ours = row_files.read_json(path, "CSV", cuts, of)
+
+    theirs = csv.DictReader(
+        io.StringIO(text, newline=""), delimiter=dialect[0], quotechar=dialect[1]
+    )
+    wanted = [
+        {name: "" if value is None else str(value) for name, value in record.items()}
+        for record in records
+    ]
+    assert ours == list(theirs) == wanted
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "why"),
+    [
+        (("encoding", "latin-1"), "漢", "cannot be written in iso8859-1"),
+        (("quote", "none"), "a,b", "cannot be written without quotes"),
+        (("quote", "none"), "a\rb", "cannot be written without quotes"),
+        (("quote", "none"), "", "is no record without quotes"),
+    ],
+)
+def test_what_a_dialect_of_csv_cannot_hold_does_not_fit(
+    setting: tuple[str, str], value: str, why: str, tmp_path: Path
+) -> None:
+    """Nothing is written as something else; it is told as any record that does not fit."""
+    of = {f"mrstream.csv.{setting[0]}": setting[1]}
+    lines = [json.dumps({"s": text}).encode() for text in ("é", value, "b")]
+
+    with pytest.raises(UserError, match=f"line 2 of the output does not fit: field s: .*{why}"):
+        write_all(open_in(str(tmp_path), "csv", of, schema="s:string"), lines)
+    write_all(open_in(str(tmp_path), "csv", of, schema="s:string", rejects="50%"), lines)
+
+    encoding = "latin-1" if setting[0] == "encoding" else "utf-8"
+    assert (tmp_path / "part-00000.csv").read_bytes().decode(encoding) == "s\né\nb\n"
+    assert why.encode() in (tmp_path / "_rejected/part-00000").read_bytes()
+    with pytest.raises(UserError, match="the header of CSV cannot be written"):
+        open_in(str(tmp_path), "csv", of, schema='"漢,":string')
+
+
+def test_a_field_that_is_no_text_is_told_as_one(tmp_path: Path) -> None:
+    """Half of a surrogate pair can stand in JSON, as a name too."""
+    writer = open_in(str(tmp_path), "csv", schema="m:map<long>", rejects="100%")
+    write_all(writer, [b'{"\\ud800": 1}', b'{"m": {"\\ud800": 1}}', b'{"m": {"a": 1}}'])
+
+    assert (tmp_path / "part-00000.csv").read_bytes() == b'm\n"{""a"": 1}"\n'
+    assert writer.rejected == 2
 
 
 CODECS = {

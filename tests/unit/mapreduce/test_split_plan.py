@@ -402,3 +402,29 @@ def test_a_file_that_only_grows_is_read_as_it_was_planned(
         file.write(b"more\n")
 
     assert b"".join(open_split(splits[0], JobConf(), files)).startswith(b"line\n" * 10)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "is_cut"),
+    [
+        ("f.pb", "proto:t.desc:t.Row", False),
+        ("f.csv", "csv", True),
+        ("f.csv.gz", "csv", False),
+        ("f.csv.bz2", "csv", False),
+        ("f.warc", "warc", True),
+        ("f.warc.gz", "warc", True),
+        ("f.warc.zst", "warc", False),
+        ("f.gz", "parquet", True),
+        ("f.gz", "avro", True),
+        ("f.gz", "arrow", True),
+    ],
+)
+def test_records_are_cut_only_where_a_border_can_be_found(
+    name: str, kind: str, is_cut: bool, tmp_path: Path, files: RoutedFiles
+) -> None:
+    """Nothing in messages behind their lengths, or in a compressed stream, says where one begins;
+    tables know their own borders, whatever a file is called."""
+    put(tmp_path, **{name: b"x" * 50})
+    of = {"mapred.input.format.class": kind, "fs.local.block.size": 10}
+
+    assert len(ranges(files, [name], **of)) == (5 if is_cut else 1)
