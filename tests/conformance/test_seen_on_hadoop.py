@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.local_jobs import Desk
 
 from mrstream.streaming.command.command import REDUCES_MAX
 from tests.conformance.cases import sequence_file
+from tests.support.local_jobs import Desk
 
 LIB = "org.apache.hadoop.mapred.lib."
 FILTER = "org.apache.hadoop.mapred.SequenceFileInputFilter"

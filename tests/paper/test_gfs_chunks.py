@@ -53,26 +53,11 @@ from mrstream.dfs.protocol import (
     WriteChunk,
 )
 from mrstream.dfs.transfer.bulk_pool import BulkPool
+from tests.support.manual_clock import ManualClock
 
 IDENTITY = Identity("cluster-1", b"s" * 32, "dfs.chunkserver", "test")
 CHUNK_BYTES = 1 << 20
 HANDLE = ChunkHandle(0x1234)
-
-
-class ManualClock:
-    """A clock that moves only when told."""
-
-    def __init__(self, now_s: float) -> None:
-        self._now_s = now_s
-
-    def now_s(self) -> float:
-        return self._now_s
-
-    def wall_s(self) -> float:
-        return 1_000_000_000.0 + self._now_s
-
-    def advance(self, seconds: float) -> None:
-        self._now_s += seconds
 
 
 class Server:

@@ -15,7 +15,6 @@ from typing import Any, TypeVar
 
 import pytest
 
-from mrstream.cluster.clock import ManualClock
 from mrstream.cluster.config.config import MAPREDUCE_MASTER, Cluster, ClusterConfig, HostConfig
 from mrstream.cluster.config.state import Secret
 from mrstream.cluster.daemon import Daemon
@@ -56,6 +55,7 @@ from mrstream.mapreduce.scheduler.events import Tick
 from mrstream.mapreduce.scheduler.ids import JobId
 from mrstream.streaming.command.command import Program
 from mrstream.streaming.conf.jobconf import JobConf
+from tests.support.manual_clock import ManualClock
 
 HOST = HostConfig("h1", "127.0.0.1")
 CONFIG = ClusterConfig("test", "h1", (HOST,))
