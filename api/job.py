@@ -73,7 +73,8 @@ class Job:
     `["-inputformat", "…"]`. `env` is the Python environment of functions and programs: a
     requirements.txt, a pyproject.toml, the directory of a virtual environment, or an archive
     (conda-pack, pex); it is built once, here, and sent to each host once.
-    `engine` runs it elsewhere: `"ray"`, `"ray://HOST"`, `"spark"`.
+    `engine` runs it elsewhere: `"ray"`, `"ray://HOST"`, `"spark"`; `"hadoop"` if it has no
+    functions.
     """
 
     def __init__(
