@@ -92,6 +92,12 @@ def status(cluster: LocalCluster, flow_id: str) -> str:
     return asked.stdout.decode()
 
 
+def jobs_listed(cluster: LocalCluster) -> str:
+    listed = cluster.mrstream("job", "-list")
+    assert listed.returncode == 0, listed.stderr.decode()
+    return listed.stdout.decode()
+
+
 def wait_until_slow(cluster: LocalCluster) -> None:
     path = Path(cluster.shared, "ran")
     wait_for(lambda: path.exists() and "slow" in path.read_text(), 90.0, "the slow step to run")
@@ -123,6 +129,8 @@ def test_it_goes_on_when_its_client_and_then_its_host_are_gone(
     shutil.move(cluster.directory / "tools", cluster.directory / "gone")
     wait_until_slow(cluster)
     assert "  words: complete" in status(cluster, flow_id)
+    (row,) = re.findall(r"^.*three steps.*$", jobs_listed(cluster), re.M)
+    assert "three steps: slow (flow, 1 of 2 jobs done)" in row, "one thing, though two jobs run"
     book = DfsFlowBook(flow_id, cluster.client())
     job_id = book.job_id
     host = runner_host(cluster, job_id)
