@@ -189,6 +189,45 @@ def test_one_that_is_killed_leaves_no_job_and_is_resumed(cluster: LocalCluster, 
     assert cluster.mrstream("flow", "status", flow_id).returncode == 1
 
 
+NOTEBOOK = """
+import mrstream as mr
+
+factor = 3
+
+def words(line):
+    for word in line.split():
+        yield word, factor
+
+def total(word, counts):
+    yield word, sum(counts)
+
+def large(word, count):
+    if count > 400:
+        yield word, count
+
+flow = mr.Flow("of functions")
+counts = flow.job("/in", mapper=words, combiner=total, reducer=total, name="counts")
+flow.job(counts, mapper=large, writes=mr.text, output="/large", name="large")
+print(flow.detach())
+"""
+
+
+def test_functions_go_on_when_the_python_that_made_them_is_gone(cluster: LocalCluster) -> None:
+    began = subprocess.run(
+        [sys.executable, "-c", NOTEBOOK], cwd=cluster.directory, capture_output=True, text=True,
+        env={**cluster.environment, "PYTHONPATH": str(ROOT)}, timeout=120,
+    )  # fmt: skip
+    assert began.returncode == 0, began.stderr
+
+    wait_for_state(cluster, began.stdout.strip(), "succeeded")
+
+    counts = Counter(f"w{n % m}" for n in range(300) for m in (7, 3))
+    large = {word: 3 * count for word, count in counts.items() if 3 * count > 400}
+    assert len(large) > 1
+    found = output(cluster, "/large").decode()
+    assert {word: int(n) for word, n in map(str.split, found.splitlines())} == large
+
+
 def test_a_runner_that_was_taken_for_lost_can_change_nothing(cluster: LocalCluster) -> None:
     """It may still run behind a broken network when another has taken over."""
     mine = DfsFlowBook("flow_20260101_000000_abcd", cluster.client())
