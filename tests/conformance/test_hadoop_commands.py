@@ -53,9 +53,7 @@ class Desk:
 
     def mrjob(self, name: str, *words: str | Path) -> tuple[dict[object, object], str]:
         """Run a program of mrjob's; give its output and what it logged."""
-        done = self.run(
-            sys.executable, PROGRAMS / f"{name}.py", "-r", "hadoop", "--no-read-logs", *words
-        )
+        done = self.run(sys.executable, PROGRAMS / f"{name}.py", "-r", "hadoop", *words)
         assert done.returncode == 0, done.stderr
         pairs = [line.split("\t") for line in done.stdout.splitlines()]
         return {_key(ast.literal_eval(k)): ast.literal_eval(v) for k, v in pairs}, done.stderr
