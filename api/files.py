@@ -7,11 +7,14 @@ none. Never writes.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mrstream.api.codecs import LINE_END
 from mrstream.mapreduce.dataflow.files import Files, FileStatus, files_for
 from mrstream.streaming.formats.codec import codec_by_suffix
+
+if TYPE_CHECKING:
+    from mrstream.streaming.command.command import StreamingCommand
 
 READ_BYTES = 1 << 20
 
@@ -23,6 +26,14 @@ def fs(cluster: str | None = None) -> Any:
 
     name = _cluster_name(cluster)
     return fsspec.filesystem("file") if name is None else fsspec.core.url_to_fs(f"dfs://{name}/")[0]
+
+
+def is_here(command: StreamingCommand) -> bool:
+    """Say whether a job's paths without a scheme are of this machine's disk, wherever its tasks
+    run: an engine's job reads and writes the dfs of the cluster that there is."""
+    from mrstream.cluster.config import state
+
+    return command.force_local or state.chosen(command.cluster) is None
 
 
 def output_lines(output: str, cluster: str | None, *, is_local: bool) -> Iterator[bytes]:

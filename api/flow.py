@@ -28,6 +28,9 @@ from mrstream.mapreduce.flow.brain.plan import (
     read_until,
 )
 from mrstream.mapreduce.flow.runner import FlowRunner, dry_run, same_flow
+from mrstream.streaming.conf.properties import user_name
+
+_CALL = "mrstream.api.call"
 
 
 class FlowFailed(RuntimeError):
@@ -174,7 +177,7 @@ class Flow:
         """Add a function: `function(output, *inputs)`, paths all of them, in a process of its
         own on this machine."""
         path = keep(pack_value(function))
-        words = [sys.executable, "-P", "-m", "mrstream.api.call", path, "${output}"]
+        words = [sys.executable, "-P", "-m", _CALL, path, "${output}"]
         words += [os.fspath(each) for each in inputs]
         return self._add_command(tuple(words), name, output, after)
 
@@ -185,6 +188,28 @@ class Flow:
     def resume(self, flow_id: str) -> FlowResult:
         """Go on with a flow: what is complete and unchanged is not run again."""
         return self._go(same_flow(self._state(), flow_id))
+
+    def detach(self) -> str:
+        """Have the cluster run the flow, as `mrstream flow run --detach` does, and give its id: it
+        goes on when this Python does not, and elsewhere when the host that runs it is lost.
+
+        Outputs are in the dfs under their names when `mrstream flow status ID` says `succeeded`.
+        Functions of jobs travel; `call` and inputs that are no files need this machine:
+        `ValueError`.
+        """
+        from mrstream.cluster.config.config import current_cluster  # brings a YAML parser with it
+        from mrstream.mapreduce.flow import detach
+
+        for step in self.steps:
+            if any(map(_needs_us, step.step.words)):
+                raise ValueError(f"step {step.name!r} needs this machine: it cannot be detached")
+        cluster = current_cluster(self.cluster)
+        if cluster is None:
+            raise ValueError("a detached flow needs a cluster, and there is no current one")
+        state = self._state()
+        state.user = user_name()
+        detach.detach(state, cluster, _say_nothing)
+        return state.plan.flow_id
 
     def plan(self) -> str:
         """Give what would run, step by step."""
@@ -227,3 +252,13 @@ class Flow:
         if not runner.run():
             raise FlowFailed("\n".join(said), flow_id)
         return FlowResult(flow_id, self.steps, runner.results(), runner.started, self.cluster)
+
+
+def _needs_us(word: str) -> bool:
+    """Say whether a word of a step is one that the Python here has a part in: a function that is
+    called, or one that gives splits."""
+    return word == _CALL or (word.startswith("program:") and "mrstream.api." in word)
+
+
+def _say_nothing(text: str) -> None:
+    """The id says all that a caller needs."""

@@ -73,7 +73,8 @@ class Job:
     `["-inputformat", "…"]`. `env` is the Python environment of functions and programs: a
     requirements.txt, a pyproject.toml, the directory of a virtual environment, or an archive
     (conda-pack, pex); it is built once, here, and sent to each host once.
-    `engine` runs it elsewhere: `"ray"`, `"ray://HOST"`, `"spark"`.
+    `engine` runs it elsewhere: `"ray"`, `"ray://HOST"`, `"spark"`; `"hadoop"` if it has no
+    functions.
     """
 
     def __init__(
@@ -137,11 +138,19 @@ class Job:
     def submit(self) -> Result:
         """Start the job and give its result, which is yet to come. The job ends with this Python
         if it is not over by then."""
+        from mrstream.api.files import is_here
         from mrstream.api.result import Result
 
         words = self.words()
-        command_of(command_options.parse(words))  # a mistake is told here, before anything starts
-        return Result(words, self.writes, cluster=self.cluster, output=self.output)
+        # A mistake is told here, before anything starts.
+        command = command_of(command_options.parse(words))
+        return Result(
+            words,
+            self.writes,
+            cluster=command.cluster,
+            output=self.output,
+            is_here=is_here(command),
+        )
 
     def words(self) -> list[str]:
         """Give the words of the command line that is this job, and keep its functions in the state

@@ -19,7 +19,6 @@ from mrstream.api.child import RECORD_MARK
 from mrstream.api.codecs import LINE_END, Codec
 from mrstream.api.display import display_for
 from mrstream.mapreduce.launch import FailureText, Launch, complaint_in, failure_in, report_of
-from mrstream.mapreduce.scheduler.ids import LOCAL_JOB
 
 LOOK_EVERY_S = 0.2
 _SUCCEEDED = 0
@@ -60,11 +59,14 @@ class Result:
         *,
         cluster: str | None = None,
         output: str | None = None,
+        is_here: bool = True,
     ) -> None:
+        """`is_here` says that an output without a scheme is one of this machine's disk."""
         self.words = list(words)
         self.codec = codec
         self._cluster = cluster
         self._output = output
+        self._is_here = is_here
         self._printed: IO[bytes] | None = None
         if output is None:
             self._printed = tempfile.TemporaryFile(prefix="mrstream-result-")  # noqa: SIM115 - as long as we live
@@ -173,9 +175,7 @@ class Result:
         if self._printed is None:
             from mrstream.api.files import output_lines
 
-            yield from output_lines(
-                str(self._output), self._cluster, is_local=self.job_id.startswith(LOCAL_JOB)
-            )
+            yield from output_lines(str(self._output), self._cluster, is_local=self._is_here)
             return
         # A file of its own, so that two loops do not disturb each other.
         with open(f"/proc/self/fd/{self._printed.fileno()}", "rb") as file:

@@ -6,7 +6,7 @@ A job belongs to a flow if its output is a place of one. Takes rows and gives ro
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -27,6 +27,14 @@ def flow_of(row: JobRow) -> str:
 def is_runner(row: JobRow) -> bool:
     """Say whether a job is one that runs a detached flow."""
     return _RUNNER in row.output and bool(flow_of(row))
+
+
+def with_ended_steps(running: Sequence[JobRow], everything: Iterable[JobRow]) -> list[JobRow]:
+    """Give the jobs that run, and of the flows among them those that are over: a flow's row counts
+    both."""
+    keys = {row.key for row in running}
+    flows = {flow_of(row) for row in running} - {""}
+    return [row for row in everything if row.key in keys or flow_of(row) in flows]
 
 
 def folded(rows: Iterable[JobRow]) -> list[JobRow]:

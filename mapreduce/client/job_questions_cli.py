@@ -23,7 +23,7 @@ from mrstream.mapreduce.client.job_text import (
     list_text,
     status_text,
 )
-from mrstream.mapreduce.flow_rows import folded
+from mrstream.mapreduce.flow_rows import flow_of, folded, with_ended_steps
 from mrstream.mapreduce.job.errors import NoSuchJob
 from mrstream.mapreduce.protocol import (
     AttemptRecord,
@@ -113,6 +113,8 @@ def _list(words: list[str]) -> int:
         raise BadJobCommand(f"mrstream job -list {' '.join(words)}: only `all` may follow")
     with _client() as client:
         rows = client.call(ListJobs(bool(words)))
+        if not words and any(flow_of(row) for row in rows):
+            rows = with_ended_steps(rows, client.call(ListJobs(True)))
     shown = rows if words else folded(rows)  # of all jobs, each
     print(list_text(shown, for_people=sys.stdout.isatty()))
     return 0

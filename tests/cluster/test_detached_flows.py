@@ -92,6 +92,12 @@ def status(cluster: LocalCluster, flow_id: str) -> str:
     return asked.stdout.decode()
 
 
+def jobs_listed(cluster: LocalCluster) -> str:
+    listed = cluster.mrstream("job", "-list")
+    assert listed.returncode == 0, listed.stderr.decode()
+    return listed.stdout.decode()
+
+
 def wait_until_slow(cluster: LocalCluster) -> None:
     path = Path(cluster.shared, "ran")
     wait_for(lambda: path.exists() and "slow" in path.read_text(), 90.0, "the slow step to run")
@@ -123,6 +129,8 @@ def test_it_goes_on_when_its_client_and_then_its_host_are_gone(
     shutil.move(cluster.directory / "tools", cluster.directory / "gone")
     wait_until_slow(cluster)
     assert "  words: complete" in status(cluster, flow_id)
+    (row,) = re.findall(r"^.*three steps.*$", jobs_listed(cluster), re.M)
+    assert "three steps: slow (flow, 1 of 2 jobs done)" in row, "one thing, though two jobs run"
     book = DfsFlowBook(flow_id, cluster.client())
     job_id = book.job_id
     host = runner_host(cluster, job_id)
@@ -179,6 +187,45 @@ def test_one_that_is_killed_leaves_no_job_and_is_resumed(cluster: LocalCluster, 
         wait_for(lambda: not client.call(ListJobs(False)), 60.0, "its job to end")
     assert cluster.mrstream("flow", "remove", flow_id).returncode == 0
     assert cluster.mrstream("flow", "status", flow_id).returncode == 1
+
+
+NOTEBOOK = """
+import mrstream as mr
+
+factor = 3
+
+def words(line):
+    for word in line.split():
+        yield word, factor
+
+def total(word, counts):
+    yield word, sum(counts)
+
+def large(word, count):
+    if count > 400:
+        yield word, count
+
+flow = mr.Flow("of functions")
+counts = flow.job("/in", mapper=words, combiner=total, reducer=total, name="counts")
+flow.job(counts, mapper=large, writes=mr.text, output="/large", name="large")
+print(flow.detach())
+"""
+
+
+def test_functions_go_on_when_the_python_that_made_them_is_gone(cluster: LocalCluster) -> None:
+    began = subprocess.run(
+        [sys.executable, "-c", NOTEBOOK], cwd=cluster.directory, capture_output=True, text=True,
+        env={**cluster.environment, "PYTHONPATH": str(ROOT)}, timeout=120,
+    )  # fmt: skip
+    assert began.returncode == 0, began.stderr
+
+    wait_for_state(cluster, began.stdout.strip(), "succeeded")
+
+    counts = Counter(f"w{n % m}" for n in range(300) for m in (7, 3))
+    large = {word: 3 * count for word, count in counts.items() if 3 * count > 400}
+    assert len(large) > 1
+    found = output(cluster, "/large").decode()
+    assert {word: int(n) for word, n in map(str.split, found.splitlines())} == large
 
 
 def test_a_runner_that_was_taken_for_lost_can_change_nothing(cluster: LocalCluster) -> None:

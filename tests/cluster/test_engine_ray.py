@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+import mrstream as mr
 from tests.conformance import cases
 from tests.support.local_jobs import MRSTREAM, Desk, Ran, processes_with
 from tests.support.object_store import client_of, keys_in, made_bucket, running_store, uploads_in
@@ -246,6 +247,36 @@ def test_an_interrupt_ends_the_job_everywhere(desk: Desk) -> None:
     assert not desk.out.exists()
     assert desk.left_behind() == []
     assert processes_with(str(desk.cwd / "mapper.py")) == []
+
+
+def test_functions_of_the_library_run_there_and_fail_in_the_same_words(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def words(line: str) -> Iterator[tuple[str, int]]:
+        if "c" in line:
+            mr.count("seen", "c")
+        for word in line.split():
+            yield word, 1
+
+    def fails(line: str) -> None:
+        raise ValueError(f"cannot take {line}")
+
+    monkeypatch.setenv("MRSTREAM_HOME", str(desk.home))
+    monkeypatch.delenv("MRSTREAM_CLUSTER", raising=False)
+    source = desk.cwd / "in"
+
+    result = mr.Job(
+        source, mapper=words, reducer=lambda word, ones: [(word, sum(ones))],
+        output=desk.out, engine="ray",
+    ).run()  # fmt: skip
+    with pytest.raises(mr.JobFailed, match="ValueError: cannot take b a") as failed:
+        mr.Job(source, mapper=fails, engine="ray", D={"mapreduce.map.maxattempts": 1}).run()
+
+    assert list(result) == [("a", 3), ("b", 2), ("c", 1)]
+    assert result.counter("seen", "c") == 1
+    assert result.report["state"] == "succeeded"
+    assert (failed.value.record, failed.value.exit_code) == ("'b a'", 1)
+    assert failed.value.repeat == f"mrstream -repeat {failed.value.attempt_id}"
 
 
 def test_an_environment_goes_to_workers_once(desk: Desk, hosts_home: Path) -> None:

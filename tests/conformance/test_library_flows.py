@@ -139,3 +139,24 @@ def test_a_flow_that_cannot_run_is_told_before_anything_runs() -> None:
         mr.Flow("empty").run()
     with pytest.raises(Exception, match="whenever"):
         flow.job("in", mapper=words, until="whenever")
+
+
+def test_a_flow_that_needs_this_python_is_not_detached() -> None:
+    with pytest.raises(ValueError, match="step 'size' needs this machine"):
+        chain()[0].detach()
+
+    class Pages:
+        def splits(self) -> list[str]:
+            return ["a"]
+
+        def records(self, page: str) -> list[str]:
+            return [page]
+
+    reading = mr.Flow("reading")
+    reading.job(Pages, mapper=words, name="pages")
+    with pytest.raises(ValueError, match="step 'pages' needs this machine"):
+        reading.detach()
+    alone = mr.Flow("alone")
+    alone.job("in", mapper=words, reducer=total)
+    with pytest.raises(ValueError, match="needs a cluster"):
+        alone.detach()

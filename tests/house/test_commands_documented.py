@@ -11,6 +11,7 @@ from pathlib import Path
 
 from mrstream.cluster.hosts import arguments
 from mrstream.dfs.shell.verbs import VERBS
+from mrstream.streaming.cli import _SUBCOMMANDS
 from tests.house.tree import ROOT
 
 GUIDE = (ROOT / "docs" / "guide" / "dfs.md").read_text()
@@ -46,6 +47,12 @@ def test_every_verb_of_the_dfs_is_in_the_guide_with_its_options() -> None:
         assert named <= {option for verb in verbs for option in options_of(verb)}, cell
 
     assert told == set(VERBS)
+
+
+def test_every_command_is_in_a_guide() -> None:
+    guides = "".join(path.read_text() for path in (ROOT / "docs" / "guide").glob("*.md"))
+
+    assert [name for name in _SUBCOMMANDS if not re.search(rf"mrstream {name}\b", guides)] == []
 
 
 def test_every_command_of_the_dfs_in_the_documents_exists() -> None:

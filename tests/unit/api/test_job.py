@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import mrstream as mr
+from mrstream.api.files import is_here
 from mrstream.streaming.command.command import command_of
 from mrstream.streaming.command.options import parse
 
@@ -117,3 +118,25 @@ def test_a_job_names_its_engine() -> None:
     job = mr.Job("in", mapper="cat", engine="ray://head")
 
     assert job.words()[-2:] == ["-engine", "ray://head"]
+
+
+def test_the_output_of_an_engines_job_lies_where_it_would_without_the_engine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its id is that of a job of this machine, and its output was looked for here, not in the
+    dfs."""
+
+    def is_here_of(*words: str) -> bool:
+        given = ["-input", "/in", "-output", "/out", "-mapper", "cat", *words]
+        return is_here(command_of(parse(given)))
+
+    monkeypatch.setenv("MRSTREAM_HOME", str(tmp_path))
+    monkeypatch.delenv("MRSTREAM_CLUSTER", raising=False)
+    assert is_here_of() and is_here_of("-engine", "ray")
+
+    (tmp_path / "clusters" / "demo").mkdir(parents=True)
+    (tmp_path / "clusters" / "demo" / "cluster.yaml").touch()
+    (tmp_path / "current").write_text("demo\n")
+
+    assert not is_here_of() and not is_here_of("-engine", "ray")
+    assert is_here_of("-jt", "local") and is_here_of("-jt", "local", "-engine", "ray")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mrstream.mapreduce.flow_rows import flow_of, folded, is_runner
+from mrstream.mapreduce.flow_rows import flow_of, folded, is_runner, with_ended_steps
 from mrstream.mapreduce.snapshot import JobRow
 from mrstream.view import jobs
 
@@ -34,6 +34,16 @@ def test_the_step_that_runs_stands_for_the_flow() -> None:
     assert (flow.key, flow.name) == ("job_3", "top: last (flow, 1 of 2 jobs done)")
     assert (flow.state, flow.maps, flow.submitted_at_s) == ("running", 7, 1.0)
     assert flow.attempts_failed == 2
+
+
+def test_of_a_flow_that_runs_the_steps_that_are_over_count_too() -> None:
+    """`job -list` asked for what runs alone, and said that nothing of the flow was done."""
+    ended = JobRow("job_8", name="other", state="succeeded", output="dfs://c/other")
+
+    rows = with_ended_steps([RUNNER, NOW, OTHER], [RUNNER, DONE, NOW, ended, OTHER])
+
+    assert rows == [RUNNER, DONE, NOW, OTHER]
+    assert folded(rows)[0].name == "top: last (flow, 1 of 2 jobs done)"
 
 
 def test_between_two_steps_a_detached_flow_runs() -> None:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from mrstream.mapreduce.dataflow.files import files_for
+import pytest
+
+from mrstream.mapreduce.dataflow.files import LocalFiles, files_for
+from mrstream.mapreduce.flow import places
 from mrstream.mapreduce.flow.places import PlaceKeeper
 
 
@@ -23,3 +26,64 @@ def test_a_final_name_tells_which_place_it_was_though_nobody_marked_it(tmp_path:
     assert not place.exists()
     keeper.publish(str(place), str(final))  # as after a crash
     assert (final / "_SUCCESS").exists()
+
+
+class Dead(Exception):
+    """The process is gone."""
+
+
+class DyingFiles(LocalFiles):
+    """A file system whose user dies before one of its changes."""
+
+    def __init__(self, dies_at: int) -> None:
+        super().__init__(sync=False)
+        self._left = dies_at
+
+    def rename(self, source: str, target: str) -> None:
+        self._count()
+        super().rename(source, target)
+
+    def delete(self, url: str) -> None:
+        self._count()
+        super().delete(url)
+
+    def _count(self) -> None:
+        self._left -= 1
+        if self._left == 0:
+            raise Dead
+
+
+def write(place: Path, text: str) -> None:
+    place.mkdir(parents=True)
+    (place / "part-0").write_text(text)
+    PlaceKeeper(files_for("file:///")).mark(str(place))
+
+
+@pytest.mark.parametrize("dies_at", range(1, 6))
+def test_where_two_names_cannot_be_exchanged_a_crash_loses_neither_output(
+    dies_at: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """P1 in the dfs: the old one steps aside, and is gone only when the new one has the name."""
+    monkeypatch.setattr(places, "_exchange", lambda one, other: False)
+    place, final = tmp_path / "work" / "counts.2", tmp_path / "out" / "counts"
+    aside = place.with_name(f"{place.name}.old")
+    write(final, "old")
+    write(place, "new")
+
+    is_dead = False
+    try:
+        PlaceKeeper(DyingFiles(dies_at)).publish(str(place), str(final))
+    except Dead:
+        is_dead = True
+    assert is_dead == (dies_at < 5), "each of the four changes is a moment to die at"
+    seen = (final / "part-0").read_text() if final.exists() else None
+    if seen != "new":
+        assert (place / "part-0").read_text() == "new"
+        assert ((final if seen else aside) / "part-0").read_text() == "old"
+
+    keeper = PlaceKeeper(files_for("file:///"))
+    keeper.publish(str(place), str(final))
+    keeper.remove(str(place))
+
+    assert (final / "part-0").read_text() == "new"
+    assert sorted(tmp_path.iterdir()) == [tmp_path / "out"], "nothing stays aside"
