@@ -66,7 +66,7 @@ test: setup
 	tests/web/install.sh
 	$(BIN)/mypy
 	$(BIN)/pytest -q --no-skips -n 2 --dist worksteal tests/house tests/unit tests/paper tests/property tests/simulation tests/conformance tests/sawzall tests/web
-	$(BIN)/pytest -q --no-skips -n 3 --dist loadfile --no-loadscope-reorder tests/cluster tests/doors
+	$(BIN)/pytest -q --no-skips -n 4 --dist loadfile --no-loadscope-reorder tests/cluster tests/doors
 
 check: setup
 	$(BIN)/ruff format --check .

@@ -14,6 +14,7 @@ import pytest
 import requests
 
 from mrstream.web.webhdfs.door import OPERATIONS, UNSUPPORTED
+from tests.cluster.local import wait_for
 from tests.doors.gateway_cluster import GatewayCluster, Secret
 
 STATUS_KEYS = [
@@ -444,9 +445,13 @@ def test_a_file_that_somebody_writes_is_busy(hdfs: Hdfs, doors: GatewayCluster, 
 def test_a_token_stands_for_its_key(hdfs: Hdfs, doors: GatewayCluster, place: str) -> None:
     hdfs.put(f"{place}/f", b"x")
     asked = {"op": "GETDELEGATIONTOKEN", "renewer": "ann"}
-    # A key of its own: after many wrong guesses at one key, its next is answered by 429.
+    # A key of its own: after many wrong guesses at one key, its next is answered by 429. So is, for
+    # the moment until the gateway has heard of it, a new one after many guesses at keys that nobody has.
     with doors.session(doors.key("token", "--user", "ann")) as own:
-        text = own.get(doors.url("/"), params=asked).json()["Token"]["urlString"]
+        token: dict[str, str] = wait_for(
+            lambda: own.get(doors.url("/"), params=asked).json().get("Token"), 30.0, "the token"
+        )
+        text = token["urlString"]
     with doors.session(None) as bare:
         url = doors.url(f"{place}/f")
         assert bare.get(url, params={"op": "OPEN", "delegation": text}).content == b"x"
