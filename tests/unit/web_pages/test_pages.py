@@ -305,8 +305,9 @@ def test_nothing_outside_a_visitors_trees_is_named() -> None:
         read(state, "/act/delete", ann, path="/readme.txt")
     with pytest.raises(OutOfBounds):
         read(state, "/act/rename", ann, path="/in/web.log", value="/out/x")
-    with pytest.raises(OutOfBounds):
-        read(state, "/keys", ann)
+    for page in ("/jobs", "/events", "/hosts", "/hosts/h1", "/keys"):
+        with pytest.raises(OutOfBounds):
+            read(state, page, ann)
     state.deleted.append(replace(state.deleted[0], path="/secret/plan"))
     assert "secret" not in read(state, "/trash", ann).text
     assert "web.log" in read(state, "/files/in", ann).text
