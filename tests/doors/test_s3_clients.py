@@ -132,6 +132,27 @@ def test_awscli_copies_syncs_and_removes(
     assert s3.list_objects_v2(Bucket=bucket)["KeyCount"] == 0
 
 
+def test_awscli_takes_the_profile_that_key_add_tells(
+    doors: GatewayCluster, bucket: str, tmp_path: Path
+) -> None:
+    told = doors.mrstream("key", "add", "profile").stderr.decode()
+    text = told.partition("~/.aws/config:\n")[2].replace("/PATH/ca.pem", doors.authority)
+    (tmp_path / "config").write_text(text)
+    environment = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith("AWS_") and "proxy" not in name.lower()
+    } | {"AWS_CONFIG_FILE": str(tmp_path / "config")}
+
+    done = subprocess.run(
+        [sys.executable, "-m", "awscli", "--profile", "profile", "s3", "ls"],
+        env=environment, capture_output=True, check=False,
+    )  # fmt: skip
+
+    assert done.returncode == 0, done.stderr
+    assert bucket in done.stdout.decode()
+
+
 def test_64_clients_at_once_each_get_what_they_stored(
     doors: GatewayCluster, key: Secret, bucket: str
 ) -> None:
