@@ -1,7 +1,7 @@
 """Clients of S3 that other people wrote: s3fs, pyarrow, awscli, and many at a time (doors §5).
 
-DuckDB's httpfs is an extension that is fetched from its makers' server when it is first used, which
-a test cannot rely on; pyarrow's own client (the C++ SDK of Amazon) takes its place.
+DuckDB's httpfs has to be of DuckDB's very version: `make interop` runs it in an environment of its
+own (duckdb_httpfs.py), and test_recorded.py says again what it said.
 """
 
 from __future__ import annotations
