@@ -1,4 +1,4 @@
-"""What peers said to a gateway once, said again: Hadoop's contract tests, rclone, DuckDB, Spark's s3a.
+"""What peers said to a gateway once, said again: Hadoop's contract tests, rclone, DuckDB, s3a.
 
 `make interop` runs the peers themselves; their requests lie in recorded/, written down by
 recording.py. Each is signed anew and sent in its order; the answer has the status, headers and
