@@ -16,7 +16,7 @@ help:
 	@echo "make test    the gate: everything, on real processes and real hosts (under 25 minutes)"
 	@echo "make check   format, lint, types, unit and house tests (quick; before every commit)"
 	@echo "make bench   the tables of docs/performance.md"
-	@echo "make interop Hadoop's contract tests, rclone and Spark's s3a against a gateway; golden cases on Ray, Spark, Hadoop, which read and write our records; JOBS=$(JOBS) random jobs (Java, Maven)"
+	@echo "make interop Hadoop's contract tests, rclone, DuckDB and Spark's s3a against a gateway; golden cases on Ray, Spark, Hadoop, which read and write our records; JOBS=$(JOBS) random jobs (Java, Maven)"
 	@echo "make soak    SEEDS=$(SEEDS) simulated histories, then MINUTES=$(MINUTES) of jobs while everything dies"
 
 setup: $(VENV)/.ready
@@ -81,6 +81,7 @@ bench: setup
 interop: setup
 	$(BIN)/python tests/doors/hadoop/run.py
 	$(BIN)/python tests/doors/rclone.py
+	$(BIN)/python tests/doors/duckdb_httpfs.py
 	$(BIN)/python -m tests.conformance.differential --other hadoop --jobs $(JOBS)
 	$(BIN)/pip install --quiet --editable '.[spark]'
 	$(BIN)/python -m tests.conformance.records_interop

@@ -185,6 +185,9 @@ class DemoSource:
     def log(self, attempt_id: str, stream: str, offset: int) -> bytes:
         return b"a simulated attempt writes nothing\n"[offset:] if stream == "stderr" else b""
 
+    def log_bytes(self, attempt_id: str, stream: str) -> int:
+        return len(self.log(attempt_id, stream, 0))
+
     def failure_report(self, job_id: str) -> str:
         return "This is a simulation: nothing failed that was not meant to."
 

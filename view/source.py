@@ -99,6 +99,10 @@ class Source(Protocol):
         """The bytes of an attempt's `stderr` or `stdout` from `offset` on, as far as there are."""
         ...
 
+    def log_bytes(self, attempt_id: str, stream: str) -> int:
+        """How long it is so far."""
+        ...
+
     def failure_report(self, job_id: str) -> str:
         """Why a job failed, in full."""
         ...
@@ -182,6 +186,8 @@ class Source(Protocol):
 
 ANSWER_S_MAX = 3.0
 LOCATE_CHUNKS = 64
+BEYOND_LOGS = 1 << 40
+"""Where no log has bytes: whoever asks there is told its length alone."""
 
 
 class ClusterSource:
@@ -243,6 +249,10 @@ class ClusterSource:
     def log(self, attempt_id: str, stream: str, offset: int) -> bytes:
         piece: LogPiece = self._ask(ReadLog(attempt_id, stream, offset))
         return piece.data
+
+    def log_bytes(self, attempt_id: str, stream: str) -> int:
+        piece: LogPiece = self._ask(ReadLog(attempt_id, stream, BEYOND_LOGS))
+        return piece.size
 
     def all_jobs(self) -> tuple[JobRow, ...]:
         rows: tuple[JobRow, ...] = self._ask(ListJobs(everything=True))

@@ -12,9 +12,10 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from mrstream.cluster.config.config import Cluster, current_cluster
+from mrstream.cluster.config.config import GATEWAY_S3, Cluster, current_cluster
 from mrstream.cluster.errors import ClusterError, UserError
 from mrstream.cluster.units import parse_time
+from mrstream.cluster.wire.addresses import join_address
 from mrstream.dfs.client.client import DfsClient, client_of
 from mrstream.dfs.metadata.paths import join_path, split_path
 from mrstream.dfs.protocol import DoorKey, KeysSince, KeyTable, MakeKey, RevokeKey
@@ -105,7 +106,27 @@ def _add(cluster: Cluster, client: DfsClient, options: argparse.Namespace) -> in
     rights = "r" if options.read_only else "rw"
     client.call(MakeKey(id, options.name, user, paths, rights, expires_at_s))
     print(f"id      {id}\nsecret  {key_secret(secret, id)}")
+    _tell_profile(cluster, options.name, id, key_secret(secret, id))
     return 0
+
+
+def _tell_profile(cluster: Cluster, name: str, id: str, secret: str) -> None:
+    """Say how boto3 and awscli are told of it, beside what is printed for programs."""
+    gateway = cluster.config.gateway
+    if gateway is None or not gateway.s3:
+        return
+    address = cluster.config.host(gateway.hosts[0]).address
+    place = join_address(address, cluster.config.port(GATEWAY_S3))
+    lines = [
+        f"[profile {name}]",
+        f"aws_access_key_id = {id}",
+        f"aws_secret_access_key = {secret}",
+        f"endpoint_url = {'https' if gateway.tls else 'http'}://{place}",
+        "region = any",
+    ]
+    if gateway.tls and not gateway.certificate:
+        lines += ["# what `mrstream cluster ca` prints:", "ca_bundle = /PATH/ca.pem"]
+    print("\nfor boto3 and awscli, in ~/.aws/config:", *lines, sep="\n", file=sys.stderr)
 
 
 def _keys(client: DfsClient) -> tuple[DoorKey, ...]:

@@ -95,7 +95,7 @@ class Looking:
             login=self._by_key,
             source_of=self._sources.of,
             read_only=gateway.read_only,
-            is_good=self._is_good,
+            key_name=self._key_name,
             budget=budget,
         )
         self._rest = Rest(watch, self._check, figures if gateway.metrics else None)
@@ -142,12 +142,13 @@ class Looking:
             raise
         return Visitor(found.user, may_change=found.can_write, paths=found.paths, key=found.key_id)
 
-    async def _is_good(self, key_id: str) -> bool:
+    async def _key_name(self, key_id: str) -> str:
         """A session lives no longer than its key, and not on the word of an old table."""
         if not self._keys.has(key_id):
             await self._access.look_again()  # it may have been made, and used elsewhere, just now
         is_known = time.monotonic() - self._keys.known_at_s <= KEYS_AGE_S_MAX
-        return is_known and self._keys.get(key_id, time.time()) is not None
+        key = self._keys.get(key_id, time.time())
+        return key.name if is_known and key is not None else ""
 
     async def _check(self, request: Request) -> None:
         """Who asks for history or metrics: a key to everything, or a trusted network."""

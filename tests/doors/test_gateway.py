@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import signal
 import socket
 import ssl
@@ -21,6 +22,8 @@ import urllib3
 from mrstream.cluster.config.config import GATEWAY
 from tests.cluster.local import CHUNKSERVER, wait_for
 from tests.doors.gateway_cluster import GatewayCluster, Secret
+
+UPLOAD_BYTES = 12_000_000
 
 
 def raw(doors: GatewayCluster, host: str = "h1") -> ssl.SSLSocket:
@@ -44,6 +47,13 @@ def put_head(doors: GatewayCluster, key: Secret, path: str, length: int) -> byte
 def everything(doors: GatewayCluster, path: str) -> list[str]:
     """All paths at and below one, as the master lists them, hidden ones too."""
     return [status.path for status in doors.client().find(path)]
+
+
+def memory_bytes(pid: int, name: str) -> int:
+    """Of a process, as the kernel counts it: now (VmRSS), or at its most (VmHWM)."""
+    found = re.search(rf"^{name}:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text(), re.M)
+    assert found is not None
+    return int(found[1]) << 10
 
 
 # --- who comes in
@@ -310,19 +320,24 @@ def test_a_gateway_that_dies_in_the_middle_of_a_put_leaves_nothing_visible(
 def test_more_uploads_than_there_is_memory_for_wait_their_turn(
     fragile: tuple[GatewayCluster, Secret],
 ) -> None:
-    """§1.2: five writers fit into 64 MiB; the others are served after them, none is refused."""
+    """§1.2: five writers fit into 64 MiB; the others are served after them, none is refused, and
+    all of them together cost the gateway its budget and little more."""
     cluster, key = fragile
     plain = f"http://127.0.0.1:{cluster.port()}/webhdfs/v1/crowd"
+    pid = cluster.pid(GATEWAY, "h1")
+    before = memory_bytes(pid, "VmRSS")
 
     def put(number: int) -> int:
         with cluster.session(key) as session:
-            data = bytes([number]) * 2_000_000
+            data = bytes([number]) * UPLOAD_BYTES
             return session.put(f"{plain}/{number}?op=CREATE", data=data).status_code
 
     with ThreadPoolExecutor(24) as pool:
         assert list(pool.map(put, range(24))) == [201] * 24
     lengths = [status.length_bytes for status in cluster.client().list("/crowd")]
-    assert lengths == [2_000_000] * 24
+    assert lengths == [UPLOAD_BYTES] * 24
+    more = memory_bytes(pid, "VmHWM") - before
+    assert more < (64 + 150) << 20 < 24 * UPLOAD_BYTES, f"{more >> 20} MiB more"
 
 
 def test_what_one_gateway_stored_the_other_serves_at_once(

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import re
 import time
+from pathlib import Path
+from typing import Any
 
 import requests
 
+from tests.cluster.local import wait_for
 from tests.doors.gateway_cluster import GatewayCluster, Secret
 
 
@@ -84,9 +88,20 @@ def test_a_key_opens_its_own_tree_and_no_more(doors: GatewayCluster, key: Secret
     assert "uploaded /pages/&lt;i&gt;.txt" in sent.text
     assert "&lt;i&gt;.txt" in listed.text and "bob" in listed.text and "<i>" not in listed.text
     assert taken.content == b"brought by bob\n"
-    for closed in ("/files/", "/jobs", "/events", "/files/.mrstream", "/act/upload?into=/"):
+    for closed in (
+        "/files/", "/jobs", "/events", "/hosts", "/hosts/h1", "/keys", "/files/.mrstream",
+        "/act/upload?into=/",
+    ):  # fmt: skip
         assert tab.get(f"{doors.base()}{closed}").status_code == 403, closed
+    log = doors.host_directory("h2") / "logs" / "web.gateway.audit.log"
+    line = wait_for(lambda: _audited(log, "download"), 20, "the line of the download")
+    assert (line["key"], line["user"], line["paths"]) == ("pages-bob", "bob", ["/pages/<i>.txt"])
     doors.mrstream("dfs", "-rm", "-r", "/pages")
+
+
+def _audited(log: Path, operation: str) -> Any:
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    return next((line for line in lines if line.get("operation") == operation), None)
 
 
 def test_a_session_ends_with_its_key(doors: GatewayCluster) -> None:

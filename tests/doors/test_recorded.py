@@ -1,4 +1,4 @@
-"""What peers said to a gateway once, said again: Hadoop's contract tests, rclone, Spark's s3a.
+"""What peers said to a gateway once, said again: Hadoop's contract tests, rclone, DuckDB, s3a.
 
 `make interop` runs the peers themselves; their requests lie in recorded/, written down by
 recording.py. Each is signed anew and sent in its order; the answer has the status, headers and
@@ -110,7 +110,7 @@ def _say_all(again: Again, peer: str, made: Callable[[dict[str, Any]], Any]) -> 
     assert not wrong, f"{len(wrong)} of {len(entries)}:\n" + "\n".join(wrong[:10])
 
 
-@pytest.mark.parametrize("peer", ["rclone", "s3a"])
+@pytest.mark.parametrize("peer", ["duckdb", "rclone", "s3a"])
 def test_what_object_store_clients_said(doors: GatewayCluster, peer: str) -> None:
     """With a key that sees no bucket of other tests."""
     bucket = f"recorded-{peer}"

@@ -1,7 +1,7 @@
 """Clients of S3 that other people wrote: s3fs, pyarrow, awscli, and many at a time (doors §5).
 
-DuckDB's httpfs is an extension that is fetched from its makers' server when it is first used, which
-a test cannot rely on; pyarrow's own client (the C++ SDK of Amazon) takes its place.
+DuckDB's httpfs has to be of DuckDB's very version: `make interop` runs it in an environment of its
+own (duckdb_httpfs.py), and test_recorded.py says again what it said.
 """
 
 from __future__ import annotations
@@ -130,6 +130,27 @@ def test_awscli_copies_syncs_and_removes(
     assert (tmp_path / "back" / "big").read_bytes() == (tree / "big").read_bytes()
     aws("s3", "rm", "--recursive", f"s3://{bucket}/t")
     assert s3.list_objects_v2(Bucket=bucket)["KeyCount"] == 0
+
+
+def test_awscli_takes_the_profile_that_key_add_tells(
+    doors: GatewayCluster, bucket: str, tmp_path: Path
+) -> None:
+    told = doors.mrstream("key", "add", "profile").stderr.decode()
+    text = told.partition("~/.aws/config:\n")[2].replace("/PATH/ca.pem", doors.authority)
+    (tmp_path / "config").write_text(text)
+    environment = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith("AWS_") and "proxy" not in name.lower()
+    } | {"AWS_CONFIG_FILE": str(tmp_path / "config")}
+
+    done = subprocess.run(
+        [sys.executable, "-m", "awscli", "--profile", "profile", "s3", "ls"],
+        env=environment, capture_output=True, check=False,
+    )  # fmt: skip
+
+    assert done.returncode == 0, done.stderr
+    assert bucket in done.stdout.decode()
 
 
 def test_64_clients_at_once_each_get_what_they_stored(

@@ -89,6 +89,9 @@ class Recorded:
         self._answer()
         return self.logs.get(f"{attempt_id} {stream}", b"")[offset:]
 
+    def log_bytes(self, attempt_id: str, stream: str) -> int:
+        return len(self.log(attempt_id, stream, 0))
+
     def failure_report(self, job_id: str) -> str:
         return f"{job_id}: map 3 failed four times\nexit code 1 [not markup]\n"
 

@@ -47,6 +47,16 @@ def go(tab: Page, address: str | Callable[[], str]) -> None:
                 raise
 
 
+def walk(tab: Page, address: str, about: str, names: list[str]) -> None:
+    """From tab to tab of one thing; each is there, and is the one that is marked."""
+    go(tab, address)
+    for name in names:
+        tab.get_by_role("navigation", name=about).get_by_role("link", name=name).click()
+        here = tab.get_by_role("navigation", name=about).locator("[aria-current=page]")
+        expect(here).to_have_text(name)
+        assert tab.locator("#main .wrong").count() == 0
+
+
 def began(cluster: LocalCluster) -> str:
     """A job that writes a line and waits; returns its id."""
     (cluster.directory / "in.txt").write_text("one\n")
@@ -76,6 +86,13 @@ def test_a_day_with_a_real_cluster(cluster: LocalCluster, browser: Browser) -> N
     for name in ("Hosts", "Files", "Trash", "Events", "Keys", "About", "Jobs"):
         tab.get_by_role("navigation", name="Pages").get_by_role("link", name=name).click()
         expect(tab.get_by_role("heading", level=1)).to_be_visible()
+    walk(tab, f"{base}/jobs/{job}", "About this job", ["Tasks", "Attempts", "Counters", "Why"])
+    walk(tab, f"{base}/files/in.txt", "About this file", ["Chunks", "Story", "Preview"])
+    expect(tab.locator("#main pre")).to_have_text("one")
+    go(tab, f"{base}/hosts")
+    tab.get_by_role("link", name="h1", exact=True).click()
+    expect(tab.get_by_role("heading", level=1)).to_have_text("h1")
+    expect(tab.locator("#main")).to_contain_text(f"attempt_{job[4:]}_m_000000_0")
 
     # A file goes up, and is one for every other door.
     go(tab, f"{base}/act/upload?into=/")

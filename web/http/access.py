@@ -94,7 +94,6 @@ class Keys:
         self.version = 0
         self.known_at_s = float("-inf")
         """When the master last said that this is all, by the monotonic clock."""
-        self.used_at_s: dict[str, float] = {}
 
     def __len__(self) -> int:
         return len(self._by_id)
@@ -334,10 +333,7 @@ class Access:
             raise Refused(
                 503, "the table of keys is out of date; try again later", [("Retry-After", "5")]
             )
-        key = self._keys.get(id, self._wall_s())
-        if key is not None:
-            self._keys.used_at_s[id] = self._wall_s()
-        return key
+        return self._keys.get(id, self._wall_s())
 
     def _guessed(self, id: str) -> str:
         return id if self._keys.has(id) else ""

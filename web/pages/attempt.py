@@ -6,12 +6,12 @@ from markupsafe import Markup
 
 from mrstream.view import attempts
 from mrstream.web.pages.markup import element, joined, url
-from mrstream.web.pages.parts import Part, button, facts
+from mrstream.web.pages.parts import Part, button, facts, link
 from mrstream.web.pages.visit import NoSuchPage, Page, Visit
 
 STREAMS = ("stderr", "stdout")
 LOG_BYTES_MAX = 256 * 1024
-"""Of a log on a page; a browser with scripts is given the rest piece by piece."""
+"""Of a log on a page: its end, unless another place was asked for."""
 
 
 def page(visit: Visit, job_id: str, attempt_id: str) -> Page:
@@ -67,8 +67,12 @@ def log_piece(visit: Visit, attempt_id: str) -> tuple[bytes, int]:
 
 
 def _log(visit: Visit, attempt_id: str, stream: str, path: str) -> Markup:
-    data = visit.source.log(attempt_id, stream, 0)[:LOG_BYTES_MAX]
+    length = visit.source.log_bytes(attempt_id, stream)
+    last = max(0, length - LOG_BYTES_MAX)
+    start = min(visit.number("from", last), length)
+    data = visit.source.log(attempt_id, stream, start)[:LOG_BYTES_MAX]
     shown = data[: _whole_bytes(data)]
+    after = start + len(shown)
     tabs = [
         element(
             "li",
@@ -76,9 +80,23 @@ def _log(visit: Visit, attempt_id: str, stream: str, path: str) -> Markup:
         )
         for each in STREAMS
     ]
-    size = facts([("written so far", f"{len(shown):,} bytes" if shown else "nothing")])
+    size = facts([("written so far", f"{after:,} bytes" if after else "nothing")])
+    ways: Markup | None = None
+    if start or after < length:
+        before = max(0, start - LOG_BYTES_MAX)
+        ways = element(
+            "nav",
+            link("← before", path, stream=stream, **{"from": before}) if start else None,
+            element("span", f"bytes {start:,} to {after:,} of {length:,}"),
+            link("after →", path, stream=stream, **{"from": after}) if after < length else None,
+            link("the beginning", path, stream=stream, **{"from": 0}) if start else None,
+            link("the end", path, stream=stream) if after < length else None,
+            cls="pager",
+            aria_label="Parts of this log",
+        )
     return joined(
         element("nav", element("ul", tabs), cls="tabs", aria_label="What it writes"),
+        ways,
         element(
             "pre",
             shown.decode("utf-8", "replace"),
@@ -86,7 +104,7 @@ def _log(visit: Visit, attempt_id: str, stream: str, path: str) -> Markup:
             tabindex=0,
             aria_label=f"{stream} of {attempt_id}",
             data_log=url(f"{path}/log", stream=stream),
-            data_from=len(shown),
+            data_from=after,
         ),
         element("noscript", size),
     )

@@ -53,6 +53,12 @@ PIECE_BYTES: Final = 512 * 1024
 MEMORY_BYTES: Final = 256 << 20
 THREADS_MAX: Final = 32
 DRAIN_BYTES_MAX: Final = 32 << 20
+NOTED: Final = ("path", "into", "value", "job", "attempt")
+"""Words of a form that say what it is about, for the audit log."""
+PLACES: Final = frozenset(path.strip("/") for _, path in layout.PAGES) | frozenset(
+    ("enter", "download", "act", "upload", "login", "leave", "theme")
+)
+"""What can be done here, as the audit log and the figures call it."""
 
 T = TypeVar("T")
 Login = Callable[[Request, str, str], Awaitable[Visitor | None]]
@@ -62,8 +68,8 @@ Link = Callable[[str], Awaitable[Visitor | None]]
 @dataclass(frozen=True, slots=True)
 class Door:
     """The pages of one cluster. `link` gives who holds a one-time link, `login` who has a key (by
-    id and secret), `is_good` whether a key is still one; `source_of` a source that acts for a
-    user."""
+    id and secret), `key_name` what a key is called (nothing: it is one no more); `source_of` a
+    source that acts for a user."""
 
     watch: Watch
     sessions: Sessions
@@ -71,7 +77,7 @@ class Door:
     login: Login | None = None
     source_of: Callable[[str], Source] | None = None
     read_only: bool = False
-    is_good: Callable[[str], Awaitable[bool]] | None = None
+    key_name: Callable[[str], Awaitable[str]] | None = None
     budget: Budget = field(default_factory=lambda: Budget(MEMORY_BYTES))
     """Of what files on their way hold; a gateway has one for all its faces."""
     threads: ThreadPoolExecutor = field(
@@ -94,12 +100,14 @@ class Door:
             return reply.with_headers(("Cache-Control", assets.FOR_EVER))
         cookies = cookies_of(request.headers.all("cookie"))
         visitor = self.sessions.visitor(cookies, time.time())
-        if visitor is not None and visitor.key and self.is_good is not None:
-            visitor = visitor if await self.is_good(visitor.key) else None
+        if visitor is not None and visitor.key and self.key_name is not None:
+            request.note.key = await self.key_name(visitor.key)
+            visitor = visitor if request.note.key else None
         if visitor is not None:
             request.note.user = visitor.user
             if self.read_only and visitor.may_change:
                 visitor = replace(visitor, may_change=False)
+        _note(request)
         if request.method in ("GET", "HEAD"):
             return await self._look(request, visitor, cookies)
         if request.method == "POST":
@@ -175,6 +183,7 @@ class Door:
         visitor = await self.link(request.query.get("link"))
         if visitor is None:
             return self._outside(403, "This link was used already, or is too old.")
+        request.note.user = visitor.user
         cookie = self.sessions.begin(visitor, time.time())
         return redirect_reply(303, "/", [("Set-Cookie", cookie)])
 
@@ -222,12 +231,12 @@ class Door:
             raise OutOfBounds("this form is not from a page of yours; open the page again")
         name = request.path.removeprefix("/act/")
         request.note.operation = name
-        request.note.paths = [words[key] for key in ("path", "into") if key in words]
+        request.note.paths = [words[key] for key in NOTED if key in words]
         return await self._in_thread(forms.act, visit, name, words)
 
     async def _upload(self, request: Request, visit: Visit) -> tuple[str, str]:
         into = request.path.removeprefix("/upload")
-        request.note.operation, request.note.paths = "upload", [into]
+        request.note.paths = [into]
         into = into if into == "/" else into.rstrip("/")
         receiver = Receiver(visit, into, boundary_of(request.headers.get("content-type", "")))
         held = bytearray()
@@ -247,6 +256,7 @@ class Door:
             raise
         finally:
             self.budget.give(WRITER_BYTES)
+            request.note.paths += receiver.stored
             await self._in_thread(receiver.abandon)
         return said, url(f"/files{into}")
 
@@ -279,6 +289,15 @@ class Door:
         return Visit(
             self.watch, visitor, query, theme if theme in layout.THEMES else "", said, source
         )
+
+
+def _note(request: Request) -> None:
+    """Say for the audit log what is asked for: which kind of page, and of files which one."""
+    first, _, rest = request.path.removeprefix("/").partition("/")
+    if first in PLACES:
+        request.note.operation = first
+    if first in ("files", "download"):
+        request.note.paths = [f"/{rest}"]
 
 
 def is_own(request: Request) -> bool:

@@ -20,8 +20,8 @@ def page(visit: Visit, path: str) -> Page:
         below = path.removeprefix("/files").rstrip("/")
         return files.page(visit, below or "/")
     words = path.strip("/").split("/")
-    if words[0] in ("jobs", "events") and not visit.visitor.sees_all:
-        raise OutOfBounds("jobs tell of any file; your key reaches only some of them")
+    if words[0] in ("jobs", "events", "hosts", "keys") and not visit.visitor.sees_all:
+        raise OutOfBounds("this tells of all of the cluster; your key reaches only some paths")
     match words:
         case ["jobs"]:
             return jobs.page(visit)
@@ -40,8 +40,6 @@ def page(visit: Visit, path: str) -> Page:
         case ["events"]:
             return events.page(visit)
         case ["keys"]:
-            if not visit.visitor.sees_all:
-                raise OutOfBounds("keys tell of any path; yours reaches only some of them")
             return keys.page(visit)
         case ["about"]:
             return about.page(visit)

@@ -12,7 +12,7 @@ from mrstream.view.source import Source
 from mrstream.view.watch import Watch
 from mrstream.web.pages.parts import Part
 
-NUMBER_DIGITS_MAX = 9
+NUMBER_DIGITS_MAX = 15
 OWN = (".mrstream", ".trash")
 
 

@@ -317,6 +317,29 @@ def test_files_on_their_way_share_a_budget_that_is_given_back(pages: Pages) -> N
     assert pages.door.budget.free_bytes == before
 
 
+def test_the_audit_log_is_told_what_was_looked_at_taken_brought_and_done(pages: Pages) -> None:
+    token = pages.token("/act/upload?into=%2Fin").encode()
+    kill = pages.token(f"/act/kill-job?job={JOB}")
+    del pages.served.outcomes[:]
+
+    pages.get("/files/in")
+    pages.get("/download/in/web.log")
+    pages.get("/nothing/of/ours")
+    pages.upload([("token", None, token), ("file", "a", b"x"), ("file", "b", b"y")])
+    pages.submit("/act/kill-job", job=JOB, token=kill)
+    pages.served.get("/jobs")
+
+    assert [(each.note.operation, each.note.paths) for each in pages.served.outcomes] == [
+        ("files", ["/in"]),
+        ("download", ["/in/web.log"]),
+        ("", []),
+        ("upload", ["/in", "/in/a", "/in/b"]),
+        ("kill-job", [JOB]),
+        ("jobs", []),
+    ]
+    assert [each.note.user for each in pages.served.outcomes] == ["ann"] * 5 + [""]
+
+
 # Parts and logs -------------------------------------------------------------------------
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import re
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -170,6 +171,28 @@ def test_the_log_of_an_attempt_and_how_to_repeat_it() -> None:
     assert f"mrstream -repeat {ATTEMPT}" in page.text
 
 
+def test_a_long_log_shows_its_end_and_the_ways_to_all_of_it() -> None:
+    """Without a script, too: every byte of it is on some page."""
+    state = tui_states.busy()
+    lines = [b"line %07d ends here\n" % number for number in range(40_000)]
+    whole = state.logs[f"{ATTEMPT} stderr"] = b"".join(lines)
+    path = f"/jobs/{JOB}/attempts/{ATTEMPT}"
+
+    page = read(state, path)
+    assert "line 0039999" in page.text and "line 0000000" not in page.text
+    assert f"of {len(whole):,}" in page.text
+
+    start, seen = 0, ""
+    while start < len(whole):
+        html = html_of(state, path, **{"from": str(start)})
+        found = re.search(r'<pre[^>]*data-from="(\d+)"[^>]*>([^<]*)</pre>', html)
+        assert found is not None
+        seen, start = seen + found[2], int(found[1])
+        assert (f"from={start}" in html) == (start < len(whole)), "the way on"
+    assert seen == whole.decode()
+    assert "Parts of this log" not in html_of(tui_states.busy(), path), "a short one is one page"
+
+
 def test_a_quarantined_host_says_why() -> None:
     page = read(tui_states.busy(), "/hosts/h7")
 
@@ -305,8 +328,9 @@ def test_nothing_outside_a_visitors_trees_is_named() -> None:
         read(state, "/act/delete", ann, path="/readme.txt")
     with pytest.raises(OutOfBounds):
         read(state, "/act/rename", ann, path="/in/web.log", value="/out/x")
-    with pytest.raises(OutOfBounds):
-        read(state, "/keys", ann)
+    for page in ("/jobs", "/events", "/hosts", "/hosts/h1", "/keys"):
+        with pytest.raises(OutOfBounds):
+            read(state, page, ann)
     state.deleted.append(replace(state.deleted[0], path="/secret/plan"))
     assert "secret" not in read(state, "/trash", ann).text
     assert "web.log" in read(state, "/files/in", ann).text
