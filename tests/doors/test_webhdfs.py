@@ -445,8 +445,8 @@ def test_a_file_that_somebody_writes_is_busy(hdfs: Hdfs, doors: GatewayCluster, 
 def test_a_token_stands_for_its_key(hdfs: Hdfs, doors: GatewayCluster, place: str) -> None:
     hdfs.put(f"{place}/f", b"x")
     asked = {"op": "GETDELEGATIONTOKEN", "renewer": "ann"}
-    # A key of its own: after many wrong guesses at one key, its next is answered by 429. So is, for
-    # the moment until the gateway has heard of it, a new one after many guesses at keys that nobody has.
+    # A key of its own: after many wrong guesses at one key, its next is answered by 429. So is a
+    # new one after guesses at keys that nobody has, until the gateway has heard of it.
     with doors.session(doors.key("token", "--user", "ann")) as own:
         token: dict[str, str] = wait_for(
             lambda: own.get(doors.url("/"), params=asked).json().get("Token"), 30.0, "the token"
