@@ -36,6 +36,7 @@ from mrstream.view.picture import (
     Download,
     FileEntry,
     KeyEntry,
+    Masters,
     Storage,
     StorageRow,
     Upload,
@@ -62,7 +63,7 @@ class DemoSource:
     """A source whose cluster is simulated up to the moment of each question."""
 
     cluster = "paper sort (simulated)"
-    master_host = ""
+    masters = Masters()
 
     def __init__(self, simulated: SimulatedCluster | None = None, *, speed: float = SPEED) -> None:
         self._simulated = simulated or paper_sort()

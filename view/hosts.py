@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from mrstream.mapreduce.snapshot import HostRow
 from mrstream.view.cells import NOT_KNOWN, Cell, Column, passes, warning
 from mrstream.view.palette import host_mark
-from mrstream.view.picture import Picture, StorageRow
+from mrstream.view.picture import Masters, Picture, StorageRow
 from mrstream.view.words import count, natural, size, span
 
 COLUMNS = (
@@ -119,10 +119,10 @@ def trouble(host: Host) -> str:
     return f"{worker.state}: {worker.reason}" if worker and worker.reason else ""
 
 
-def facts(host: Host, master_host: str) -> list[Fact]:
+def facts(host: Host, masters: Masters) -> list[Fact]:
     """Give the roles of a host, its disks, and what it runs."""
     worker = host.worker
-    said = [Fact("roles", _roles(host, master_host))]
+    said = [Fact("roles", _roles(host, masters))]
     for disk in worker.disks if worker else ():
         used = f"{disk.path}  {size(disk.used_bytes)} of {size(disk.capacity_bytes)} used"
         said.append(Fact("disk", used, "" if disk.state == "up" else disk.state))
@@ -131,9 +131,15 @@ def facts(host: Host, master_host: str) -> list[Fact]:
     return said
 
 
-def _roles(host: Host, master_host: str) -> str:
+def _led(name: str, masters: Masters) -> str:
+    if name and masters == Masters(name, name):
+        return "both masters"
+    return {masters.dfs: "dfs master", masters.jobs: "job master"}.get(name, "") if name else ""
+
+
+def _roles(host: Host, masters: Masters) -> str:
     worker, server = host.worker, host.server
-    roles = ["both masters"] if host.name and host.name == master_host else []
+    roles = [words] if (words := _led(host.name, masters)) else []
     if server:
         roles.append(f"chunkserver {server.state}, {count(server.chunks)} chunks")
     if worker:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from mrstream.mapreduce.snapshot import (
     Board,
@@ -18,6 +18,13 @@ from mrstream.mapreduce.snapshot import (
     JobSeen,
     JobSnapshot,
 )
+
+
+class Masters(NamedTuple):
+    """The hosts of the masters that lead; empty where there is none."""
+
+    dfs: str = ""
+    jobs: str = ""
 
 
 @dataclass(frozen=True, slots=True)

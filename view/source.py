@@ -59,6 +59,7 @@ from mrstream.view.picture import (
     Download,
     FileEntry,
     KeyEntry,
+    Masters,
     Storage,
     StorageRow,
     Upload,
@@ -75,8 +76,8 @@ class Source(Protocol):
         ...
 
     @property
-    def master_host(self) -> str:
-        """The host of both masters; empty if there is none."""
+    def masters(self) -> Masters:
+        """Where the masters that lead are."""
         ...
 
     def now_s(self) -> float:
@@ -223,8 +224,8 @@ class ClusterSource:
         return self._cluster.config.name
 
     @property
-    def master_host(self) -> str:
-        return self._cluster.config.master
+    def masters(self) -> Masters:
+        return Masters(self._dfs.leader_host, self._jobs.finding.host)
 
     def now_s(self) -> float:
         return time.monotonic() + self._ahead_s
@@ -259,10 +260,10 @@ class ClusterSource:
         return rows
 
     def figures(self) -> list[tuple[str, str, dict[str, float]]]:
-        jobs = self._ask(Metrics())
+        jobs, files = self._ask(Metrics()), self._dfs.call_once(Metrics())
         return [
-            (MAPREDUCE_MASTER, self._jobs.finding.host, jobs),
-            (DFS_MASTER, self.master_host, self._dfs.call_once(Metrics())),
+            (MAPREDUCE_MASTER, self.masters.jobs, jobs),
+            (DFS_MASTER, self.masters.dfs, files),
         ]
 
     def report(self, job_id: str) -> JobReport:

@@ -151,6 +151,11 @@ class DfsClient:
         self._keeper = Keeper(self.name, self.call_once)
         self.calls_count = 0
 
+    @property
+    def leader_host(self) -> str:
+        """The host of the master that leads, as far as is known."""
+        return self._connection.finding.host
+
     def __enter__(self) -> DfsClient:
         return self
 

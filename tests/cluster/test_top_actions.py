@@ -161,6 +161,6 @@ def test_a_monitor_follows_masters_that_were_moved(
     try:
         assert source.snapshot(0, 0).at_s > 0
         assert source.storage().servers
-        assert source.master_host == "h1"
+        assert source.masters == ("h1", "h1")
     finally:
         source.close()

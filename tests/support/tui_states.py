@@ -32,6 +32,7 @@ from mrstream.view.picture import (
     Download,
     FileEntry,
     KeyEntry,
+    Masters,
     Storage,
     StorageRow,
 )
@@ -46,7 +47,7 @@ class Recorded:
     """A source that answers from memory and notes what it was asked to do."""
 
     cluster: str = "demo"
-    master_host: str = "h1"
+    masters: Masters = field(default_factory=lambda: Masters("h1", "h1"))
     hosts: Board[HostRow] = field(default_factory=Board)
     jobs: Board[JobRow] = field(default_factory=Board)
     boards: dict[str, JobBoard] = field(default_factory=dict)

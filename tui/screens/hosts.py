@@ -52,7 +52,7 @@ class HostsScreen(Page):
             text.append(f" {host.worker.address}", "bold")
         if hosts.trouble(host):
             text.append(f"  {hosts.trouble(host)}", BAD)
-        for fact in hosts.facts(host, self.monitor.source.master_host):
+        for fact in hosts.facts(host, self.monitor.source.masters):
             text.append(f"\n{fact.label:<7}", "dim")
             text.append(fact.text.replace("\n", "\n" + " " * 7))
             if fact.trouble:

@@ -26,7 +26,7 @@ def page(visit: Visit) -> Page:
         facts(
             [
                 ("cluster", visit.source.cluster),
-                ("masters on", visit.source.master_host or "–"),
+                ("masters on", ", ".join(dict.fromkeys(filter(None, visit.source.masters))) or "–"),
                 ("version", version()),
                 ("you are", visitor.user),
                 ("you may", "look and change" if visitor.may_change else "look"),

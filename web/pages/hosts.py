@@ -57,7 +57,7 @@ def one(visit: Visit, name: str) -> Page:
         told: list[tuple[str, Child]] = []
         if host.worker:
             told.append(("address", host.worker.address))
-        for fact in hosts.facts(host, visit.source.master_host):
+        for fact in hosts.facts(host, visit.source.masters):
             value: Child = _runs(fact.text) if fact.label == "runs" else fact.text
             if fact.trouble:
                 value = [value, "  ", element("strong", fact.trouble, cls="c-vermillion")]

@@ -72,7 +72,7 @@ class Rest:
         except ClusterError:
             masters = []
         with self.watch.picture() as picture:
-            body = metrics.text(picture, source.master_host, masters, self.figures)
+            body = metrics.text(picture, source.masters, masters, self.figures)
         return Reply(200, body, (("Content-Type", metrics.CONTENT_TYPE),), pack=True)
 
     def _api(self, words: list[str]) -> dict[str, Any]:

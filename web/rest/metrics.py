@@ -16,7 +16,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.metrics_core import Metric
 
 from mrstream.mapreduce.snapshot import JobRow
-from mrstream.view.picture import Picture
+from mrstream.view.picture import Masters, Picture
 from mrstream.web.http.figures import SECONDS
 from mrstream.web.http.figures import Figures as GatewayFigures
 
@@ -27,10 +27,10 @@ MasterFigures = Sequence[tuple[str, str, dict[str, float]]]
 
 
 def text(
-    picture: Picture, master_host: str, masters: MasterFigures, gateway: GatewayFigures | None
+    picture: Picture, leading: Masters, masters: MasterFigures, gateway: GatewayFigures | None
 ) -> bytes:
     """Give the page that a Prometheus collects."""
-    families = [*_cluster(picture, master_host), *_jobs(picture), *_hosts(picture)]
+    families = [*_cluster(picture, leading), *_jobs(picture), *_hosts(picture)]
     families += [*_storage(picture), *_masters(masters)]
     if gateway is not None:
         families += _gateway(gateway)
@@ -52,11 +52,11 @@ def _counter(name: str, words: str, labels: Iterable[str] = ()) -> CounterMetric
     return CounterMetricFamily(f"mrstream_{name}", words, labels=list(labels))
 
 
-def _cluster(picture: Picture, master_host: str) -> Iterator[Metric]:
+def _cluster(picture: Picture, leading: Masters) -> Iterator[Metric]:
     up = _gauge("up", "1 while a daemon is heard of", ("role", "host"))
     answers = 0.0 if picture.lost_reason else 1.0
-    for role in ("dfs.master", "mapreduce.master"):
-        up.add_metric([role, master_host], answers)
+    up.add_metric(["dfs.master", leading.dfs], answers)
+    up.add_metric(["mapreduce.master", leading.jobs], answers)
     for host in picture.hosts:
         up.add_metric(["mapreduce.worker", host.key], float(host.state != "lost"))
     for server in picture.storage.servers:

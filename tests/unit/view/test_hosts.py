@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mrstream.mapreduce.snapshot import Changes, ClusterSnapshot, DiskRow, HostRow
 from mrstream.view.hosts import COLUMNS, Fact, Host, facts, host_cells, host_named, listed, trouble
-from mrstream.view.picture import Picture, Storage, StorageRow
+from mrstream.view.picture import Masters, Picture, Storage, StorageRow
 
 GIB = 1 << 30
 WORKER = HostRow(
@@ -63,8 +63,21 @@ def test_hosts_are_sorted_as_people_count_or_by_what_is_heaviest() -> None:
     assert [host.name for host in listed(seen, wanted="H1")] == ["h10"]
 
 
+def test_masters_that_lead_on_different_hosts_are_named_one_by_one() -> None:
+    """After one of them has failed over."""
+
+    def first_of(name: str) -> str:
+        return facts(Host(name, WORKER, SERVER), Masters("h2", "h3"))[0].text.partition(";")[0]
+
+    assert [first_of(name) for name in ("h1", "h2", "h3")] == [
+        "chunkserver up, 480 chunks",
+        "dfs master",
+        "job master",
+    ]
+
+
 def test_the_facts_of_a_host() -> None:
-    told = facts(Host("h2", WORKER, SERVER), master_host="h2")
+    told = facts(Host("h2", WORKER, SERVER), Masters("h2", "h2"))
 
     assert told == [
         Fact("roles", "both masters; chunkserver up, 480 chunks; worker up, 1 of 2 slots"),
@@ -83,12 +96,12 @@ def test_a_disk_and_a_worker_that_are_not_well_say_so() -> None:
     host = host_named(picture([ill], []), "h2")
 
     assert trouble(host) == "quarantined: 6 failed in a row"
-    assert [fact.trouble for fact in facts(host, "h1")] == ["", "failed", ""]
-    assert facts(host, "h1")[-1].text == "nothing"
+    assert [fact.trouble for fact in facts(host, Masters("h1", "h1"))] == ["", "failed", ""]
+    assert facts(host, Masters("h1", "h1"))[-1].text == "nothing"
 
 
 def test_of_a_host_that_nobody_knows_nothing_is_told() -> None:
     host = host_named(picture([], []), "")
 
-    assert facts(host, "") == [Fact("roles", "")]
+    assert facts(host, Masters()) == [Fact("roles", "")]
     assert trouble(host) == ""

@@ -12,6 +12,7 @@ import msgspec
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from mrstream.view.picture import Masters
 from mrstream.view.watch import Watch
 from mrstream.web.http.figures import Figures
 from mrstream.web.http.head import Refused
@@ -245,7 +246,7 @@ def test_a_hundred_hosts_and_many_jobs_are_few_series() -> None:
     for number in range(300):
         state.jobs.put(msgspec.structs.replace(job, key=f"job_1_{number:04}"))
     with Watch(state).picture() as picture:
-        lines = text(picture, "h1", state.figures(), figures()).decode().splitlines()
+        lines = text(picture, Masters("h1", "h1"), state.figures(), figures()).decode().splitlines()
 
     series = [line for line in lines if not line.startswith("#")]
     assert len(series) <= 5000
