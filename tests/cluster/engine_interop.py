@@ -5,19 +5,24 @@
     python tests/cluster/engine_interop.py hadoop   every third, by Hadoop's own client and runner
     python tests/cluster/engine_interop.py hadoop-cluster   the same third, on its small cluster
 
-A case that an engine cannot give is listed with its reason; it is wrong here if it passes.
+A case that an engine cannot give is listed with its reason; it is wrong here if it passes. Each
+is a line of engine_interop.csv, which is kept: what was run, when, of which code, how it went.
 """
 
 from __future__ import annotations
 
+import csv
+import dataclasses
+import datetime
 import os
+import re
 import shutil
 import socket
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -30,6 +35,8 @@ from tests.support.ray_here import driver, running_ray
 
 PEER = Path(__file__).parent / "hadoop_peer"
 LAST = Path(__file__).parent / "engine_last.py"
+LEDGER = Path(__file__).with_suffix(".csv")
+COLUMNS = ("date", "commit", "engine", "case", "seconds", "load", "verdict")
 # What Hadoop's scripts do, as far as streaming on a local runner needs it.
 MAPRED = """#!/bin/sh
 shift
@@ -39,17 +46,19 @@ exec java {options} -cp '{room}:{classpath}' -Dhadoop.tmp.dir='{room}/tmp' \\
 # For a Java that lives for seconds.
 BRIEF = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 CASE_S_MAX = 1800.0
-KILL_EXECUTOR = """
+# Ends the process of the engine that runs the program.
+KILL = """
 pid = os.getpid()
-while "CoarseGrainedExecutorBackend" not in open(f"/proc/{pid}/cmdline").read():
-    pid = int(open(f"/proc/{pid}/stat").read().rpartition(")")[2].split()[1])
+while {name!r} not in open(f"/proc/{{pid}}/cmdline").read():
+    pid = int(open(f"/proc/{{pid}}/stat").read().rpartition(")")[2].split()[1])
 os.kill(pid, signal.SIGKILL)
 time.sleep(1000)
 """
+# Goes on when the engine has begun another copy of the task.
+WAIT = "wait_for(again)"
+EXECUTOR, YARN_TASK = "CoarseGrainedExecutorBackend", "org.apache.hadoop.mapred.YarnChild"
 NOT_ON_HADOOP: dict[str, str] = {}
 NOT_ON_YARN: dict[str, str] = {}
-# What programs and tasks say stays in the logs of YARN's containers; bytes and counters are judged.
-UNHEARD_ON_YARN = ("counter_prefix", "counter_user")
 # The rest of the third runs each job in the container of its master: a Java a task takes long.
 WITH_CONTAINERS = ("cachefile", "combiner_stdin", "env_reduce", "kfbc_k2", "out_gz")
 YARN_JOBS_AT_ONCE = 3
@@ -63,6 +72,9 @@ NOT_ON_RAY = {
 }
 
 
+Heard = Callable[[cases.Outcome], cases.Outcome]
+
+
 def run_cases(
     engine: str,
     command: Sequence[str],
@@ -70,20 +82,18 @@ def run_cases(
     excused: Mapping[str, str],
     environment: Mapping[str, str],
     at_once: int = 1,
-    unheard: Sequence[str] = (),
+    heard: Heard = lambda outcome: outcome,
 ) -> int:
-    """Run cases with this command; print the ledger and give how many went wrong. Of the `unheard`
-    what is said on standard error does not count."""
+    """Run cases with this command; write the ledger and give how many went wrong. `heard` adds
+    what the engine keeps elsewhere of what tasks said."""
 
     def run(name: str) -> tuple[list[str], float]:
         began_s = time.monotonic()
         case = cases.Case(name)
         case.expected["env"] = {**case.expected.get("env", {}), **environment}
-        if name in unheard:
-            del case.expected["stderr_contains"]
         with tempfile.TemporaryDirectory(prefix="engine-case-") as room:
-            differences = case.differences(case.run(command, Path(room), timeout_s=CASE_S_MAX))
-        return differences, time.monotonic() - began_s
+            outcome = heard(case.run(command, Path(room), timeout_s=CASE_S_MAX))
+        return case.differences(outcome), time.monotonic() - began_s
 
     wrong = 0
     with ThreadPoolExecutor(at_once) as pool:
@@ -93,12 +103,28 @@ def run_cases(
                 wrong += 1
                 verdict = f"WRONG: {verdict}"
             reason = f" ({excused[name]})" if name in excused else ""
-            print(f"{name}: {verdict}{reason} {took_s:.1f} s", flush=True)
+            _tell(engine, name, verdict + reason, took_s)
             for difference in differences if name not in excused else ():
                 print(f"    {difference[:600]}", flush=True)
     out_of = sum(name in excused for name in names)
     print(f"{engine}: {len(names)} cases, {wrong} wrong, {out_of} excused", flush=True)
     return wrong
+
+
+def _tell(engine: str, case: str, verdict: str, took_s: float) -> None:
+    """Print a line of the ledger, and write it."""
+    print(f"{case}: {verdict} {took_s:.1f} s", flush=True)
+    commit = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"],
+        cwd=LEDGER.parent, capture_output=True, text=True, check=True,
+    ).stdout.strip()  # fmt: skip
+    today, load = datetime.date.today().isoformat(), f"{os.getloadavg()[0]:.0f}"
+    is_new = not LEDGER.exists()
+    with LEDGER.open("a", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        if is_new:
+            writer.writerow(COLUMNS)
+        writer.writerow([today, commit, engine, case, f"{took_s:.1f}", load, verdict])
 
 
 def ray(names: Sequence[str]) -> int:
@@ -132,10 +158,10 @@ def spark_faults(room: Path) -> int:
     (room / "conf" / "spark-defaults.conf").write_text("\n".join(lines) + "\n")
     environment = {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
     with _standalone(room / "standalone", environment) as master:
-        killed = _repeated(room / "killed", master, environment, KILL_EXECUTOR)
+        kill = KILL.format(name=EXECUTOR)
+        killed = _repeated("spark", room / "killed", master, environment, kill)
         copying = {**environment, "SPARK_CONF_DIR": str(room / "conf")}
-        copied = _repeated(room / "copied", master, copying, "wait_for(again)")
-    return _told("an executor killed", killed) + _told("a speculative copy", copied)
+        return killed + _repeated("spark", room / "copied", master, copying, WAIT)
 
 
 @contextmanager
@@ -176,25 +202,47 @@ def hadoop(names: Sequence[str]) -> int:
 
 
 def hadoop_cluster(names: Sequence[str]) -> int:
-    """The third on Hadoop's own small cluster, all in one: a resource manager, node managers and
-    containers of YARN's."""
+    """The third on Hadoop's own small cluster, all in one (a resource manager, node managers and
+    containers of YARN's), and what YARN repeats."""
     with tempfile.TemporaryDirectory(prefix="hadoop-", dir="/tmp") as place:
         room = Path(place)
         environment = _hadoop_home(room)
         wrong = 0
         with _mini_cluster(room):
             for uber in (False, True):
+                if uber and names == cases.names()[::3]:
+                    wrong += hadoop_faults(room, environment)
                 _write_mapred(room, f"-D mapreduce.job.ubertask.enable={str(uber).lower()}")
                 wrong += run_cases(
-                    f"hadoop-cluster, {'a container a job' if uber else 'a container a task'}",
+                    f"hadoop-cluster, a container a {'job' if uber else 'task'}",
                     [sys.executable, "-P", str(LAST)],
                     [name for name in names if (name in WITH_CONTAINERS) is not uber],
                     NOT_ON_YARN,
                     environment,
                     YARN_JOBS_AT_ONCE,
-                    UNHEARD_ON_YARN,
+                    lambda outcome: _with_container_logs(outcome, room / "cluster"),
                 )
     return wrong
+
+
+def hadoop_faults(room: Path, environment: Mapping[str, str]) -> int:
+    """What YARN repeats: the container of a task that is killed, and copies of slow tasks."""
+    kill = KILL.format(name=YARN_TASK)
+    killed = _repeated("hadoop-cluster", room / "killed", "hadoop", environment, kill)
+    copies = ("-D", "mapreduce.map.speculative=true")
+    return killed + _repeated(
+        "hadoop-cluster", room / "copied", "hadoop", environment, WAIT, copies
+    )
+
+
+def _with_container_logs(outcome: cases.Outcome, cluster: Path) -> cases.Outcome:
+    """Add what the job's containers said: YARN's client shows none of it, it stays in a directory
+    of their node manager, where `yarn logs` finds it."""
+    told = [outcome.stderr]
+    for job in re.findall(r"Running job: job_(\w+)", outcome.stderr):
+        for path in sorted(cluster.rglob(f"*-logDir-*/application_{job}/container_*/*")):
+            told.append(path.read_text(errors="replace"))
+    return dataclasses.replace(outcome, stderr="\n".join(told))
 
 
 def _hadoop_home(room: Path) -> dict[str, str]:
@@ -245,14 +293,27 @@ def _mini_cluster(room: Path) -> Iterator[None]:
             running.wait(120)
 
 
-def _told(what: str, difference: str) -> int:
-    print(f"{what}: {difference or 'passes'}", flush=True)
+def _repeated(
+    engine: str,
+    room: Path,
+    address: str,
+    environment: Mapping[str, str],
+    once: str,
+    properties: Sequence[str] = (),
+) -> int:
+    """Run a job of four maps and two reduces in which the first execution of one map does `once`;
+    write into the ledger what is not as local mode has it, and give how much that is."""
+    began_s = time.monotonic()
+    difference = _repeated_job(room, address, environment, once, properties)
+    what = "a speculative copy" if once == WAIT else "a worker killed"
+    verdict = f"WRONG: {difference}" if difference else "passes"
+    _tell(engine, what, verdict, time.monotonic() - began_s)
     return 1 if difference else 0
 
 
-def _repeated(room: Path, engine: str, environment: Mapping[str, str], once: str) -> str:
-    """Run a job of four maps and two reduces in which the first execution of one map does `once`;
-    say what is not as local mode has it."""
+def _repeated_job(
+    room: Path, address: str, environment: Mapping[str, str], once: str, properties: Sequence[str]
+) -> str:
     room.mkdir(exist_ok=True)
     desk = Desk(room)
     for number in range(4):
@@ -277,10 +338,10 @@ if os.environ["mapreduce_task_id"].endswith("m_000000"):
         + "".join(f"        {line}\n" for line in once.strip().splitlines())
         + "for line in sys.stdin:\n    print(*line.split(), sep='\\n')\n",
     )
-    words = ["-mapper", f"{sys.executable} mapper.py", "-file", "mapper.py", "-reducer", "uniq -c",
-             "-numReduceTasks", "2"]  # fmt: skip
+    words = [*properties, "-mapper", f"{sys.executable} mapper.py", "-file", "mapper.py",
+             "-reducer", "uniq -c", "-numReduceTasks", "2"]  # fmt: skip
     os.environ.update(environment)
-    ran = desk.job(*words, "-engine", engine, timeout_s=900)
+    ran = desk.job(*words, "-engine", address, timeout_s=CASE_S_MAX)
     if ran.status != 0 or not (room / "again").exists():
         return f"exit {ran.status}, again {(room / 'again').exists()}: {ran.stderr[-3000:]}"
     found, counters = desk.parts(), cases.printed_counters(ran.stderr)["Map-Reduce Framework"]
