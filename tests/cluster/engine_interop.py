@@ -14,6 +14,7 @@ is a line of engine_interop.csv, which is kept: what was run, when, of which cod
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import dataclasses
 import datetime
@@ -32,19 +33,25 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
+import mrstream as mr
 from tests.conformance import cases
-from tests.support.local_jobs import Desk
+from tests.support.local_jobs import Desk, processes_with
 from tests.support.ray_here import driver, running_ray
 
 PEER = Path(__file__).parent / "hadoop_peer"
 LAST = Path(__file__).parent / "engine_last.py"
 LEDGER = Path(__file__).with_suffix(".csv")
 COLUMNS = ("date", "commit", "engine", "case", "seconds", "load", "verdict")
-# What Hadoop's scripts do, as far as streaming on a local runner needs it.
+# What Hadoop's scripts `mapred` and `hadoop` do, as far as jobs need it.
 MAPRED = """#!/bin/sh
+case $1 in
+streaming) main=streaming.HadoopStreaming words='{words}';;
+job) main=mapred.JobClient words=;;
+fs) main=fs.FsShell words=;;
+esac
 shift
 exec java {options} -cp '{room}:{classpath}' -Dhadoop.tmp.dir='{room}/tmp' \\
-  org.apache.hadoop.streaming.HadoopStreaming {words} "$@"
+  org.apache.hadoop.$main $words "$@"
 """
 # For a Java that lives for seconds.
 BRIEF = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
@@ -235,9 +242,66 @@ def hadoop_faults(room: Path, environment: Mapping[str, str]) -> int:
     kill = KILL.format(name=YARN_TASK)
     killed = _repeated("hadoop-cluster", room / "killed", "hadoop", environment, kill)
     copies = ("-D", "mapreduce.map.speculative=true")
-    return killed + _repeated(
-        "hadoop-cluster", room / "copied", "hadoop", environment, WAIT, copies
-    )
+    copied = _repeated("hadoop-cluster", room / "copied", "hadoop", environment, WAIT, copies)
+    return killed + copied + hadoop_from_python(room / "python")
+
+
+def hadoop_from_python(room: Path) -> int:
+    """A result's records, counters and end, where Hadoop runs the job."""
+    (room / "in").mkdir(parents=True)
+    (room / "in" / "f").write_text("b a\na c\n" * 100)
+    os.environ["MRSTREAM_HOME"] = str(room / "home")
+    wrong = 0
+    for what, difference_of in (("a result in Python", _result), ("killed from Python", _killed)):
+        began_s = time.monotonic()
+        difference = difference_of(room)
+        verdict = f"WRONG: {difference}" if difference else "passes"
+        _tell("hadoop-cluster", what, verdict, time.monotonic() - began_s)
+        wrong += 1 if difference else 0
+    return wrong
+
+
+def _result(room: Path) -> str:
+    results = [
+        mr.Job(room / "in", mapper="tr ' ' '\\n'", reducer="uniq -c", reduces=2,
+               output=room / f"out-{engine}", engine=engine).run(progress=False)
+        for engine in ("own", "hadoop")
+    ]  # fmt: skip
+    own, there = ([*result] for result in results)
+    if own != there or not own:
+        return f"records {there}, ours {own}"
+    counted = [[result.counter("Map-Reduce Framework", name) for name in RECORDS]
+               for result in results]  # fmt: skip
+    return "" if counted[0] == counted[1] else f"counters {counted}"
+
+
+def _killed(room: Path) -> str:
+    mark = f"mark-{time.monotonic_ns()}"
+    result = mr.Job(room / "in", mapper="sleep 1000", output=room / "none", engine="hadoop",
+                    cmdenv={"MARK": mark}).submit()  # fmt: skip
+    sleeping = f"MARK={mark}"
+    until_s = time.monotonic() + CASE_S_MAX
+    while not _programs(sleeping):
+        if time.monotonic() > until_s or result.state != "running":
+            return f"it does not run: {result.log[-2000:]}"
+        time.sleep(0.2)
+    result.kill()
+    until_s = time.monotonic() + 120
+    while _programs(sleeping):
+        if time.monotonic() > until_s:
+            return f"it still runs: {result.log[-2000:]}"
+        time.sleep(0.2)
+    return "" if result.state == "killed" else f"it is {result.state}"
+
+
+def _programs(variable: str) -> list[int]:
+    """Give the programs of tasks with this in their environment."""
+    found = []
+    for pid in processes_with(variable):
+        with contextlib.suppress(OSError):
+            if Path(f"/proc/{pid}/comm").read_text().strip() == "sleep":
+                found.append(pid)
+    return found
 
 
 def _with_container_logs(outcome: cases.Outcome, cluster: Path) -> cases.Outcome:
@@ -268,9 +332,11 @@ def _write_mapred(room: Path, words: str = "") -> None:
     """Write what Hadoop's scripts do; `words` stand before those of a job."""
     classpath = (room / "classpath").read_text().strip()
     options = " ".join(BRIEF)
-    mapred = room / "bin" / "mapred"
-    mapred.write_text(MAPRED.format(classpath=classpath, room=room, options=options, words=words))
-    mapred.chmod(0o755)
+    text = MAPRED.format(classpath=classpath, room=room, options=options, words=words)
+    for name in ("mapred", "hadoop"):
+        program = room / "bin" / name
+        program.write_text(text)
+        program.chmod(0o755)
 
 
 @contextmanager
