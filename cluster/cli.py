@@ -327,7 +327,6 @@ def _join(options: Namespace) -> int:
 def _restore(options: Namespace) -> int:
     from mrstream.cluster.config.config import DFS_MASTER
     from mrstream.cluster.hosts.backup import read_backup
-    from mrstream.cluster.hosts.restore import restore_master
     from mrstream.cluster.hosts.restore_group import restore_groups
 
     cluster = _cluster_running(options)
@@ -336,18 +335,16 @@ def _restore(options: Namespace) -> int:
         print("\n".join(doubts))
         return options.yes or _typed(cluster.config)
 
-    source, groups = options.source, len(cluster.config.masters_of(DFS_MASTER)) > 1
+    source = options.source
     if source is not None and _is_backup(cluster.config, source):
         config = restore_groups(cluster, options.master, _say, read_backup(source), agreed)
-    elif groups:
+    else:
         if source is not None and len(cluster.config.voters_of(DFS_MASTER)) > 1:
             raise UserError(
                 f"--from is {source!r}: where there are several masters it is a backup; of the "
                 "logs that hosts have, the one that goes furthest always counts"
             )
         config = restore_groups(cluster, options.master, _say, None, agreed, source or "")
-    else:
-        config = restore_master(cluster, options.master, _say, source, agreed)
     address = config.host(config.master).address
     moved = "" if config.master == cluster.config.master else "; say so in cluster.yaml"
     print(f"cluster {config.name} is up, master {config.master} ({address}){moved}")
