@@ -11,7 +11,6 @@ import json
 import os
 import sys
 import threading
-import time
 from argparse import Namespace
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
@@ -229,15 +228,15 @@ def _dfs_master(cluster: Cluster) -> LeaderConnection:
 
 def _patiently(master: LeaderConnection, request: Request) -> Any:
     """Have the master that leads answer; one of a host that is lost has to be followed first."""
-    deadline_s = time.monotonic() + LEADER_S_MAX
+    from mrstream.cluster.retry import RetryPolicy
+
     number = master.next_number()
-    while True:
+    for attempt in RetryPolicy(LEADER_S_MAX, LOOK_EVERY_S, LOOK_EVERY_S).attempts():
         try:
             return master.call(request, number=number)
-        except Unavailable:
-            if time.monotonic() > deadline_s:
-                raise
-            time.sleep(LOOK_EVERY_S)
+        except Unavailable as error:
+            attempt.failed(error)
+    raise AssertionError("attempts do not end")
 
 
 def _logs(options: Namespace) -> int:
