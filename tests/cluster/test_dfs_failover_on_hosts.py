@@ -18,10 +18,10 @@ import pytest
 from mrstream.cluster.config.config import DFS_MASTER
 from mrstream.cluster.consensus.standing import Standing, WhoLeads
 from mrstream.cluster.errors import HostUnreachable
+from mrstream.cluster.retry import RetryPolicy
 from mrstream.cluster.wire.messages import Health, HealthReply
 from mrstream.cluster.wire.network import Connection
 from mrstream.dfs.client.client import DfsClient, client_of
-from mrstream.dfs.client.retry import RetryPolicy
 from tests.cluster.conftest import MakeHosts
 from tests.cluster.hosted import Operator
 from tests.cluster.ledger import Worker
