@@ -125,8 +125,9 @@ def output_of(choice: EngineChoice, directory: str) -> Iterator[bytes]:
             words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=told
         ) as client,
     ):
-        assert client.stdout is not None
-        yield from iter(lambda: client.stdout.read(READ_BYTES), b"")
+        text = client.stdout
+        assert text is not None
+        yield from iter(lambda: text.read(READ_BYTES), b"")
         if client.wait():
             told.seek(0)
             said = told.read().decode("utf-8", "replace").strip().rpartition("\n")[2]
