@@ -27,6 +27,7 @@ from mrstream.cluster.errors import (
 )
 from mrstream.cluster.leader.connection import LeaderConnection, find_leader, keep_leader
 from mrstream.cluster.leader.finding import Finding
+from mrstream.cluster.retry import RetryPolicy
 from mrstream.cluster.user import user_name
 from mrstream.cluster.wire.addresses import silent_master
 from mrstream.cluster.wire.identity import Identity, new_client_id
@@ -35,7 +36,6 @@ from mrstream.dfs.chunk import NO_FENCE, Epoch, Fence, FileId
 from mrstream.dfs.client.ending import Ending
 from mrstream.dfs.client.fence import fence_of_environment
 from mrstream.dfs.client.keeper import Keeper
-from mrstream.dfs.client.retry import RetryPolicy
 from mrstream.dfs.client.stale import StaleReads
 from mrstream.dfs.client.topology import Place
 from mrstream.dfs.protocol import (

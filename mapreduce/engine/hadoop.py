@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from functools import partial
 from typing import Final
 
 from mrstream.cluster.errors import UserError
@@ -125,9 +126,8 @@ def output_of(choice: EngineChoice, directory: str) -> Iterator[bytes]:
             words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=told
         ) as client,
     ):
-        text = client.stdout
-        assert text is not None
-        yield from iter(lambda: text.read(READ_BYTES), b"")
+        assert client.stdout is not None
+        yield from iter(partial(client.stdout.read, READ_BYTES), b"")
         if client.wait():
             told.seek(0)
             said = told.read().decode("utf-8", "replace").strip().rpartition("\n")[2]
