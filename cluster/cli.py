@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from mrstream.cluster.config import state
-from mrstream.cluster.config.config import GATEWAY, ROLES, Cluster, ClusterConfig, load
+from mrstream.cluster.config.config import DFS_MASTER, GATEWAY, ROLES, Cluster, ClusterConfig, load
 from mrstream.cluster.errors import ClusterError, Unavailable, UserError
 from mrstream.cluster.hosts import arguments
 
@@ -118,11 +118,19 @@ def _finish_up(config: ClusterConfig, failed: dict[str, ClusterError]) -> int:
         print(f"{name}: FAILED: {error}", file=sys.stderr)
     for line in advice_on_keys(failed.values()):
         print(line, file=sys.stderr)
+    voters = config.voters_of(DFS_MASTER)
+    there = [name for name in voters if name not in failed]
+    if len(there) < len(voters):
+        print(
+            f"{len(there)} of {len(voters)} masters are up, and {len(voters) // 2 + 1} must be: "
+            "run `mrstream cluster up` again when the others are back",
+            file=sys.stderr,
+        )
     count = len(config.hosts) - len(failed)
     total = len(config.hosts)
     hosts = f"{count} of {total} hosts" if failed else f"{total} host{'s' if total > 1 else ''}"
-    address = config.host(config.master).address
-    print(f"cluster {config.name} is up: {hosts}, master {config.master} ({address})")
+    address = config.host(there[0]).address
+    print(f"cluster {config.name} is up: {hosts}, master {there[0]} ({address})")
     return 0
 
 
@@ -220,7 +228,6 @@ def _log_copies(cluster: Cluster) -> dict[str, int | None]:
 
 def _dfs_master(cluster: Cluster) -> LeaderConnection:
     """The dfs master that leads."""
-    from mrstream.cluster.config.config import DFS_MASTER
     from mrstream.cluster.leader.connection import connect_to_leader
 
     return connect_to_leader(cluster, DFS_MASTER, connect_s_max=3.0)
@@ -324,7 +331,6 @@ def _join(options: Namespace) -> int:
 
 
 def _restore(options: Namespace) -> int:
-    from mrstream.cluster.config.config import DFS_MASTER
     from mrstream.cluster.hosts.backup import read_backup
     from mrstream.cluster.hosts.restore_group import restore_groups
 

@@ -17,6 +17,8 @@ from crc32c import crc32c
 from mrstream.cluster.disk import Disk, DiskFile
 from mrstream.cluster.journal.format import corrupt
 
+BALLOT_NAME: Final = "ballot"
+"""Where it is, a member of a group has been at work."""
 _MAGIC: Final = b"MRSB"
 _FORMAT: Final = 1
 _SLOT: Final = struct.Struct("<4sIQQ16s")
@@ -52,7 +54,7 @@ class BallotFile:
     """The ballot of one member on its disk."""
 
     def __init__(self, disk: Disk, directory: str) -> None:
-        path = os.path.join(directory, "ballot")
+        path = os.path.join(directory, BALLOT_NAME)
         self._file = _open(disk, path, 2 * SLOT_BYTES)
         data = self._file.read(2 * SLOT_BYTES, 0)
         slots = [data[:SLOT_BYTES], data[SLOT_BYTES:]]

@@ -29,7 +29,7 @@ from mrstream.cluster.leader.connection import LeaderConnection, find_leader, ke
 from mrstream.cluster.leader.finding import Finding
 from mrstream.cluster.retry import RetryPolicy
 from mrstream.cluster.user import user_name
-from mrstream.cluster.wire.addresses import silent_master
+from mrstream.cluster.wire.addresses import why_wait
 from mrstream.cluster.wire.identity import Identity, new_client_id
 from mrstream.cluster.wire.messages import Request
 from mrstream.dfs.chunk import NO_FENCE, Epoch, Fence, FileId
@@ -187,7 +187,7 @@ class DfsClient:
                 answer = self._stale.ask(self._connection, request)
                 if answer is not None:
                     return answer.value
-                attempt.failed(error, silent_master("dfs", error))
+                attempt.failed(error, why_wait("dfs", error))
         raise AssertionError("attempts do not end")
 
     def call_once(self, request: Request) -> Any:

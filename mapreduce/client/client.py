@@ -23,7 +23,7 @@ from mrstream.cluster.errors import ClusterError, Unavailable, UserError
 from mrstream.cluster.leader.connection import connect_to_leader
 from mrstream.cluster.retry import RetryPolicy
 from mrstream.cluster.units import decimal_size
-from mrstream.cluster.wire.addresses import CONNECT_S_MAX, silent_master
+from mrstream.cluster.wire.addresses import CONNECT_S_MAX, why_wait
 from mrstream.cluster.wire.messages import Request
 from mrstream.mapreduce.client import staging
 from mrstream.mapreduce.console import LIVE_EVERY_S, Console
@@ -98,7 +98,7 @@ class JobClient:
                 return self._connection.call(request, timeout_s, number)
             except Unavailable as error:
                 if attempt.number == 1:
-                    on_wait(f"{silent_master('job', error)}; waiting for it")
+                    on_wait(f"{why_wait('job', error)}; waiting for it")
                 attempt.failed(error)
         raise AssertionError("attempts do not end")
 

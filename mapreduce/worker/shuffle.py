@@ -24,9 +24,27 @@ from mrstream.mapreduce.dataflow.fetcher import Fetcher
 from mrstream.mapreduce.dataflow.segment_place import SegmentAt
 from mrstream.mapreduce.job.record_forms import framed_shape, map_output_types, segment_codec
 from mrstream.mapreduce.protocol import SegmentNews
+from mrstream.mapreduce.worker import host_figures
+from mrstream.streaming.conf.jobconf import JobConf
 
 _READ_BYTES = 1 << 16
 TOUCH_EVERY_S = 1.0
+SHUFFLE_BYTES_MAX = 512 << 20
+SHUFFLE_HOST_SHARE = 4
+"""Of a host's memory a quarter, shared by as many reduces as it has cores."""
+SHUFFLE_LIMIT_SHARE = 2
+"""Of what the attempt's processes may hold together."""
+
+
+def shuffle_bytes(conf: JobConf, host_bytes: int, cores: int) -> int:
+    """How much of what it fetches a reduce keeps in memory: what the job says it may take to sort;
+    if it says nothing, more where the host has it, for the rest is written and read once more."""
+    if conf.is_given_setting("io_sort_bytes"):
+        return conf.io_sort_bytes
+    share_bytes = min(SHUFFLE_BYTES_MAX, host_bytes // (SHUFFLE_HOST_SHARE * cores))
+    if conf.reduce_memory_bytes:
+        share_bytes = min(share_bytes, conf.reduce_memory_bytes // SHUFFLE_LIMIT_SHARE)
+    return max(conf.io_sort_bytes, share_bytes)
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -54,7 +72,7 @@ class NewsShuffle:
             MergeRule(
                 conf.comparator_spec,
                 framed_shape(*map_output_types(conf)),
-                conf.io_sort_bytes,
+                shuffle_bytes(conf, host_figures.memory_limit_bytes(), os.cpu_count() or 1),
                 attempt.scratch,
                 segment_codec(conf),
             ),

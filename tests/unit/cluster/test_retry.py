@@ -8,8 +8,9 @@ import time
 import pytest
 
 from mrstream.cluster import retry
-from mrstream.cluster.errors import Unavailable
+from mrstream.cluster.errors import HostUnreachable, Unavailable
 from mrstream.cluster.retry import RetryPolicy
+from mrstream.cluster.wire.addresses import why_wait
 
 
 def test_it_tries_until_the_time_is_over_and_then_raises_the_last_error() -> None:
@@ -65,3 +66,15 @@ def test_a_wait_that_is_cut_short_is_the_last() -> None:
             attempt.failed(Unavailable(f"try {attempt.number}"))
 
     assert len(waits) == 3 and all(0.5 <= wait_s <= 1.0 for wait_s in waits)
+
+
+@pytest.mark.parametrize(
+    "error, said",
+    [
+        (HostUnreachable("h1:7700: timed out"), "does not answer (h1:7700: timed out): `mrstream"),
+        (Unavailable("no chunkserver has room"), "cannot do it yet (no chunkserver has room): "),
+    ],
+)
+def test_one_who_waits_is_told_whether_the_master_answers(error: Unavailable, said: str) -> None:
+    """Nobody looks for a dead daemon where a disk is full."""
+    assert why_wait("dfs", error).startswith(f"the dfs master {said}")

@@ -11,7 +11,8 @@ import pytest
 
 from mrstream.cluster.wire.identity import Identity
 from mrstream.cluster.wire.network import BulkServer
-from mrstream.mapreduce.dataflow import merger
+from mrstream.mapreduce.dataflow import block_codec, merger
+from mrstream.mapreduce.dataflow.block_codec import BlockCodec
 from mrstream.mapreduce.dataflow.fetched_runs import MergeRule
 from mrstream.mapreduce.dataflow.fetcher import Fetcher
 from mrstream.mapreduce.dataflow.record_form import FRAMED_RECORDS, TEXT_RECORDS, text_form
@@ -55,10 +56,16 @@ class Host:
         self.server = BulkServer(self.segments.serve, SERVER)
         self.address = self.server.start("127.0.0.1:0")
 
-    def write(self, map_index: int, lines: list[bytes], number: int = 0) -> SegmentAt:
+    def write(
+        self,
+        map_index: int,
+        lines: list[bytes],
+        number: int = 0,
+        codec: BlockCodec = block_codec.NONE,
+    ) -> SegmentAt:
         attempt = f"attempt_1_0001_m_{map_index:06}_{number}"
         path = str(self.directory / attempt)
-        plan = SpillPlan(sort=SortPlan(PARTITIONS), path=path, capacity_bytes=1 << 20)
+        plan = SpillPlan(sort=SortPlan(PARTITIONS), path=path, capacity_bytes=1 << 20, codec=codec)
         output = MapOutput(plan)
         output.feed(b"".join(lines))
         output.finish()
@@ -202,3 +209,25 @@ def test_a_host_that_does_not_answer_is_tried_again_until_its_segment_moves(
     mover.join()
 
     assert heard.failures[0][2] is False
+
+
+@pytest.mark.parametrize("codec", ["none", "zlib", "lz4", "zstd", "snappy", "bzip2"])
+def test_large_partitions_come_whole_in_pages_of_their_own(
+    hosts: list[Host], tmp_path: Path, codec: str
+) -> None:
+    """Packed or not: they are read where they were received, twice, and never copied first."""
+    rng = random.Random(1)
+    all_lines = [
+        [b"k%05d\t%0240x\n" % (n, rng.getrandbits(960)) for n in range(index, 24_000, 3)]
+        for index in range(3)
+    ]
+    places = [
+        hosts[index].write(index, lines, codec=block_codec.by_name(codec))
+        for index, lines in enumerate(all_lines)
+    ]
+    fetcher = new_fetcher(tmp_path, len(places), Heard(), memory_bytes=1 << 26)
+    for place in places:
+        fetcher.add(place)
+
+    assert merged(fetcher, tmp_path) == expected(hosts, tmp_path, all_lines)
+    fetcher.close()
