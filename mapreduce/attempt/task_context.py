@@ -90,7 +90,7 @@ Tell = Callable[[Message], None]
 class Source(msgspec.Struct, frozen=True):
     """A sorted run of a reduce's input: the partition of one map, or of several merged."""
 
-    run: Callable[[], Iterator[bytes]]
+    run: Callable[[], Iterator[bytes | memoryview]]
     """Gives the run's blocks, from its start each time."""
     maps: int
     records: int

@@ -22,8 +22,9 @@ from mrstream.cluster.config import state
 from mrstream.cluster.config.config import MAPREDUCE_MASTER, Cluster, ClusterConfig
 from mrstream.cluster.errors import ClusterError, Unavailable, UserError
 from mrstream.cluster.leader.connection import connect_to_leader
+from mrstream.cluster.retry import RetryPolicy
 from mrstream.cluster.units import decimal_size
-from mrstream.cluster.wire.addresses import CONNECT_S_MAX, silent_master
+from mrstream.cluster.wire.addresses import CONNECT_S_MAX, why_wait
 from mrstream.cluster.wire.messages import Request
 from mrstream.mapreduce.client import staging
 from mrstream.mapreduce.console import LIVE_EVERY_S, Console
@@ -42,8 +43,7 @@ from mrstream.streaming.conf.jobconf import JobConf
 
 FAILED: Final = 1
 CALL_S_MAX: Final = 30.0
-RETRY_S: Final = 0.2
-MASTER_AWAY_S_MAX: Final = 600.0
+MASTER_AWAY: Final = RetryPolicy(total_s=600.0, first_s=0.2, longest_s=0.2)
 """A master that is away for longer is given up; the job itself goes on when it comes back."""
 _log: Final = logging.getLogger(__name__)
 _COPY_BYTES: Final = 1 << 20
@@ -95,18 +95,14 @@ class JobClient:
     ) -> Any:
         """Ask until there is an answer; `on_wait` is told of the first failure."""
         number = self._connection.next_number()
-        until_s = time.monotonic() + MASTER_AWAY_S_MAX
-        has_failed = False
-        while True:
+        for attempt in MASTER_AWAY.attempts():
             try:
                 return self._connection.call(request, timeout_s, number)
             except Unavailable as error:
-                if time.monotonic() > until_s:
-                    raise
-                if not has_failed:
-                    on_wait(f"{silent_master('job', error)}; waiting for it")
-                has_failed = True
-                time.sleep(RETRY_S)
+                if attempt.number == 1:
+                    on_wait(f"{why_wait('job', error)}; waiting for it")
+                attempt.failed(error)
+        raise AssertionError("attempts do not end")
 
 
 class ClusterJob:

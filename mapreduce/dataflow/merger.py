@@ -30,7 +30,7 @@ WIDTH_MAX = 64
 
 _pass_numbers = count(1)
 
-Run = Callable[[], Iterator[bytes]]
+Run = Callable[[], Iterator[segment.Raw]]
 """Opens a run: gives its verified blocks of framed records, from the first on."""
 
 
@@ -89,7 +89,7 @@ class Merge:
         except ValueError as error:
             raise segment.SegmentCorrupt(f"merge of {len(self._runs)} runs: {error}") from error
 
-    def _supply(self, run: int, block: bytes | None) -> None:
+    def _supply(self, run: int, block: segment.Raw | None) -> None:
         try:
             self._tree.supply(run, block)
         except ValueError as error:
@@ -167,7 +167,7 @@ def merged_blocks(partition: int, merged: Merge) -> Iterator[segment.Block]:
         yield segment.Block(partition, records, grown, payload)
 
 
-def _read_and_delete(path: str) -> Iterator[bytes]:
+def _read_and_delete(path: str) -> Iterator[segment.Raw]:
     with closing(segment.Reader(path)) as reader:
         os.unlink(path)
         yield from reader.run(0)

@@ -340,7 +340,7 @@ class MergeTree:
             return self._last_key[:LARGEST_KEY_BYTES_MAX], self._group_records
         return self._largest
 
-    def supply(self, run: int, block: bytes | None) -> None:
+    def supply(self, run: int, block: bytes | memoryview | None) -> None:
         assert self._waiting[run], f"run {run} has records left"
         if block is None:
             self._waiting[run] = False

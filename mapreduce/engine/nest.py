@@ -95,8 +95,8 @@ class Brought:
 
     def _run_of(
         self, number: int, offset: int, size: PartitionSize
-    ) -> Callable[[], Iterator[bytes]]:
-        def run() -> Iterator[bytes]:
+    ) -> Callable[[], Iterator[bytes | memoryview]]:
+        def run() -> Iterator[bytes | memoryview]:
             with open(self._path, "rb", buffering=0) as file:
                 file.seek(offset)
                 yield from segment.blocks_of(

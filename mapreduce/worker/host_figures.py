@@ -19,6 +19,17 @@ def memory_bytes() -> tuple[int, int]:
     return total - figures.get("MemAvailable", total), total
 
 
+def memory_limit_bytes(cgroup: str = "/sys/fs/cgroup/memory.max") -> int:
+    """Give what processes here may use together: this host's memory, or what a container has."""
+    _, total = memory_bytes()
+    try:
+        with open(cgroup, encoding="ascii") as file:
+            limit = file.read().strip()
+    except OSError:
+        return total  # the outermost group, or an older kernel: no limit that we could know
+    return min(total, int(limit)) if limit.isdigit() else total
+
+
 def load() -> float:
     """Give the load of the last minute."""
     return os.getloadavg()[0]

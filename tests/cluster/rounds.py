@@ -32,10 +32,10 @@ from mrstream.cluster.config.config import DFS_MASTER, GROUP_NAMES, LOCK_MASTER,
 from mrstream.cluster.errors import ClusterError, Unavailable
 from mrstream.cluster.hosts.health import ask
 from mrstream.cluster.leader.group_view import GroupView, look_at_groups
+from mrstream.cluster.retry import RetryPolicy
 from mrstream.dfs.client.client import DfsClient, client_of
 from mrstream.dfs.client.reader import DfsReader
 from mrstream.dfs.client.records import RecordAppender, RecordCutter
-from mrstream.dfs.client.retry import RetryPolicy
 from mrstream.dfs.client.writer import create
 from mrstream.mapreduce.client.client import JobClient
 from mrstream.mapreduce.protocol import ListJobs

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from mrstream.cluster.errors import DiskFailed, Unavailable
+from mrstream.cluster.retry import RetryPolicy
 from mrstream.cluster.wire.identity import Identity
 from mrstream.cluster.wire.network import BulkServer
 from mrstream.dfs.chunk import BLOCK_BYTES, ChunkHandle, ChunkVersion, ServerId
@@ -25,7 +26,6 @@ from mrstream.dfs.chunks.replica_files import path_of
 from mrstream.dfs.client.chunk_source import LocalSource, RemoteSource
 from mrstream.dfs.client.chunk_writer import Run, ask_primary, push, write_run
 from mrstream.dfs.client.client import DfsClient
-from mrstream.dfs.client.retry import RetryPolicy
 from mrstream.dfs.client.topology import Place, chain
 from mrstream.dfs.errors import (
     ChunkCorrupt,
