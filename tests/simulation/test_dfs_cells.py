@@ -3,7 +3,7 @@
 Each cell is held to all that a file system of its own is held to (`dfs/run.py`): no acknowledged
 byte lost or wrong, no two primaries, garbage gone. Chunkservers that are wrong about whose chunk is
 whose, and a master that gives out the numbers of another cell, are each caught, or do no harm to
-the other cell. `MRSTREAM_SEEDS=FROM:TO` runs other seeds (`make soak`).
+the other cell. `MRSTREAM_CELLS_SEEDS=FROM:TO` runs other seeds (`make soak`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tests.simulation.dfs.client import Program
 from tests.simulation.dfs.master import NAME as ROOT
 from tests.simulation.dfs.run import SETTINGS
 
-SEEDS = range(*map(int, os.environ.get("MRSTREAM_SEEDS", "0:8").split(":")))
+SEEDS = range(*map(int, os.environ.get("MRSTREAM_CELLS_SEEDS", "0:5").split(":")))
 Patch = Callable[[pytest.MonkeyPatch], None]
 
 

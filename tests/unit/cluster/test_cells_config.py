@@ -15,6 +15,8 @@ from mrstream.cluster.config.config import (
 from mrstream.cluster.config.reader import read_config
 from mrstream.cluster.config.writer import write_config
 from mrstream.cluster.errors import BadConfig, UserError
+from mrstream.cluster.hosts.down import unmounted
+from mrstream.cluster.hosts.launcher import HostLink
 
 
 def config(cells: str = "", more: str = "") -> ClusterConfig:
@@ -110,3 +112,10 @@ def test_what_is_refused(cells: str, words: str) -> None:
 def test_ports_for_cells_have_to_be_there() -> None:
     said = mistakes("{a: {path: /a}}", "ports: {base: 65520}")
     assert "a cluster with cells needs 40 ports" in said
+
+
+def test_masters_of_cells_that_are_named_no_more_are_found_where_they_run() -> None:
+    link = HostLink(config("{logs: {path: /logs}}"), config().hosts[0])
+    link.facts = {"running": {"dfs.master": {}, "dfs.master@logs": {}, "dfs.master@old": {}}}
+    assert unmounted(link, ["dfs.master", "dfs.chunkserver"]) == ["dfs.master@old"]
+    assert unmounted(link, ["web.gateway"]) == []
