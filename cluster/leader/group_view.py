@@ -9,7 +9,7 @@ import concurrent.futures
 from dataclasses import dataclass
 from typing import Any, Final
 
-from mrstream.cluster.config.config import GROUP_NAMES, GROUP_ROLES, Cluster, ClusterConfig
+from mrstream.cluster.config.config import Cluster, ClusterConfig, group_name
 from mrstream.cluster.consensus.members import host_of
 from mrstream.cluster.consensus.standing import Standing, WhoLeads
 from mrstream.cluster.errors import ClusterError
@@ -105,7 +105,7 @@ class GroupView:
 
     def line(self) -> str:
         """For `status`."""
-        name, count = GROUP_NAMES[self.role], len(self.voters)
+        name, count = group_name(self.role), len(self.voters)
         if not self.voters:
             return f"group {name}: not founded: `mrstream cluster up` founds it"
         here = f"{len(self.answering)} of {count} members answer, {self.needed} must"
@@ -233,9 +233,8 @@ def look_at_group(cluster: Cluster, role: str) -> GroupView:
 def look_at_groups(cluster: Cluster) -> dict[str, GroupView]:
     """Ask the members of all groups that the cluster has, by name."""
     config = cluster.config
-    there = {role for host in config.hosts for role in config.roles_of(host.name)}
     return {
-        GROUP_NAMES[role]: look_at_group(cluster, role)
-        for role in GROUP_ROLES
-        if role in there and len(config.masters_of(role)) > 1
+        group_name(role): look_at_group(cluster, role)
+        for role in config.master_roles
+        if len(config.masters_of(role)) > 1
     }
