@@ -47,6 +47,18 @@ def output_lines(output: str, cluster: str | None, *, is_local: bool) -> Iterato
             yield from _lines(blobs if codec is None else codec.decompressed(blobs, part.url))
 
 
+def hadoop_lines(output: str, engine: str, cluster: str | None) -> Iterator[bytes]:
+    """Give the lines of the parts of a job that Hadoop ran, by its own client; `engine` is what the
+    job's words say, if they do."""
+    from mrstream.cluster.config import config
+    from mrstream.mapreduce.engine import choice, hadoop
+
+    known = None if engine else config.current(cluster)
+    chosen = choice.parse(known.engine if known is not None else engine)
+    assert chosen is not None, "Hadoop has run it"
+    yield from _lines(hadoop.output_of(chosen, output))
+
+
 def _lines(blobs: Iterable[bytes]) -> Iterator[bytes]:
     rest = b""
     for blob in blobs:

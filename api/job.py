@@ -150,6 +150,7 @@ class Job:
             cluster=command.cluster,
             output=self.output,
             is_here=is_here(command),
+            engine=command.conf.engine,
         )
 
     def words(self) -> list[str]:

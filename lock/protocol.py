@@ -132,11 +132,14 @@ class Happened(Message, frozen=True):
 
 class Kept(Message, frozen=True):
     """The answer to a KeepAlive. `lease_s` counts from when the request was sent; 0: no more than
-    was promised before. `ended`: there is no session any more, since nothing was done with it."""
+    was promised before. `ended`: there is no session any more, since nothing was done with it.
+    `given_s`: the lease that the cell gives at present, without the time that this was held back; 0
+    where that is not said."""
 
     lease_s: float
     events: tuple[Happened, ...] = ()
     ended: bool = False
+    given_s: float = 0.0
 
 
 class SessionGranted(Message, frozen=True):
@@ -252,6 +255,18 @@ class OpenNode(Request, frozen=True):
     is_ephemeral: bool = False
     contents: bytes = b""
     acl: Acl | None = None
+
+
+class PutContents(Request, frozen=True):
+    """Write a whole file that is there, by its path: open, SetContents and close in one."""
+
+    reply: ClassVar[object] = int
+    session: int
+    epoch: int
+    number: int
+    path: str
+    contents: bytes = b""
+    if_generation: int = ANY_GENERATION
 
 
 class Look(Request, frozen=True):

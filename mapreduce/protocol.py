@@ -13,6 +13,7 @@ import msgspec
 
 from mrstream.cluster.wire.messages import Count, Message, Request
 from mrstream.mapreduce.attempt.attempt_report import Done, Failure, Progress
+from mrstream.mapreduce.dataflow.segment_place import SegmentAt
 from mrstream.mapreduce.dataflow.split_plan import Split
 from mrstream.mapreduce.job.environment import Platform
 from mrstream.mapreduce.progress import JobProgress
@@ -361,16 +362,9 @@ class AllowCommit(Message, frozen=True):
     epoch: int = 0
 
 
-class SegmentAt(Message, frozen=True):
-    """Where the output of one map is."""
-
-    map_index: int
-    attempt_id: str
-    worker_id: str
-
-
 class SegmentNews(Message, frozen=True):
-    """News for the reduces of a job that run on a worker; `whole`: this is all there is."""
+    """Where maps' output is, and what is lost: from the master to a worker, and, with addresses
+    and paths filled in, from there to each reduce of the job."""
 
     job_id: str
     added: tuple[SegmentAt, ...] = ()

@@ -29,10 +29,10 @@ from mrstream.cluster.config.doors import names_of
 from mrstream.cluster.config.extras import require
 from mrstream.cluster.daemon import Daemon, run
 from mrstream.cluster.errors import ClusterError, UserError
+from mrstream.cluster.retry import RetryPolicy
 from mrstream.cluster.wire.addresses import join_address
 from mrstream.cluster.wire.network import Handler, Peer
 from mrstream.dfs.client.client import DfsClient, client_of
-from mrstream.dfs.client.retry import RetryPolicy
 from mrstream.dfs.protocol import KeysSince, KeyTable
 from mrstream.web.certificates import Certificates
 from mrstream.web.http.access import Access, Key, Keys

@@ -103,7 +103,7 @@ class Forming:
             return False
 
     def _found(self, seen: dict[str, Standing]) -> bool:
-        first = self._hosts[0]
+        first = next((host for host in self._voters if host not in self._without), "")
         silent = [host for host in self._hosts if host not in seen and host not in self._without]
         if silent:
             self._why = (

@@ -100,9 +100,11 @@ WHAT_TO_DO: Final = (
 )
 
 
-def silent_master(which: str, error: ClusterError) -> str:
-    """Return what people are told about a master that does not answer."""
-    return f"the {which} master does not answer ({error}): {WHAT_TO_DO}"
+def why_wait(which: str, error: ClusterError) -> str:
+    """Return what people are told who wait for a master: it is silent, or cannot do it yet."""
+    if isinstance(error, HostUnreachable):
+        return f"the {which} master does not answer ({error}): {WHAT_TO_DO}"
+    return f"the {which} master cannot do it yet ({error}): `mrstream cluster status` shows more"
 
 
 def listen_socket(address: str) -> socket.socket:

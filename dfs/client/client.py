@@ -27,15 +27,15 @@ from mrstream.cluster.errors import (
 )
 from mrstream.cluster.leader.connection import LeaderConnection, find_leader, keep_leader
 from mrstream.cluster.leader.finding import Finding
+from mrstream.cluster.retry import RetryPolicy
 from mrstream.cluster.user import user_name
-from mrstream.cluster.wire.addresses import silent_master
+from mrstream.cluster.wire.addresses import why_wait
 from mrstream.cluster.wire.identity import Identity, new_client_id
 from mrstream.cluster.wire.messages import Request
 from mrstream.dfs.chunk import NO_FENCE, Epoch, Fence, FileId
 from mrstream.dfs.client.ending import Ending
 from mrstream.dfs.client.fence import fence_of_environment
 from mrstream.dfs.client.keeper import Keeper
-from mrstream.dfs.client.retry import RetryPolicy
 from mrstream.dfs.client.stale import StaleReads
 from mrstream.dfs.client.topology import Place
 from mrstream.dfs.protocol import (
@@ -187,7 +187,7 @@ class DfsClient:
                 answer = self._stale.ask(self._connection, request)
                 if answer is not None:
                     return answer.value
-                attempt.failed(error, silent_master("dfs", error))
+                attempt.failed(error, why_wait("dfs", error))
         raise AssertionError("attempts do not end")
 
     def call_once(self, request: Request) -> Any:

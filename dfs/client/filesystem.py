@@ -21,11 +21,11 @@ from fsspec.spec import AbstractFileSystem
 from fsspec.utils import stringify_path
 
 from mrstream.cluster.config import state
+from mrstream.cluster.retry import RetryPolicy
 from mrstream.dfs.client import writer
 from mrstream.dfs.client.client import DfsClient, connect
 from mrstream.dfs.client.filesystem_file import DfsFile
 from mrstream.dfs.client.reader import DfsReader
-from mrstream.dfs.client.retry import RetryPolicy
 from mrstream.dfs.errors import (
     DirectoryNotEmpty,
     FileExists,

@@ -17,7 +17,7 @@ import stat
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol, TypeVar
 
-from mrstream.cluster.journal.disk import WRITE_BYTES
+from mrstream.cluster.disk import WRITE_BYTES
 from mrstream.dfs.chunk import CHUNK_BYTES_DEFAULT, FileId
 from mrstream.dfs.client import file_checksum, writer
 from mrstream.dfs.client.client import DfsClient

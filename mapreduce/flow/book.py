@@ -39,6 +39,8 @@ class FlowState(msgspec.Struct):
     source: str = ""
     """The file it was read from; empty: from Python."""
     variables: dict[str, str] = {}
+    chosen: tuple[str, ...] = ()
+    """The steps that were asked for; none: all."""
     cluster: str | None = None
     working_directory: str = ""
     state: str = "running"

@@ -46,7 +46,6 @@ from mrstream.mapreduce.launch import (
     complaint_in,
     failure_in,
     program_words,
-    report_of,
 )
 from mrstream.streaming.conf.jobconf import setting_name
 
@@ -225,9 +224,8 @@ class FlowRunner:
             return StepEnded(key, False, reason)
         self._keeper.mark(running.step.place)
         counters = {}
-        if running.launch is not None and running.launch.job_id:
-            report = report_of(running.launch.job_id, self._state.cluster)
-            counters = report.get("counters", {})
+        if running.launch is not None:
+            counters = running.launch.report(self._state.cluster).get("counters", {})
         return StepEnded(key, True, "", counters)
 
 

@@ -13,6 +13,7 @@ from typing import Final
 import msgspec
 
 from mrstream.mapreduce.attempt.attempt_report import Failure
+from mrstream.mapreduce.dataflow.segment_place import SegmentAt
 from mrstream.mapreduce.job import job
 from mrstream.mapreduce.job.job import JobSpec
 from mrstream.mapreduce.job.rules import TaskRules, cluster_settings
@@ -22,7 +23,6 @@ from mrstream.mapreduce.protocol import (
     JobEnd,
     JobReport,
     NewsLine,
-    SegmentAt,
 )
 from mrstream.mapreduce.report import closing_text, failure_text
 from mrstream.mapreduce.scheduler.events import JobSubmitted, MapTaskSpec

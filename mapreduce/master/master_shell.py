@@ -18,13 +18,14 @@ from mrstream.cluster.journal.journal import Journal
 from mrstream.cluster.leader.office import Office
 from mrstream.dfs.errors import FencedOff
 from mrstream.mapreduce.dataflow import dfs_files
+from mrstream.mapreduce.dataflow.segment_place import SegmentAt
 from mrstream.mapreduce.master import job_output
 from mrstream.mapreduce.master.duties import Duties
 from mrstream.mapreduce.master.job_books import JobBooks
 from mrstream.mapreduce.master.job_journal import AnyRecord, Journaled
 from mrstream.mapreduce.master.job_ledger import JobLedger
 from mrstream.mapreduce.master.worker_links import WorkerLinks
-from mrstream.mapreduce.protocol import AllowCommit, RunAttempt, SegmentAt, StopRunning
+from mrstream.mapreduce.protocol import AllowCommit, RunAttempt, StopRunning
 from mrstream.mapreduce.scheduler.commands import (
     AbandonTask,
     Command,

@@ -12,9 +12,10 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from mrstream.cluster.wire.network import Peer
+from mrstream.mapreduce.dataflow.segment_place import SegmentAt
 from mrstream.mapreduce.job.environment import Platform
 from mrstream.mapreduce.master.job_ledger import JobLedger
-from mrstream.mapreduce.protocol import Order, RunAttempt, SegmentAt, SegmentNews
+from mrstream.mapreduce.protocol import Order, RunAttempt, SegmentNews
 from mrstream.mapreduce.scheduler.ids import WorkerId
 
 

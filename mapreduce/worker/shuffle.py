@@ -20,8 +20,10 @@ from mrstream.mapreduce.attempt.attempt_report import Shuffled, Unfetched
 from mrstream.mapreduce.attempt.pipe_frames import Cutter, framed
 from mrstream.mapreduce.attempt.task_context import Attempt, Source
 from mrstream.mapreduce.dataflow.fetched_runs import FetchedRun, MergeRule
-from mrstream.mapreduce.dataflow.fetcher import Fetcher, SegmentPlace
+from mrstream.mapreduce.dataflow.fetcher import Fetcher
+from mrstream.mapreduce.dataflow.segment_place import SegmentAt
 from mrstream.mapreduce.job.record_forms import framed_shape, map_output_types, segment_codec
+from mrstream.mapreduce.protocol import SegmentNews
 from mrstream.mapreduce.worker import host_figures
 from mrstream.streaming.conf.jobconf import JobConf
 
@@ -45,19 +47,11 @@ def shuffle_bytes(conf: JobConf, host_bytes: int, cores: int) -> int:
     return max(conf.io_sort_bytes, share_bytes)
 
 
-class ShuffleNews(msgspec.Struct, frozen=True, array_like=True):
-    """What a worker tells a reduce attempt: places of map output, and what is lost."""
-
-    added: tuple[SegmentPlace, ...] = ()
-    withdrawn: tuple[str, ...] = ()
-    abandoned: tuple[int, ...] = ()
-
-
 _encode = msgspec.msgpack.Encoder().encode
-_read = reader_of(ShuffleNews)
+_read = reader_of(SegmentNews)
 
 
-def packed(news: ShuffleNews) -> bytes:
+def packed(news: SegmentNews) -> bytes:
     """Give the bytes of some news on an attempt's socket."""
     return framed(_encode(news))
 
@@ -109,9 +103,9 @@ class NewsShuffle:
         with self._lock:
             self._fetched_bytes += length_bytes
 
-    def failed(self, place: SegmentPlace, reason: str, *, gone: bool) -> None:
+    def failed(self, place: SegmentAt, reason: str, *, gone: bool) -> None:
         """Tell the worker of a fetch that failed."""
-        self._attempt.tell(Unfetched(place.attempt, f"{place.host}: {reason}", gone))
+        self._attempt.tell(Unfetched(place.attempt_id, f"{place.worker_id}: {reason}", gone))
 
     # What the worker says -------------------------------------------------------------
 
@@ -129,7 +123,7 @@ class NewsShuffle:
                     self._take(_read(body))
             self._attempt.watch.touch()
 
-    def _take(self, news: ShuffleNews) -> None:
+    def _take(self, news: SegmentNews) -> None:
         for attempt in news.withdrawn:
             self._fetcher.withdraw(attempt)
         for place in news.added:

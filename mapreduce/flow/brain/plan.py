@@ -125,6 +125,21 @@ def checked(plan: FlowPlan) -> FlowPlan:
     return msgspec.structs.replace(plan, steps=tuple(_in_order(plan.steps)))
 
 
+def narrowed(plan: FlowPlan, names: Sequence[str]) -> FlowPlan:
+    """Give the plan of these steps, and of those that they need, alone."""
+    known = [step.name for step in plan.steps]
+    for name in names:
+        if name not in known:
+            raise BadFlow(f"there is no step {name!r}; the flow has {', '.join(known)}")
+    wanted = set(names)
+    for step in reversed(plan.steps):  # whoever needs a step stands behind it
+        if step.name in wanted:
+            wanted.update(step.needs)
+    return msgspec.structs.replace(
+        plan, steps=tuple(step for step in plan.steps if step.name in wanted)
+    )
+
+
 def _check_step(step: Step, names: Sequence[str]) -> None:
     if not NAME.fullmatch(step.name) or step.name in (PREVIOUS, OUTPUT):
         raise BadFlow(f"{step.name!r} cannot name a step: letters, digits, _ and -, no `previous`")
