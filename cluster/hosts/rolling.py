@@ -126,7 +126,9 @@ class Rolling:
         nobody leads until the group is founded, all at once: waiting would be in vain."""
         config = self._cluster.config
         is_group = len(config.masters_of(DFS_MASTER)) > 1
-        self._is_led = not is_group or bool(look_at_group(self._cluster, DFS_MASTER).leader)
+        view = look_at_group(self._cluster, DFS_MASTER)
+        # A master that was alone leads no more once it is replaced by a member of a group to come.
+        self._is_led = not is_group or (bool(view.leader) and view.is_founded)
         order = [config.master, *(host.name for host in config.hosts if host.name != config.master)]
         names = [link.name for link in self._hosts.good if self._outdated_here(link)]
         names.sort(key=order.index)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from mrstream.cluster.config.config import Cluster, ClusterConfig, group_name
-from mrstream.cluster.consensus.members import host_of
+from mrstream.cluster.consensus.members import host_of, is_alone
 from mrstream.cluster.consensus.standing import Standing, WhoLeads
 from mrstream.cluster.errors import ClusterError
 from mrstream.cluster.leader.office import share_learned
@@ -55,6 +55,8 @@ class GroupView:
     committed: int
     voters: tuple[str, ...]
     members: dict[str, MemberView]
+    is_founded: bool = True
+    """Not so: who leads belongs to no group yet."""
 
     @property
     def answering(self) -> tuple[str, ...]:
@@ -208,7 +210,9 @@ def view_of(role: str, answers: dict[str, Standing | str]) -> GroupView:
         )
     epoch = best.epoch if best is not None else 0
     committed = max((one.committed for one in heard.values()), default=0)
-    return GroupView(role, leader, epoch, committed, tuple(map(host_of, voters)), members)
+    is_founded = not any(map(is_alone, voters))
+    hosts = tuple(map(host_of, voters))
+    return GroupView(role, leader, epoch, committed, hosts, members, is_founded)
 
 
 def look_at_group(cluster: Cluster, role: str) -> GroupView:
