@@ -21,6 +21,7 @@ from typing import Any, Final, NoReturn
 from mrstream.cluster.clock import Clock
 from mrstream.cluster.config.config import CHUNKSERVER, CHUNKSERVER_BULK, DFS_MASTER
 from mrstream.cluster.daemon import Daemon, run
+from mrstream.cluster.disk import OsDisk
 from mrstream.cluster.errors import DiskFailed, Unavailable
 from mrstream.cluster.logs import RpcLog
 from mrstream.cluster.wire.addresses import join_address
@@ -31,7 +32,6 @@ from mrstream.dfs.chunks.allegiance import allegiance_of
 from mrstream.dfs.chunks.chunk_service import ChunkService, Observe
 from mrstream.dfs.chunks.chunk_store import ChunkStore, Reserve
 from mrstream.dfs.chunks.commands import CommandRunner, Throttle
-from mrstream.dfs.chunks.disk import RealDisk
 from mrstream.dfs.chunks.mutation import MutationOrder
 from mrstream.dfs.chunks.push_buffer import PushBuffer
 from mrstream.dfs.chunks.scrub import Scrubber
@@ -85,7 +85,7 @@ class ChunkServer:
         self._fail = fail
         self._pool = BulkPool(identity, timeout_s=5.0, connect_s_max=2.0)
         self.store = ChunkStore(
-            [RealDisk(path) for path in plan.disks],
+            [OsDisk(path, mode=0o644) for path in plan.disks],
             cluster=identity.cluster_id,
             server=plan.server,
             reserve=plan.reserve,

@@ -27,12 +27,12 @@ from mrstream.cluster.consensus.messages import AppendLog, Word
 from mrstream.cluster.consensus.replica import Replica
 from mrstream.cluster.consensus.standing import AskGroup, NotLeader, Standing, WhoLeads
 from mrstream.cluster.consensus.state import NOBODY, Remembered
+from mrstream.cluster.disk import Disk
 from mrstream.cluster.errors import DiskFailed, Unavailable, UserError
 from mrstream.cluster.journal import peers
 from mrstream.cluster.journal.ballot_file import BallotFile, PromiseFile
 from mrstream.cluster.journal.clock_rate import ClockRate
 from mrstream.cluster.journal.copying import Copying
-from mrstream.cluster.journal.disk import Disk
 from mrstream.cluster.journal.group_disk import GroupDisk
 from mrstream.cluster.journal.group_log import GroupLog
 from mrstream.cluster.journal.tail import Tail

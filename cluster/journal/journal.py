@@ -21,9 +21,9 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
+from mrstream.cluster.disk import Disk, DiskFile, OsDisk, make_directory
 from mrstream.cluster.errors import DiskFailed
 from mrstream.cluster.journal import checkpoint
-from mrstream.cluster.journal.disk import Disk, DiskFile, OsDisk
 from mrstream.cluster.journal.forked import fork_to_write, has_written
 from mrstream.cluster.journal.format import (
     FILE_HEADER,
@@ -92,13 +92,15 @@ class Journal:
         self.sequence = self.durable = found.last_sequence
         if found.unfinished_path is not None:
             self._disk.remove(found.unfinished_path)
+            # Were it back after a power cut, the torn tail of the file before it would be damage.
+            self._disk.sync_directory(self.directory)
         if found.tail_path is None:
-            self._disk.make_directory(self.directory)
+            make_directory(self._disk, self.directory)
             self._open_file()
         else:
-            self._file = self._disk.open_append(found.tail_path)
+            self._file = self._disk.open(found.tail_path, write=True)
             self._file_bytes = found.tail_bytes
-            if found.tail_bytes < self._disk.size_bytes(found.tail_path):
+            if found.tail_bytes < self._file.size():
                 self._file.truncate(found.tail_bytes)
             # After a crash of the process alone the last records may only be in the cache: they
             # are believed from here on, so they must be on the disk (J1).
@@ -110,7 +112,7 @@ class Journal:
         """Instead of `recover`, in an empty directory: begin as a copy of a journal that goes on
         after `sequence`, whose checkpoint of that sequence is put here too."""
         assert self._file is None and self.sequence == 0
-        self._disk.make_directory(self.directory)
+        make_directory(self._disk, self.directory)
         self.sequence = self.durable = sequence
         self._open_file()
 
@@ -272,7 +274,7 @@ class Journal:
         assert self._file is not None
         while True:
             try:
-                self._file.write(data)
+                self._file.write(data, self._file_bytes)
                 self.blocked = ""
                 return
             except OSError as error:
@@ -311,8 +313,8 @@ class Journal:
     def _open_file(self) -> None:
         first = self.durable + 1
         header = encode_file_header(LOG_MAGIC, self.cluster_id, first, self._marker)
-        self._file = self._disk.create(log_path(self.directory, first))
-        self._file.write(header)
+        self._file = self._disk.open(log_path(self.directory, first), create=True)
+        self._file.write(header, 0)
         self._file.sync()
         self._disk.sync_directory(self.directory)
         self._file_bytes = len(header)

@@ -27,9 +27,9 @@ from mrstream.cluster.consensus.members import MemberId, Members, member_id
 from mrstream.cluster.consensus.records import MARK
 from mrstream.cluster.consensus.standing import NotLeader, Standing
 from mrstream.cluster.consensus.state import NOBODY
+from mrstream.cluster.disk import Disk, OsDisk
 from mrstream.cluster.errors import DiskFailed, UserError
 from mrstream.cluster.journal import checkpoint
-from mrstream.cluster.journal.disk import Disk, OsDisk
 from mrstream.cluster.journal.forked import fork_to_write, has_written
 from mrstream.cluster.journal.group_log import GroupLog
 from mrstream.cluster.journal.group_member import SILENCE_S_MAX, GroupMember

@@ -24,8 +24,8 @@ from mrstream.cluster.config.state import NEW_MARK
 from mrstream.cluster.consensus.members import MemberId, host_of
 from mrstream.cluster.consensus.standing import Standing, WhoLeads
 from mrstream.cluster.daemon import Daemon
+from mrstream.cluster.disk import OsDisk
 from mrstream.cluster.errors import ClusterError, JournalCorrupt, Unavailable, UserError
-from mrstream.cluster.journal.disk import OsDisk
 from mrstream.cluster.journal.journal import Journal
 from mrstream.cluster.journal.recovery import Recovery
 from mrstream.cluster.wire.messages import Metrics

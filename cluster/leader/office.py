@@ -25,9 +25,9 @@ from mrstream.cluster.consensus.lease import Timing
 from mrstream.cluster.consensus.members import MemberId, host_of, member_id
 from mrstream.cluster.consensus.standing import AskGroup, NotLeader, Standing, WhoLeads
 from mrstream.cluster.daemon import Daemon
+from mrstream.cluster.disk import OsDisk
 from mrstream.cluster.errors import ClusterError, DiskFailed, JournalCorrupt, UserError
 from mrstream.cluster.journal.ballot_file import BALLOT_NAME
-from mrstream.cluster.journal.disk import OsDisk
 from mrstream.cluster.journal.group_recovery import is_of_group
 from mrstream.cluster.journal.journal import Journal
 from mrstream.cluster.journal.recovery import Recovery

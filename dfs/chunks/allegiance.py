@@ -14,10 +14,10 @@ import json
 from collections.abc import Callable
 from typing import Final
 
+from mrstream.cluster.disk import Disk
 from mrstream.cluster.errors import Corrupt, Unavailable
 from mrstream.dfs.chunk import epoch_of_command
 from mrstream.dfs.chunks.chunk_store import ChunkStore
-from mrstream.dfs.chunks.disk import Disk
 from mrstream.dfs.errors import StaleMaster
 from mrstream.dfs.protocol import Command
 

@@ -14,10 +14,10 @@ import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from mrstream.cluster.disk import Disk
 from mrstream.cluster.errors import DiskFailed, Overloaded, Unavailable
 from mrstream.dfs.chunk import ChunkHandle, ChunkReport, ChunkVersion
 from mrstream.dfs.chunks.append_log import Appended
-from mrstream.dfs.chunks.disk import Disk
 from mrstream.dfs.chunks.identity import IDENTITY, check_identity, write_identity
 from mrstream.dfs.chunks.replica import Replica
 from mrstream.dfs.chunks.replica_files import CHUNKS, INCOMING, remove_files

@@ -12,6 +12,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from mrstream.cluster.disk import Disk, DiskFile, opened
 from mrstream.cluster.errors import DiskFailed
 from mrstream.dfs.chunk import BLOCK_BYTES
 from mrstream.dfs.chunks.append_log import (
@@ -22,14 +23,12 @@ from mrstream.dfs.chunks.append_log import (
     encode_entries,
     place_bytes,
 )
-from mrstream.dfs.chunks.disk import Disk, DiskFile
 from mrstream.dfs.chunks.recovery import recover
 from mrstream.dfs.chunks.replica_files import (
     INCOMING,
     directory_of,
     incoming_path_of,
     make_directory,
-    opened,
     path_of,
     remove_files,
     sync,

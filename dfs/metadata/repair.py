@@ -84,8 +84,10 @@ class Repair:
         self._racks: set[str] = set()
         """Where a replica could be put; looked up once for each batch. Never iterated."""
         self._draining: list[ServerIndex] = []
+        """Servers on their way out, as of the last look."""
         self._balanced_at_s = 0.0
         self._drained_at_s = 0.0
+        """When each was last done; both take a look at whole servers, so not at every tick."""
 
     def check_invariants(self) -> None:
         """Assert the law of each field."""

@@ -10,11 +10,10 @@ from __future__ import annotations
 
 import logging
 import secrets
-import shutil
 import sys
 import time
 from collections.abc import Callable
-from typing import Any, BinaryIO, Final
+from typing import Any, Final
 
 import msgspec
 
@@ -30,7 +29,7 @@ from mrstream.mapreduce.client import staging
 from mrstream.mapreduce.console import LIVE_EVERY_S, Console
 from mrstream.mapreduce.dataflow import dfs_files
 from mrstream.mapreduce.dataflow.committer import committer_for
-from mrstream.mapreduce.dataflow.files import Files, files_for
+from mrstream.mapreduce.dataflow.files import Files, copy_parts, files_for
 from mrstream.mapreduce.dfs_layout import RESULTS
 from mrstream.mapreduce.interrupts import exit_status, interruptible
 from mrstream.mapreduce.job import job
@@ -46,7 +45,6 @@ CALL_S_MAX: Final = 30.0
 MASTER_AWAY: Final = RetryPolicy(total_s=600.0, first_s=0.2, longest_s=0.2)
 """A master that is away for longer is given up; the job itself goes on when it comes back."""
 _log: Final = logging.getLogger(__name__)
-_COPY_BYTES: Final = 1 << 20
 _NO_LIMIT: Final = 1 << 30
 
 
@@ -219,20 +217,10 @@ class ClusterJob:
     def _print_results(self) -> None:
         """Copy the parts to standard output, in the order of their names, and delete them."""
         try:
-            self._print_tree(self._output, sys.stdout.buffer)
+            copy_parts(self._files, self._output, sys.stdout.buffer)
             sys.stdout.buffer.flush()
         finally:
             self._files.delete(self._output)
-
-    def _print_tree(self, directory: str, stream: BinaryIO) -> None:
-        for entry in self._files.list(directory):
-            if entry.name.startswith("_"):
-                continue
-            if entry.is_directory:
-                self._print_tree(entry.url, stream)
-            else:
-                with self._files.open(entry.url) as part:
-                    shutil.copyfileobj(part, stream, _COPY_BYTES)
 
     def _kill(self, job_id: str) -> None:
         """Stop the job, as whoever pressed Ctrl-C wants it; another Ctrl-C leaves at once."""

@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from mrstream.cluster.journal.disk import WRITE_BYTES
+from mrstream.cluster.disk import WRITE_BYTES
 from mrstream.cluster.wire.network import BulkStream
 from mrstream.mapreduce.dataflow import block_codec, segment
 from mrstream.mapreduce.dataflow.block_codec import BlockCodec

@@ -23,6 +23,7 @@ from mrstream.streaming.conf.properties import from_wire, to_wire
 OBJECT_STORES = ("s3", "s3a", "s3n")
 """What URLs of objects begin with; the last two are Hadoop's words for the same."""
 BLOCK_BYTES_DEFAULT = 64 * 1024 * 1024
+COPY_BYTES = 1 << 20
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]*)(?=://)|(file)(?=:)")
 
 
@@ -430,6 +431,21 @@ def _remote_files(scheme: str | None, url: str) -> Files:
 
         return S3Files(url)
     return FsspecFiles(url)
+
+
+def copy_parts(files: Files, directory: str, stream: BinaryIO) -> None:
+    """Copy the results below a directory to a stream: its own files in the order of their names,
+    then those of the directories in it."""
+    import shutil  # 5 ms that most commands need not pay
+
+    entries = [entry for entry in files.list(directory) if not entry.name.startswith("_")]
+    for entry in entries:
+        if not entry.is_directory:
+            with files.open(entry.url) as part:
+                shutil.copyfileobj(part, stream, COPY_BYTES)
+    for entry in entries:
+        if entry.is_directory:
+            copy_parts(files, entry.url, stream)
 
 
 def files_for(url: str, working_directory: str | None = None) -> Files:

@@ -18,8 +18,8 @@ from pathlib import Path
 
 import pytest
 
+from mrstream.cluster.disk import OsDisk
 from mrstream.cluster.errors import ClusterError, Unavailable, UserError
-from mrstream.cluster.journal.disk import OsDisk
 from mrstream.cluster.journal.format import (
     FILE_HEADER,
     GROUP_FORMAT_VERSION,

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from mrstream.cluster.disk import OsDisk
 from mrstream.cluster.errors import DiskFailed, Unavailable
 from mrstream.cluster.retry import RetryPolicy
 from mrstream.cluster.wire.identity import Identity
@@ -19,7 +20,6 @@ from mrstream.dfs.chunk import BLOCK_BYTES, ChunkHandle, ChunkVersion, ServerId
 from mrstream.dfs.chunks.chunk_service import ChunkService
 from mrstream.dfs.chunks.chunk_store import ChunkStore, Reserve
 from mrstream.dfs.chunks.commands import CommandRunner, Throttle
-from mrstream.dfs.chunks.disk import RealDisk
 from mrstream.dfs.chunks.mutation import MutationOrder
 from mrstream.dfs.chunks.push_buffer import PushBuffer
 from mrstream.dfs.chunks.replica_files import path_of
@@ -70,7 +70,7 @@ class Server:
         self.failures: list[DiskFailed] = []
         pool = BulkPool(IDENTITY, timeout_s=2.0, connect_s_max=1.0)
         self.store = ChunkStore(
-            [RealDisk(str(root))],
+            [OsDisk(str(root))],
             cluster="cluster-1",
             server=name,
             reserve=Reserve(fraction=0.0),

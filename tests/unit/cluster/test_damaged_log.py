@@ -15,9 +15,9 @@ from mrstream.cluster.config.state import Secret
 from mrstream.cluster.consensus.members import MemberId, member_id
 from mrstream.cluster.consensus.records import EpochBegan, MembersSet, encode_own
 from mrstream.cluster.daemon import Daemon
+from mrstream.cluster.disk import OsDisk
 from mrstream.cluster.errors import JournalCorrupt
 from mrstream.cluster.journal.ballot_file import SLOT_BYTES, BallotFile
-from mrstream.cluster.journal.disk import OsDisk
 from mrstream.cluster.journal.format import RECORD_HEADER
 from mrstream.cluster.journal.group_log import GroupLog
 from mrstream.cluster.journal.group_recovery import HEADER_BYTES
@@ -60,19 +60,19 @@ class TestEveryByte:
         before = contents(written(GroupLog("/log", "cell", whole)))
         assert len(before) == 8
         noticed = 0
-        for name in whole.names("/log"):
+        for name in whole.list("/log"):
             path = f"/log/{name}"
-            for at in range(whole.size_bytes(path)):
+            for at in range(len(whole.contents(path))):
                 disk = whole.copy()
-                disk.flip(path, 8 * at + at % 8)
+                disk.flip_bit(path, 8 * at + at % 8)
                 log = GroupLog("/log", "cell", disk)
                 try:
                     log.open(JOURNAL)
                 except JournalCorrupt:
                     noticed += 1
                     continue
-                is_last_batch = at >= whole.size_bytes(path) - self.LAST_BATCH_BYTES
-                if name == whole.names("/log")[-1] and is_last_batch:
+                is_last_batch = at >= len(whole.contents(path)) - self.LAST_BATCH_BYTES
+                if name == whole.list("/log")[-1] and is_last_batch:
                     # Nothing that was written later knows of it: as torn as by a power cut.
                     assert contents(log) in (before, before[:-1])
                 else:
@@ -83,7 +83,7 @@ class TestEveryByte:
         for at in range(2):
             disk = ForgetfulDisk()
             written(GroupLog("/log", "cell", disk)).rotate()
-            logs = disk.names("/log")
+            logs = disk.list("/log")
             assert len(logs) == 3
             disk.remove(f"/log/{logs[at]}")
 
@@ -93,10 +93,10 @@ class TestEveryByte:
     def test_a_file_that_is_cut_short_is_noticed_where_another_follows(self) -> None:
         whole = ForgetfulDisk()
         written(GroupLog("/log", "cell", whole))
-        first = f"/log/{whole.names('/log')[0]}"
-        for length in range(HEADER_BYTES, whole.size_bytes(first)):
+        first = f"/log/{whole.list('/log')[0]}"
+        for length in range(HEADER_BYTES, len(whole.contents(first))):
             disk = whole.copy()
-            del disk._names[first].now[length:]
+            disk.open(first, write=True).truncate(length)
 
             with pytest.raises(JournalCorrupt):
                 GroupLog("/log", "cell", disk).open(JOURNAL)
