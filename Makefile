@@ -107,6 +107,8 @@ soak: setup
 	$(BIN)/python tests/cluster/job_row.py --jobs 1000
 	tests/cluster/install.sh
 	$(BIN)/python tests/cluster/rounds.py --minutes $(MINUTES)
+	$(BIN)/python tests/cluster/elections.py --minutes $(MINUTES)
+	$(BIN)/python tests/cluster/at_boot.py
 	MRSTREAM_FLAPS=40 $(BIN)/pytest -q --timeout 0 tests/cluster/test_dfs_partitions.py
 	MRSTREAM_HOSTS="netns docker" $(BIN)/pytest -q --timeout 0 tests/cluster/test_*_on_hosts.py tests/cluster/test_up_and_down.py tests/cluster/test_install_and_members.py tests/cluster/test_logins.py
 	MRSTREAM_FAILOVER_RACERS=3 MRSTREAM_FAILOVER_FAULTS="kill freeze cut fill kill freeze cut fill" $(BIN)/pytest -q --timeout 0 tests/cluster/test_dfs_failover_on_hosts.py
