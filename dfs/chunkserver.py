@@ -16,7 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, NoReturn
+from typing import Any, NoReturn
 
 from mrstream.cluster.clock import Clock
 from mrstream.cluster.config.config import CHUNKSERVER, CHUNKSERVER_BULK, DFS_MASTER
@@ -42,7 +42,7 @@ from mrstream.dfs.transfer.bulk_pool import BulkPool
 
 log = logging.getLogger(__name__)
 
-ROLE: Final = CHUNKSERVER
+ROLE = CHUNKSERVER
 UNIX_PATH_CHARS_MAX = 100
 BUSY_S = 1.0
 
@@ -125,7 +125,7 @@ class ChunkServer:
         self._tasks: list[asyncio.Task[None]] = []
         self._scrubber = Scrubber(self.store, plan.scrub_every_s)
 
-    # -- life -----------------------------------------------------------------------------
+    # --- life
 
     async def start(self) -> None:
         """Listen for bytes and turn to the master."""
@@ -199,7 +199,7 @@ class ChunkServer:
             wait_s = BUSY_S if self.is_busy() else self._scrubber.step()
             self._stopping.wait(wait_s)
 
-    # -- the master -----------------------------------------------------------------------
+    # --- the master
 
     def _take_settings(self, settings: ServerSettings) -> None:
         """A master has said how this cluster does things."""

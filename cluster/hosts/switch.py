@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from typing import Any, Final
+from typing import Any
 
 from mrstream.cluster.config.config import GROUP_NAMES, GROUP_ROLES, Cluster
 from mrstream.cluster.consensus.standing import AskGroup, Standing, WhoLeads
@@ -13,8 +13,8 @@ from mrstream.cluster.leader.group_view import look_at_group
 from mrstream.cluster.wire.messages import Request
 from mrstream.cluster.wire.network import Connection
 
-TAKEN_S_MAX: Final = 5.0
-GROUPS: Final = {GROUP_NAMES[role]: role for role in GROUP_ROLES}
+TAKEN_S_MAX = 5.0
+GROUPS = {GROUP_NAMES[role]: role for role in GROUP_ROLES}
 
 
 def switch(cluster: Cluster, host: str, group: str) -> tuple[str, int, float]:

@@ -19,7 +19,6 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from typing import Final
 
 from mrstream.cluster.disk import Disk, DiskFile, OsDisk, make_directory
 from mrstream.cluster.errors import DiskFailed
@@ -36,7 +35,7 @@ from mrstream.cluster.journal.waiting import Waiting
 
 log = logging.getLogger(__name__)
 
-NO_SPACE_RETRY_S: Final = 1.0
+NO_SPACE_RETRY_S = 1.0
 
 
 class _Rotate:

@@ -35,7 +35,7 @@ class MutationOrder:
         self._contact_s = 0.0
         self._heard_at_s = float("-inf")
 
-    # -- what the master said -------------------------------------------------------------
+    # --- what the master said
 
     def contact(self, heard_at_s: float, contact_s: float) -> None:
         """The master answered a message that was sent at that time."""
@@ -89,7 +89,7 @@ class MutationOrder:
         self._ended[handle] = version
         self.lease_over(handle)
 
-    # -- mutations ------------------------------------------------------------------------
+    # --- mutations
 
     def check(self, handle: int, version: int, now_s: float) -> None:
         """Raise unless this server may order mutations of the chunk at this version."""
