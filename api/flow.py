@@ -191,9 +191,10 @@ class Flow:
         """Go on with a flow: what is complete and unchanged is not run again."""
         return self._go(same_flow(self._state(steps), flow_id))
 
-    def detach(self) -> str:
-        """Have the cluster run the flow, as `mrstream flow run --detach` does, and give its id: it
-        goes on when this Python does not, and elsewhere when the host that runs it is lost.
+    def detach(self, steps: Iterable[FlowStep] = ()) -> str:
+        """Have the cluster run the flow, or these steps of it and what they need, as `mrstream flow
+        run --detach` does, and give its id: it goes on when this Python does not, and elsewhere
+        when the host that runs it is lost.
 
         Outputs are in the dfs under their names when `mrstream flow status ID` says `succeeded`.
         Functions of jobs travel; `call` and inputs that are no files need this machine:
@@ -202,13 +203,13 @@ class Flow:
         from mrstream.cluster.config.config import current_cluster  # brings a YAML parser with it
         from mrstream.mapreduce.flow import detach
 
-        for step in self.steps:
-            if any(map(_needs_us, step.step.words)):
+        state = self._state(steps)
+        for step in state.plan.steps:
+            if any(map(_needs_us, step.words)):
                 raise ValueError(f"step {step.name!r} needs this machine: it cannot be detached")
         cluster = current_cluster(self.cluster)
         if cluster is None:
             raise ValueError("a detached flow needs a cluster, and there is no current one")
-        state = self._state()
         state.user = user_name()
         detach.detach(state, cluster, _say_nothing)
         return state.plan.flow_id

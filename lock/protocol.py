@@ -257,6 +257,18 @@ class OpenNode(Request, frozen=True):
     acl: Acl | None = None
 
 
+class PutContents(Request, frozen=True):
+    """Write a whole file that is there, by its path: open, SetContents and close in one."""
+
+    reply: ClassVar[object] = int
+    session: int
+    epoch: int
+    number: int
+    path: str
+    contents: bytes = b""
+    if_generation: int = ANY_GENERATION
+
+
 class Look(Request, frozen=True):
     """Contents and Stat in one, by path or by handle (GetContentsAndStat)."""
 

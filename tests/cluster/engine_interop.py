@@ -5,6 +5,8 @@
     python tests/cluster/engine_interop.py hadoop   every third, by Hadoop's own client and runner
     python tests/cluster/engine_interop.py hadoop-cluster   the same third, on its small cluster
 
+    python tests/cluster/engine_interop.py show     the ledger as a table
+
 Behind the engine may stand names of cases, and `faults`: what the engine repeats. Those of Ray are
 in the gate (test_engine_ray.py).
 
@@ -69,7 +71,9 @@ time.sleep(1000)
 WAIT = "wait_for(again)"
 EXECUTOR, YARN_TASK = "CoarseGrainedExecutorBackend", "org.apache.hadoop.mapred.YarnChild"
 NOT_ON_HADOOP: dict[str, str] = {}
-NOT_ON_YARN: dict[str, str] = {}
+NOT_ON_YARN = {
+    "files_first_only": "it lists its directory, where YARN has files of the container too",
+}
 # The rest of the third runs each job in the container of its master: a Java a task takes long.
 WITH_CONTAINERS = ("cachefile", "combiner_stdin", "env_reduce", "kfbc_k2", "out_gz")
 YARN_JOBS_AT_ONCE = 3
@@ -137,6 +141,20 @@ def _tell(engine: str, case: str, verdict: str, took_s: float) -> None:
         if is_new:
             writer.writerow(COLUMNS)
         writer.writerow([today, commit, engine, case, f"{took_s:.1f}", load, verdict])
+
+
+def show() -> int:
+    """Print the ledger as a table of a document: of each case on each engine its last run."""
+    with LEDGER.open(newline="") as file:
+        last = {(row["engine"], row["case"]): row for row in csv.DictReader(file)}
+    print("| engine | run | as Hadoop has it | excused | wrong | last |\n|---|---|---|---|---|---|")
+    for engine in sorted({engine for engine, _ in last}):
+        rows = [row for (of, _), row in last.items() if of == engine]
+        verdicts = [row["verdict"].partition(" ")[0] for row in rows]
+        counts = [verdicts.count(word) for word in ("passes", "fails", "WRONG:")]
+        date = max(row["date"] for row in rows)
+        print("|", " | ".join(map(str, (engine, len(rows), *counts, date))), "|")
+    return 0
 
 
 def ray(names: Sequence[str]) -> int:
@@ -430,6 +448,8 @@ if os.environ["mapreduce_task_id"].endswith("m_000000"):
 def main() -> int:
     """Run what is asked for; 0 if all is as it should be."""
     engine, *chosen = sys.argv[1:]
+    if engine == "show":
+        return show()
     names = chosen or [*cases.names()[:: 1 if engine == "ray" else 3], FAULTS]
     os.environ.pop("MRSTREAM_CLUSTER", None)
     runs = {"ray": ray, "spark": spark, "hadoop": hadoop, "hadoop-cluster": hadoop_cluster}

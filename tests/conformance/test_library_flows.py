@@ -155,6 +155,9 @@ def test_a_flow_that_cannot_run_is_told_before_anything_runs() -> None:
 def test_a_flow_that_needs_this_python_is_not_detached() -> None:
     with pytest.raises(ValueError, match="step 'size' needs this machine"):
         chain()[0].detach()
+    flow, groups, _ = chain()
+    with pytest.raises(ValueError, match="needs a cluster"):  # without that step it could be
+        flow.detach(steps=[groups])
 
     class Pages:
         def splits(self) -> list[str]:
