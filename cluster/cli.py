@@ -13,7 +13,7 @@ import sys
 import threading
 from argparse import Namespace
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from mrstream.cluster.config import state
 from mrstream.cluster.config.config import (
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from mrstream.dfs.protocol import ClusterReport
 
 INTERRUPTED = 130
-LEADER_S_MAX: Final = 60.0
-LOOK_EVERY_S: Final = 0.2
+LEADER_S_MAX = 60.0
+LOOK_EVERY_S = 0.2
 _printing = threading.Lock()
 
 
@@ -419,7 +419,7 @@ def _ca(options: Namespace) -> int:
     return 0
 
 
-_COMMANDS: Final[dict[str, Callable[[Namespace], int]]] = {
+_COMMANDS: dict[str, Callable[[Namespace], int]] = {
     "up": _up,
     "down": _down,
     "status": _status,

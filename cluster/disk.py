@@ -13,14 +13,14 @@ import functools
 import hashlib
 import os
 from collections.abc import Iterator
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
-WRITE_BYTES: Final = 64 * 1024
+WRITE_BYTES = 64 * 1024
 """At most so much of a long write goes to the kernel in one call: for more it takes larger pages,
 and in a virtual machine those are often the ones that the host has to find first (a third of the
 CPU time of a write by the megabyte: docs/performance.md)."""
-_SYNC_FILE_RANGE_WRITE: Final = 2
-_FALLOC_FL_KEEP_SIZE: Final = 1
+_SYNC_FILE_RANGE_WRITE = 2
+_FALLOC_FL_KEEP_SIZE = 1
 
 Bytes: TypeAlias = bytes | bytearray | memoryview
 

@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Final, NoReturn
+from typing import Any, NoReturn
 
 from mrstream.cluster.clock import Clock
 from mrstream.cluster.config.config import (
@@ -50,7 +50,7 @@ from mrstream.dfs.transfer.bulk_pool import BulkPool
 
 log = logging.getLogger(__name__)
 
-ROLE: Final = CHUNKSERVER
+ROLE = CHUNKSERVER
 UNIX_PATH_CHARS_MAX = 100
 BUSY_S = 1.0
 
@@ -242,7 +242,7 @@ class ChunkServer:
             wait_s = BUSY_S if self.is_busy() else self._scrubber.step()
             self._stopping.wait(wait_s)
 
-    # -- the master -----------------------------------------------------------------------
+    # --- the master
 
     def _take_settings(self, settings: ServerSettings) -> None:
         """A master has said how this cluster does things."""

@@ -13,7 +13,6 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final
 
 from mrstream.cluster.config.config import DFS_MASTER, LOCK_MASTER, MAPREDUCE_MASTER, base_role
 from mrstream.cluster.consensus.records import MARK
@@ -27,10 +26,10 @@ from mrstream.cluster.journal.group_recovery import is_of_group
 from mrstream.cluster.journal.journal import Journal
 from mrstream.cluster.journal.recovery import log_path
 
-JOURNALS: Final = {DFS_MASTER: "oplog", MAPREDUCE_MASTER: "journal", LOCK_MASTER: "log"}
+JOURNALS = {DFS_MASTER: "oplog", MAPREDUCE_MASTER: "journal", LOCK_MASTER: "log"}
 """The directory of a master's log, in its state directory."""
-PIECE_BYTES: Final = 4 * 1024 * 1024
-TRIES: Final = 5
+PIECE_BYTES = 4 * 1024 * 1024
+TRIES = 5
 """A log may be turned over while it is being read."""
 
 

@@ -14,7 +14,6 @@ import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Final
 
 from mrstream.cluster.config.config import (
     DFS_MASTER,
@@ -31,7 +30,7 @@ from mrstream.cluster.hosts.kept_log import LogEnd, as_lone_log, fetch_log, jour
 from mrstream.cluster.hosts.launcher import HostLink, Hosts, Say
 from mrstream.cluster.hosts.up import Up
 
-EPOCHS_SKIPPED: Final = 1_000_000
+EPOCHS_SKIPPED = 1_000_000
 """Epochs may have been begun since, of which nobody is left to tell: more than one a second for
 eleven days."""
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Callable
-from typing import Final
 
 from mrstream.cluster.config.config import (
     CHUNKSERVER,
@@ -27,13 +26,13 @@ from mrstream.cluster.hosts.launcher import HostLink, Hosts, Say
 from mrstream.cluster.hosts.switch import switch
 from mrstream.cluster.leader.group_view import look_at_group
 
-STEPS_MAX: Final = 16
+STEPS_MAX = 16
 """A cluster of more hosts is replaced several hosts at a time."""
-SERVER_S_MAX: Final = 15.0
+SERVER_S_MAX = 15.0
 """A server that is up, but not ready for so long, does not hold the others up."""
-MEMBER_S_MAX: Final = 60.0
-HAND_OVER_S_MAX: Final = 20.0
-POLL_S: Final = 0.05
+MEMBER_S_MAX = 60.0
+HAND_OVER_S_MAX = 20.0
+POLL_S = 0.05
 
 
 class NotReplaced(UserError):

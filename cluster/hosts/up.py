@@ -12,7 +12,6 @@ import os
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Final
 
 from mrstream.cluster.agent.guard import ROLE as GUARD
 from mrstream.cluster.agent.processes import module_of
@@ -31,17 +30,17 @@ from mrstream.cluster.leader.forming import form_group
 from mrstream.cluster.units import binary_size
 from mrstream.cluster.version import version
 
-PROBE_OFFSET: Final = 9
+PROBE_OFFSET = 9
 """The port, from the base on, with which hosts try whether they reach each other."""
-FREE_BYTES_MIN: Final = 64 * 1024 * 1024
-FREE_BYTES_LOW: Final = 1024 * 1024 * 1024
-BALLAST_BYTES: Final = 64 * 1024 * 1024
+FREE_BYTES_MIN = 64 * 1024 * 1024
+FREE_BYTES_LOW = 1024 * 1024 * 1024
+BALLAST_BYTES = 64 * 1024 * 1024
 """What hosts keep on the disk of `dir`, to be given up when it is full."""
-COPIES: Final = "log-copies"
-CLOCK_SKEW_S_MAX: Final = 5.0
-REACH_S_MAX: Final = 3.0
-HEALTHY_S_MAX: Final = 60.0
-_ASK_EVERY_S: Final = (0.02, 0.02, 0.05, 0.05, 0.1)
+COPIES = "log-copies"
+CLOCK_SKEW_S_MAX = 5.0
+REACH_S_MAX = 3.0
+HEALTHY_S_MAX = 60.0
+_ASK_EVERY_S = (0.02, 0.02, 0.05, 0.05, 0.1)
 
 
 class UpFailed(UserError):

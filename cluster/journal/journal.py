@@ -20,7 +20,6 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from typing import Final
 
 from mrstream.cluster.disk import Disk, DiskFile, OsDisk, make_directory
 from mrstream.cluster.errors import DiskFailed
@@ -37,10 +36,10 @@ from mrstream.cluster.journal.waiting import Waiting
 
 log = logging.getLogger(__name__)
 
-NO_SPACE_RETRY_S: Final = 1.0
-RESERVE_BYTES: Final = 1 << 20
+NO_SPACE_RETRY_S = 1.0
+RESERVE_BYTES = 1 << 20
 """For thousands of records; room is asked for again when half of it is used."""
-_NO_SPACE: Final = (errno.ENOSPC, errno.EDQUOT)
+_NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 
 
 class _Rotate:

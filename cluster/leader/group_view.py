@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import concurrent.futures
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from mrstream.cluster.config.config import Cluster, ClusterConfig, group_name
 from mrstream.cluster.consensus.members import host_of, is_alone
@@ -16,17 +16,17 @@ from mrstream.cluster.errors import ClusterError
 from mrstream.cluster.leader.office import share_learned
 from mrstream.cluster.wire.network import Connection
 
-ASK_S_MAX: Final = 3.0
-BEHIND_S_MAX: Final = 2.0
-LEASE_S_LOW: Final = 2.0
-CLOCK_RATE_OFF: Final = 0.01
+ASK_S_MAX = 3.0
+BEHIND_S_MAX = 2.0
+LEASE_S_LOW = 2.0
+CLOCK_RATE_OFF = 0.01
 
-LEADER: Final = "leader"
-SHADOW: Final = "shadow"
-LEARNER: Final = "learner"
-OUTSIDE: Final = "outside"
+LEADER = "leader"
+SHADOW = "shadow"
+LEARNER = "learner"
+OUTSIDE = "outside"
 """It runs, and belongs to no group or to another."""
-SILENT: Final = "silent"
+SILENT = "silent"
 
 
 @dataclass(frozen=True, slots=True)

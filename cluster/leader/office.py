@@ -17,7 +17,7 @@ import math
 import os
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
-from typing import Any, Final, NoReturn, Protocol
+from typing import Any, NoReturn, Protocol
 
 import msgspec
 
@@ -40,10 +40,10 @@ from mrstream.cluster.wire.network import Handler, Peer
 
 log = logging.getLogger(__name__)
 
-CHECKPOINT_BYTES: Final = 16 * 1024 * 1024
-LOOK_S: Final = 0.02
+CHECKPOINT_BYTES = 16 * 1024 * 1024
+LOOK_S = 0.02
 """How often a leader without a lease looks whether it has come back."""
-BEATS_A_LEASE: Final = 6
+BEATS_A_LEASE = 6
 
 
 class Machine(Protocol):

@@ -206,7 +206,7 @@ class DfsClient:
             return msgspec.structs.replace(request, fence=self.fence)
         return request
 
-    # -- names ----------------------------------------------------------------------------
+    # --- names
 
     def stat(self, path: str) -> FileStatus:
         """What has this path; NoSuchFile if nothing."""
@@ -364,7 +364,7 @@ class DfsClient:
                 return
             after = page.next
 
-    # -- what is told of files ------------------------------------------------------------
+    # --- what is told of files
 
     def attributes(self, path: str) -> AttributesReply:
         """A file or directory with its attributes."""
@@ -410,7 +410,7 @@ class DfsClient:
         )  # fmt: skip
         return status
 
-    # -- rules ----------------------------------------------------------------------------
+    # --- rules
 
     def raise_fence(self, fence: Fence) -> None:
         """Have changes under older generations refused."""
@@ -436,7 +436,7 @@ class DfsClient:
         reply: QuotaReply = self.call(GetQuota(path))
         return reply
 
-    # -- writers that live ----------------------------------------------------------------
+    # --- writers that live
 
     def keep_alive(self, epoch: Epoch, on_fenced: Callable[[], None]) -> None:
         """Tell the master, from now on, that this epoch's writer lives."""

@@ -59,7 +59,7 @@ class Page(Screen[None]):
         yield KeyLine()
 
     def body(self) -> ComposeResult:
-        """Give the widgets between summary and keys."""
+        """Return the widgets between summary and keys."""
         raise NotImplementedError
 
     def draw(self) -> None:
