@@ -94,6 +94,7 @@ soak: setup
 	$(BIN)/python -m tests.simulation.consensus.exhaustive --whole --minutes $(MINUTES)
 	MRSTREAM_SEEDS=0:$(SEEDS) $(BIN)/pytest -q --timeout 0 tests/simulation/test_dfs.py tests/simulation/test_dfs_reading.py tests/simulation/test_lock.py tests/simulation/test_lock_group.py
 	MRSTREAM_SERIALISED_SEEDS=0:$(SEEDS) $(BIN)/pytest -q --timeout 0 tests/simulation/test_dfs_serialised.py
+	MRSTREAM_CELLS_SEEDS=0:$(SEEDS) $(BIN)/pytest -q --timeout 0 tests/simulation/test_dfs_cells.py
 	MRSTREAM_FLOW_SEEDS=$(SEEDS) MRSTREAM_FLOW_DEATHS=all $(BIN)/pytest -q --timeout 0 tests/simulation/test_flows.py tests/unit/mapreduce/flow/test_runner.py
 	MRSTREAM_JOB_SEEDS=0:$(SEEDS) $(BIN)/pytest -q --timeout 0 tests/simulation/test_job_failover.py
 	for seed in 1 2 3 4; do MRSTREAM_SORT_SEED=$$seed $(BIN)/pytest -q --timeout 0 tests/simulation/test_scheduler_at_scale.py || exit 1; done
@@ -107,10 +108,12 @@ soak: setup
 	$(BIN)/python tests/cluster/job_row.py --jobs 1000
 	tests/cluster/install.sh
 	$(BIN)/python tests/cluster/rounds.py --minutes $(MINUTES)
+	$(BIN)/python tests/cluster/elections.py --minutes $(MINUTES)
+	$(BIN)/python tests/cluster/at_boot.py
 	MRSTREAM_FLAPS=40 $(BIN)/pytest -q --timeout 0 tests/cluster/test_dfs_partitions.py
 	MRSTREAM_HOSTS="netns docker" $(BIN)/pytest -q --timeout 0 tests/cluster/test_*_on_hosts.py tests/cluster/test_up_and_down.py tests/cluster/test_install_and_members.py tests/cluster/test_logins.py
 	MRSTREAM_FAILOVER_RACERS=3 MRSTREAM_FAILOVER_FAULTS="kill freeze cut fill kill freeze cut fill" $(BIN)/pytest -q --timeout 0 tests/cluster/test_dfs_failover_on_hosts.py
-	MRSTREAM_JOB_FAULTS="kill freeze kill freeze kill freeze kill freeze kill freeze" $(BIN)/pytest -q --timeout 0 tests/cluster/test_job_group.py
+	MRSTREAM_JOB_FAULTS="kill freeze cut kill freeze cut kill freeze cut kill freeze cut" $(BIN)/pytest -q --timeout 0 tests/cluster/test_job_group.py
 	for hosts in netns docker; do \
 	  $(BIN)/python tests/cluster/job_soak.py --hosts $$hosts --master-kills 50 || exit 1; done
 

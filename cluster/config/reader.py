@@ -12,6 +12,7 @@ from typing import Any
 import yaml
 
 from mrstream.cluster.config import extras
+from mrstream.cluster.config.cells_reader import check_ports, read_cells
 from mrstream.cluster.config.config import (
     VIA_LOCAL,
     VIA_SSH,
@@ -142,6 +143,8 @@ class _Reader:
                 f"ports.base is {base_port}: a cluster with a lock cell needs {WIDE_PORTS_COUNT} "
                 f"ports from it on, so at most {65_535 - WIDE_PORTS_COUNT}",
             )
+        if dfs.cells:
+            check_ports(self, ports.get("base"), base_port)
         self.check_addresses(hosts, keys.get("hosts"))
         engine = self.scalar(keys, "engine", "", str, "")
         gateway = read_gateway(self, keys.get("gateway"), names, base_port)
@@ -264,7 +267,7 @@ class _Reader:
         return fields
 
     def dfs(self, node: yaml.Node | None) -> DfsConfig:
-        keys = self.mapping(node, "dfs", tuple(DFS_KEYS))
+        keys = self.mapping(node, "dfs", (*DFS_KEYS, "cells"))
         fields: dict[str, Any] = {}
         for key, (field, parse) in DFS_KEYS.items():
             if key not in keys:
@@ -274,7 +277,7 @@ class _Reader:
                 fields["reserve_bytes"], fields["reserve_share"] = value, 0.0
             elif value is not None:
                 fields[field] = value
-        config = DfsConfig(**fields)
+        config = DfsConfig(**fields, cells=read_cells(self, keys.get("cells")))
         if config.dead_after_s < 3 * config.heartbeat_s:
             self.wrong(
                 keys.get("dead_after") or keys.get("heartbeat"),

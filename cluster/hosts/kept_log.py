@@ -14,7 +14,7 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from mrstream.cluster.config.config import DFS_MASTER, LOCK_MASTER, MAPREDUCE_MASTER
+from mrstream.cluster.config.config import DFS_MASTER, LOCK_MASTER, MAPREDUCE_MASTER, base_role
 from mrstream.cluster.consensus.records import MARK
 from mrstream.cluster.disk import OsDisk
 from mrstream.cluster.errors import ClusterError, JournalCorrupt, UserError
@@ -44,6 +44,11 @@ class LogEnd:
 
 class LogMoved(UserError):
     """A file of the log went away, or became shorter, while it was being read."""
+
+
+def journal_of(role: str) -> str:
+    """Return the directory of a master's log, in its state directory."""
+    return JOURNALS[base_role(role)]
 
 
 def is_part_of_log(name: str) -> bool:

@@ -16,16 +16,10 @@ from dataclasses import replace
 from mrstream.cluster.agent.guard import ROLE as GUARD
 from mrstream.cluster.agent.processes import module_of
 from mrstream.cluster.config import extras, state
-from mrstream.cluster.config.config import (
-    DFS_MASTER,
-    GATEWAY,
-    GROUP_ROLES,
-    Cluster,
-    ClusterConfig,
-    load,
-)
+from mrstream.cluster.config.config import DFS_MASTER, GATEWAY, Cluster, ClusterConfig, load
 from mrstream.cluster.config.writer import write_config
 from mrstream.cluster.errors import ClusterError, HostUnreachable, UserError
+from mrstream.cluster.hosts.down import unmounted
 from mrstream.cluster.hosts.guarding import guard_plan
 from mrstream.cluster.hosts.health import UP, ask
 from mrstream.cluster.hosts.launcher import HostLink, Hosts, Say, with_resolved_addresses
@@ -302,7 +296,8 @@ class Up:
         voters = self.config.voters_of(DFS_MASTER)
         first = next((name for name in voters if name not in self._without), "")
         if link.name == first and not os.path.exists(state.cluster_file(self.config.name)):
-            files[f"{DFS_MASTER}/{state.NEW_MARK}"] = ""
+            for role in self.config.dfs_masters:
+                files[f"{role}/{state.NEW_MARK}"] = ""
         for name, text in files.items():
             path = f"{link.directory}/{name}"
             if link.call("read", path=path)["text"] != text:  # a full disk takes no new file
@@ -354,6 +349,12 @@ class Up:
 
     def _start_roles(self, link: HostLink, roles: list[str]) -> None:
         """Start what does not run, and what has to be replaced and was not yet."""
+        for role in unmounted(link, roles):
+            link.call("stop", roles=[role], grace_s=10.0)
+            self._say(
+                link.name,
+                f"{role} is stopped: cluster.yaml names no such cell; what it holds is kept",
+            )
         for role in roles:
             if self._outdated(link, role):
                 self._replace(link, role)
@@ -383,6 +384,8 @@ class Up:
         masters = running.get("masters", [self.config.master])
         if masters != list(self.config.masters_known_to(role)):
             return f"ran with the masters {', '.join(masters)}"
+        if running.get("mounts", {}) != self.config.mounts_known_to(role):
+            return "ran with other cells"
         return ""
 
     def _replace(self, link: HostLink, role: str) -> None:
@@ -398,7 +401,7 @@ class Up:
 
     def _form_groups(self, hosts: Hosts) -> None:
         """Found the groups of masters that are to have one, and bring members in."""
-        for role in GROUP_ROLES:
+        for role in self.config.master_roles:
             names = [link for link in hosts.good if role in self.config.roles_of(link.name)]
             if not names:
                 continue

@@ -22,7 +22,7 @@ from typing import Any, NoReturn, Protocol
 import msgspec
 
 from mrstream.cluster.consensus.lease import Timing
-from mrstream.cluster.consensus.members import MemberId, host_of, member_id
+from mrstream.cluster.consensus.members import ALONE, MemberId, host_of, member_id
 from mrstream.cluster.consensus.standing import AskGroup, NotLeader, Standing, WhoLeads
 from mrstream.cluster.daemon import Daemon
 from mrstream.cluster.disk import OsDisk
@@ -235,7 +235,7 @@ class Office:
     def standing(self) -> Standing:
         """How this member sees its group, for clients."""
         if self._group is None:
-            me = member_id(self._daemon.host.name, "alone")
+            me = member_id(self._daemon.host.name, ALONE)
             journal, epoch, is_serving = self.journal, self.epoch, self.may_speak()
             return Standing(
                 me, me if epoch else MemberId(""), epoch, journal.durable, journal.sequence, (me,),

@@ -358,6 +358,7 @@ def create(
         raise BadRequest(
             f"replication {replication} and chunk size {chunk_bytes} must be 0 or more"
         )
+    client = client.at(path)
     opened: OpenFile = client.call(
         CreateFile(
             path=path,
@@ -391,6 +392,7 @@ def create_hidden(
     """As `create`, under a name that no listing shows until it is closed: then it has its own, and
     only then a file that was there is replaced. Any number may write to one path at a time: the
     last to close has it. `DfsWriter.ending` says what else comes with the close."""
+    client = client.at(path)
     opened: OpenFile = client.call(
         CreateFile(
             path=path,
@@ -413,5 +415,6 @@ def create_hidden(
 
 def append(client: DfsClient, path: str) -> DfsWriter:
     """Open a file for writing at its end."""
+    client = client.at(path)
     opened: OpenFile = client.call(OpenAppend(path, client.name, client.user, client.place.host))
     return DfsWriter(client, opened)

@@ -18,7 +18,7 @@ from mrstream.dfs.client.client import DfsClient
 from mrstream.dfs.client.ending import Ending
 from mrstream.dfs.client.reader import DfsReader
 from mrstream.dfs.client.writer import DfsWriter, create_hidden
-from mrstream.dfs.errors import BadRequest, NoSuchFile, NotADirectory, WriterFenced
+from mrstream.dfs.errors import BadRequest, CrossesCells, NoSuchFile, NotADirectory, WriterFenced
 from mrstream.dfs.protocol import AttributesReply, FileStatus
 from mrstream.web.http.reply import Reply, empty_reply
 from mrstream.web.s3.body import Body
@@ -274,8 +274,8 @@ async def copy_object(call: Call) -> Reply:
             return _copy_bytes(client, call.bucket_path(), source, ending, head, wanted)
         try:
             return _copy_chunks(client, call.bucket_path(), source, ending, head, user)
-        except BadRequest:
-            # A chunk has its most references.
+        except (BadRequest, CrossesCells):
+            # A chunk has its most references, or would be shared by two cells.
             return _copy_bytes(client, call.bucket_path(), source, ending, head, wanted)
 
     async def work() -> str:
