@@ -154,7 +154,7 @@ class ChunkServer:
         links += [MasterLink(master, holdings) for master in plan.masters]
         return links
 
-    # -- life -----------------------------------------------------------------------------
+    # --- life
 
     async def start(self) -> None:
         """Listen for bytes and turn to the master."""

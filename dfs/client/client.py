@@ -173,7 +173,7 @@ class DfsClient:
         """The client of the cell that has a path: whoever opens a file there stays with it."""
         return self
 
-    # -- calls ----------------------------------------------------------------------------
+    # --- calls
 
     def call(self, request: Request) -> Any:
         """Ask the master, again and again while nobody answers; raise what it refuses."""

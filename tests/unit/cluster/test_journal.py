@@ -326,16 +326,26 @@ def test_a_checkpoint_before_its_first_log_file_is_whole(tmp_path: Path) -> None
 def test_a_forked_checkpoint_holds_the_state_at_the_fork_while_the_service_goes_on(
     tmp_path: Path,
 ) -> None:
-    """GFS §2.6.3 (GFS-19): a checkpoint is built without delaying mutations."""
+    """GFS §2.6.3 (GFS-19): a checkpoint is built without delaying mutations; here it is not done
+    before a later record is on disk."""
     journal = opened(None, str(tmp_path))
     journal.start()
     state = [b"a", b"b"]
     for record in state:
         journal.append(record)
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
 
-    thread = journal.fork_checkpoint(lambda: lines(state))
+    def slowly() -> Iterator[bytes]:
+        yield b"a\n"
+        gate.read_bytes()  # until somebody has it open to write
+        yield from lines(state)[1:]
+
+    thread = journal.fork_checkpoint(slowly)
     state.append(b"c")
-    journal.append(b"c")
+    assert journal.wait_durable(journal.append(b"c"), 60.0)
+    assert thread.is_alive() and list_checkpoints(OsDisk(), str(tmp_path)) == []
+    gate.write_bytes(b"go on")
     thread.join(60)
     journal.close()
 
