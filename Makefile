@@ -108,10 +108,12 @@ soak: setup
 	$(BIN)/python tests/cluster/job_row.py --jobs 1000
 	tests/cluster/install.sh
 	$(BIN)/python tests/cluster/rounds.py --minutes $(MINUTES)
+	$(BIN)/python tests/cluster/elections.py --minutes $(MINUTES)
+	$(BIN)/python tests/cluster/at_boot.py
 	MRSTREAM_FLAPS=40 $(BIN)/pytest -q --timeout 0 tests/cluster/test_dfs_partitions.py
 	MRSTREAM_HOSTS="netns docker" $(BIN)/pytest -q --timeout 0 tests/cluster/test_*_on_hosts.py tests/cluster/test_up_and_down.py tests/cluster/test_install_and_members.py tests/cluster/test_logins.py
 	MRSTREAM_FAILOVER_RACERS=3 MRSTREAM_FAILOVER_FAULTS="kill freeze cut fill kill freeze cut fill" $(BIN)/pytest -q --timeout 0 tests/cluster/test_dfs_failover_on_hosts.py
-	MRSTREAM_JOB_FAULTS="kill freeze kill freeze kill freeze kill freeze kill freeze" $(BIN)/pytest -q --timeout 0 tests/cluster/test_job_group.py
+	MRSTREAM_JOB_FAULTS="kill freeze cut kill freeze cut kill freeze cut kill freeze cut" $(BIN)/pytest -q --timeout 0 tests/cluster/test_job_group.py
 	for hosts in netns docker; do \
 	  $(BIN)/python tests/cluster/job_soak.py --hosts $$hosts --master-kills 50 || exit 1; done
 

@@ -25,6 +25,7 @@ from mrstream.mapreduce.flow.brain.plan import (
     FlowPlan,
     Step,
     checked,
+    narrowed,
     read_until,
 )
 from mrstream.mapreduce.flow.runner import FlowRunner, dry_run, same_flow
@@ -181,17 +182,19 @@ class Flow:
         words += [os.fspath(each) for each in inputs]
         return self._add_command(tuple(words), name, output, after)
 
-    def run(self) -> FlowResult:
-        """Run the flow to its end; `FlowFailed` names the step that failed."""
-        return self._go(self._state())
+    def run(self, steps: Iterable[FlowStep] = ()) -> FlowResult:
+        """Run the flow to its end, or these steps of it and what they need; `FlowFailed` names the
+        step that failed."""
+        return self._go(self._state(steps))
 
-    def resume(self, flow_id: str) -> FlowResult:
+    def resume(self, flow_id: str, steps: Iterable[FlowStep] = ()) -> FlowResult:
         """Go on with a flow: what is complete and unchanged is not run again."""
-        return self._go(same_flow(self._state(), flow_id))
+        return self._go(same_flow(self._state(steps), flow_id))
 
-    def detach(self) -> str:
-        """Have the cluster run the flow, as `mrstream flow run --detach` does, and give its id: it
-        goes on when this Python does not, and elsewhere when the host that runs it is lost.
+    def detach(self, steps: Iterable[FlowStep] = ()) -> str:
+        """Have the cluster run the flow, or these steps of it and what they need, as `mrstream flow
+        run --detach` does, and give its id: it goes on when this Python does not, and elsewhere
+        when the host that runs it is lost.
 
         Outputs are in the dfs under their names when `mrstream flow status ID` says `succeeded`.
         Functions of jobs travel; `call` and inputs that are no files need this machine:
@@ -200,20 +203,20 @@ class Flow:
         from mrstream.cluster.config.config import current_cluster  # brings a YAML parser with it
         from mrstream.mapreduce.flow import detach
 
-        for step in self.steps:
-            if any(map(_needs_us, step.step.words)):
+        state = self._state(steps)
+        for step in state.plan.steps:
+            if any(map(_needs_us, step.words)):
                 raise ValueError(f"step {step.name!r} needs this machine: it cannot be detached")
         cluster = current_cluster(self.cluster)
         if cluster is None:
             raise ValueError("a detached flow needs a cluster, and there is no current one")
-        state = self._state()
         state.user = user_name()
         detach.detach(state, cluster, _say_nothing)
         return state.plan.flow_id
 
-    def plan(self) -> str:
-        """Give what would run, step by step."""
-        state = self._state()
+    def plan(self, steps: Iterable[FlowStep] = ()) -> str:
+        """Return what would run, step by step."""
+        state = self._state(steps)
         return "\n".join(dry_run(state, start.files_of(state)))
 
     def _add_command(
@@ -234,16 +237,20 @@ class Flow:
         self.steps.append(added)
         return added
 
-    def _state(self) -> FlowState:
+    def _state(self, steps: Iterable[FlowStep] = ()) -> FlowState:
         flow_id = new_id()
-        plan = FlowPlan(
-            flow_id,
-            self.name,
-            tuple(each.step for each in self.steps),
-            start.work_of(flow_id, self.cluster),
-            self.side_by_side,
+        plan = checked(
+            FlowPlan(
+                flow_id,
+                self.name,
+                tuple(each.step for each in self.steps),
+                start.work_of(flow_id, self.cluster),
+                self.side_by_side,
+            )
         )
-        return FlowState(checked(plan), cluster=self.cluster, working_directory=os.getcwd())
+        if chosen := [each.name for each in steps]:
+            plan = narrowed(plan, chosen)
+        return FlowState(plan, cluster=self.cluster, working_directory=os.getcwd())
 
     def _go(self, state: FlowState) -> FlowResult:
         said: list[str] = []

@@ -18,7 +18,7 @@ from typing import IO, Any
 from mrstream.api.child import RECORD_MARK
 from mrstream.api.codecs import LINE_END, Codec
 from mrstream.api.display import display_for
-from mrstream.mapreduce.launch import FailureText, Launch, complaint_in, failure_in, report_of
+from mrstream.mapreduce.launch import FailureText, Launch, complaint_in, failure_in
 
 LOOK_EVERY_S = 0.2
 _SUCCEEDED = 0
@@ -60,13 +60,16 @@ class Result:
         cluster: str | None = None,
         output: str | None = None,
         is_here: bool = True,
+        engine: str = "",
     ) -> None:
-        """`is_here` says that an output without a scheme is one of this machine's disk."""
+        """`is_here` says that an output without a scheme is one of this machine's disk; `engine` is
+        the one that the words name."""
         self.words = list(words)
         self.codec = codec
         self._cluster = cluster
         self._output = output
         self._is_here = is_here
+        self._engine = engine
         self._printed: IO[bytes] | None = None
         if output is None:
             self._printed = tempfile.TemporaryFile(prefix="mrstream-result-")  # noqa: SIM115 - as long as we live
@@ -75,7 +78,7 @@ class Result:
         self._launch = Launch(words, results=self._printed)
         _live.add(self)
 
-    # ---- the job -----------------------------------------------------------------------------
+    # --- the job
 
     @property
     def job_id(self) -> str:
@@ -136,7 +139,7 @@ class Result:
             text = f"{said}\n{text}"
         raise JobFailed(text, status, self.job_id, failure)
 
-    # ---- what came of it ---------------------------------------------------------------------
+    # --- what came of it
 
     @property
     def output(self) -> str | None:
@@ -151,9 +154,8 @@ class Result:
     @property
     def report(self) -> dict[str, Any]:
         """How the job went: its state, seconds, counters, tasks and failures."""
-        self._launch.wait()
         if self._report is None:
-            self._report = report_of(self.job_id, self._cluster) if self.job_id else {}
+            self._report = self._launch.report(self._cluster)
         return self._report
 
     @property
@@ -163,26 +165,30 @@ class Result:
         return counters
 
     def counter(self, group: str, name: str) -> int:
-        """Give one counter; 0 if nothing counted it."""
+        """Return one counter; 0 if nothing counted it."""
         return self.counters.get(group, {}).get(name, 0)
 
     def __iter__(self) -> Iterator[Any]:
         return map(self.codec.record, self.lines())
 
     def lines(self) -> Iterator[bytes]:
-        """Give the lines of the results, part after part, as bytes without their ends."""
+        """Yield the lines of the results, part after part, as bytes without their ends."""
         self.wait(progress=False)
         if self._printed is None:
-            from mrstream.api.files import output_lines
+            from mrstream.api.files import hadoop_lines, output_lines
 
-            yield from output_lines(str(self._output), self._cluster, is_local=self._is_here)
+            output = str(self._output)
+            if self._launch.is_hadoops:
+                yield from hadoop_lines(output, self._engine, self._cluster)
+            else:
+                yield from output_lines(output, self._cluster, is_local=self._is_here)
             return
         # A file of its own, so that two loops do not disturb each other.
         with open(f"/proc/self/fd/{self._printed.fileno()}", "rb") as file:
             for line in file:
                 yield line.removesuffix(LINE_END)
 
-    # ---- for people --------------------------------------------------------------------------
+    # --- for people
 
     def __repr__(self) -> str:
         maps, reduces = self.percents

@@ -11,10 +11,9 @@ import json
 import os
 import sys
 import threading
-import time
 from argparse import Namespace
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from mrstream.cluster.config import state
 from mrstream.cluster.config.config import (
@@ -34,9 +33,9 @@ if TYPE_CHECKING:
     from mrstream.dfs.protocol import ClusterReport
 
 INTERRUPTED = 130
-LEADER_S_MAX: Final = 60.0
-LOOK_EVERY_S: Final = 0.2
-LISTED_MAX: Final = 10_000
+LEADER_S_MAX = 60.0
+LOOK_EVERY_S = 0.2
+LISTED_MAX = 10_000
 _printing = threading.Lock()
 
 
@@ -128,11 +127,19 @@ def _finish_up(config: ClusterConfig, failed: dict[str, ClusterError]) -> int:
         print(f"{name}: FAILED: {error}", file=sys.stderr)
     for line in advice_on_keys(failed.values()):
         print(line, file=sys.stderr)
+    voters = config.voters_of(DFS_MASTER)
+    there = [name for name in voters if name not in failed]
+    if len(there) < len(voters):
+        print(
+            f"{len(there)} of {len(voters)} masters are up, and {len(voters) // 2 + 1} must be: "
+            "run `mrstream cluster up` again when the others are back",
+            file=sys.stderr,
+        )
     count = len(config.hosts) - len(failed)
     total = len(config.hosts)
     hosts = f"{count} of {total} hosts" if failed else f"{total} host{'s' if total > 1 else ''}"
-    address = config.host(config.master).address
-    print(f"cluster {config.name} is up: {hosts}, master {config.master} ({address})")
+    address = config.host(there[0]).address
+    print(f"cluster {config.name} is up: {hosts}, master {there[0]} ({address})")
     return 0
 
 
@@ -259,15 +266,15 @@ def _dfs_master(cluster: Cluster, role: str = DFS_MASTER) -> LeaderConnection:
 
 def _patiently(master: LeaderConnection, request: Request) -> Any:
     """Have the master that leads answer; one of a host that is lost has to be followed first."""
-    deadline_s = time.monotonic() + LEADER_S_MAX
+    from mrstream.cluster.retry import RetryPolicy
+
     number = master.next_number()
-    while True:
+    for attempt in RetryPolicy(LEADER_S_MAX, LOOK_EVERY_S, LOOK_EVERY_S).attempts():
         try:
             return master.call(request, number=number)
-        except Unavailable:
-            if time.monotonic() > deadline_s:
-                raise
-            time.sleep(LOOK_EVERY_S)
+        except Unavailable as error:
+            attempt.failed(error)
+    raise AssertionError("attempts do not end")
 
 
 def _logs(options: Namespace) -> int:
@@ -381,7 +388,6 @@ def _join(options: Namespace) -> int:
 
 def _restore(options: Namespace) -> int:
     from mrstream.cluster.hosts.backup import read_backup
-    from mrstream.cluster.hosts.restore import restore_master
     from mrstream.cluster.hosts.restore_group import restore_groups
 
     cluster = _cluster_running(options)
@@ -390,19 +396,16 @@ def _restore(options: Namespace) -> int:
         print("\n".join(doubts))
         return options.yes or _typed(cluster.config)
 
-    source, config = options.source, cluster.config
-    groups = len(config.masters_of(DFS_MASTER)) > 1 or bool(config.dfs.cells)
+    source = options.source
     if source is not None and _is_backup(cluster.config, source):
         config = restore_groups(cluster, options.master, _say, read_backup(source), agreed)
-    elif groups:
+    else:
         if source is not None and len(cluster.config.voters_of(DFS_MASTER)) > 1:
             raise UserError(
                 f"--from is {source!r}: where there are several masters it is a backup; of the "
                 "logs that hosts have, the one that goes furthest always counts"
             )
         config = restore_groups(cluster, options.master, _say, None, agreed, source or "")
-    else:
-        config = restore_master(cluster, options.master, _say, source, agreed)
     address = config.host(config.master).address
     moved = "" if config.master == cluster.config.master else "; say so in cluster.yaml"
     print(f"cluster {config.name} is up, master {config.master} ({address}){moved}")
@@ -435,7 +438,7 @@ def _ca(options: Namespace) -> int:
     return 0
 
 
-_COMMANDS: Final[dict[str, Callable[[Namespace], int]]] = {
+_COMMANDS: dict[str, Callable[[Namespace], int]] = {
     "up": _up,
     "down": _down,
     "status": _status,

@@ -22,7 +22,7 @@ import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final, NoReturn, Protocol
+from typing import Any, NoReturn, Protocol
 
 from mrstream.cluster.agent.guard import guard_state
 from mrstream.cluster.agent.processes import module_of
@@ -46,9 +46,9 @@ from mrstream.cluster.wire.network import Handler, Peer, Server, new_event_loop
 
 log = logging.getLogger(__name__)
 
-EXIT_REFUSED: Final = 1
-EXIT_RUNNING: Final = 3
-STOP_GRACE_S: Final = 10.0
+EXIT_REFUSED = 1
+EXIT_RUNNING = 3
+STOP_GRACE_S = 10.0
 
 
 class Service(Protocol):

@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Final, NoReturn
+from typing import Any, NoReturn
 
 from mrstream.cluster.clock import Clock
 from mrstream.cluster.config.config import (
@@ -28,6 +28,7 @@ from mrstream.cluster.config.config import (
     ClusterConfig,
 )
 from mrstream.cluster.daemon import Daemon, run
+from mrstream.cluster.disk import OsDisk
 from mrstream.cluster.errors import DiskFailed, Unavailable
 from mrstream.cluster.logs import RpcLog
 from mrstream.cluster.wire.addresses import join_address
@@ -39,7 +40,6 @@ from mrstream.dfs.chunks.cell import Cell
 from mrstream.dfs.chunks.chunk_service import ChunkService, Observe
 from mrstream.dfs.chunks.chunk_store import ChunkStore, Reserve
 from mrstream.dfs.chunks.commands import CommandRunner, Throttle
-from mrstream.dfs.chunks.disk import RealDisk
 from mrstream.dfs.chunks.mutation import MutationOrder
 from mrstream.dfs.chunks.push_buffer import PushBuffer
 from mrstream.dfs.chunks.scrub import Scrubber
@@ -50,7 +50,7 @@ from mrstream.dfs.transfer.bulk_pool import BulkPool
 
 log = logging.getLogger(__name__)
 
-ROLE: Final = CHUNKSERVER
+ROLE = CHUNKSERVER
 UNIX_PATH_CHARS_MAX = 100
 BUSY_S = 1.0
 
@@ -102,7 +102,7 @@ class ChunkServer:
         self._fail = fail
         self._pool = BulkPool(identity, timeout_s=5.0, connect_s_max=2.0)
         self.store = ChunkStore(
-            [RealDisk(path) for path in plan.disks],
+            [OsDisk(path, mode=0o644) for path in plan.disks],
             cluster=identity.cluster_id,
             server=plan.server,
             reserve=plan.reserve,
@@ -154,7 +154,7 @@ class ChunkServer:
         links += [MasterLink(master, holdings) for master in plan.masters]
         return links
 
-    # -- life -----------------------------------------------------------------------------
+    # --- life
 
     async def start(self) -> None:
         """Listen for bytes and turn to the master."""
@@ -242,7 +242,7 @@ class ChunkServer:
             wait_s = BUSY_S if self.is_busy() else self._scrubber.step()
             self._stopping.wait(wait_s)
 
-    # -- the master -----------------------------------------------------------------------
+    # --- the master
 
     def _take_settings(self, settings: ServerSettings) -> None:
         """A master has said how this cluster does things."""

@@ -64,9 +64,13 @@ from mrstream.dfs.mounts import ROOT_NAME, Mounts, names_paths
 from mrstream.dfs.oplog import decode_record, fold
 from mrstream.dfs.protocol import (
     PROTOCOL_VERSION,
+    AbandonFile,
     AskShadow,
     Checkpoint,
+    CloseFile,
     ClusterReport,
+    Delete,
+    Expunge,
     Register,
     Report,
     Summarise,
@@ -77,6 +81,8 @@ log = logging.getLogger(__name__)
 
 ROLE = DFS_MASTER
 LOG = "oplog"
+MAKES_ROOM = frozenset({AbandonFile, CloseFile, Delete, Expunge})
+"""What is taken on when the log's disk is full: there is room for some of it."""
 TICK_S = 0.25
 BEHIND_TICK_S = 0.02
 """While chunks wait to be looked at: a million of them take seconds, a slice at a time."""
@@ -351,11 +357,23 @@ class Master:
 
     def _call(self, request: Any, peer: Peer) -> Any:
         name = type(request).__name__
+        if request.mutates and self._is_alone and type(request) not in MAKES_ROOM:
+            self._check_room()
         self._counts[name] = self._counts.get(name, 0) + 1
         call, answer = self._new_call()
         request_id = peer.request_id if request.mutates else (0, 0)
         self._event(Called(call, request, request_id))
         return self._outcome(answer)
+
+    def _check_room(self) -> None:
+        """While the log's disk is full nothing new is taken on: what waited for the disk would
+        make all that is asked wait with it (M1)."""
+        blocked = self._office.journal.blocked
+        if blocked:
+            raise Unavailable(
+                f"the master cannot log a change: {blocked}; files can be read and deleted, and "
+                "changed again when there is room"
+            )
 
     def _outcome(self, answer: asyncio.Future[Any]) -> Any:
         """The answer if there is one (or its refusal, raised), else what to wait for."""

@@ -14,7 +14,7 @@ import logging
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 from mrstream.cluster.clock import Clock
 from mrstream.cluster.errors import ClusterError, DiskFailed
@@ -45,9 +45,9 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-SAMPLE_CHUNKS: Final = 1000
-RECONNECT_S: Final = 0.2
-NOT_YET: Final = ServerSettings(1.0, 60.0, 5.0, 64 << 20, 0)
+SAMPLE_CHUNKS = 1000
+RECONNECT_S = 0.2
+NOT_YET = ServerSettings(1.0, 60.0, 5.0, 64 << 20, 0)
 """What holds until a master has said otherwise."""
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
@@ -17,11 +17,11 @@ from mrstream.cluster.wire.messages import Request
 from mrstream.dfs.errors import BadPath, CrossesCells, WrongCell
 from mrstream.dfs.protocol import Delete, Rename
 
-ROOT_NAME: Final = ""
+ROOT_NAME = ""
 """The name of the root cell, which has all that is mounted nowhere."""
-TRASH: Final = ".trash"
+TRASH = ".trash"
 """Every cell has its own, under the same name."""
-_PATH_FIELDS: Final = ("path", "source", "target", "rename_to", "root")
+_PATH_FIELDS = ("path", "source", "target", "rename_to", "root")
 
 
 class Mounts:
@@ -29,7 +29,7 @@ class Mounts:
 
     def __init__(self, cells: Mapping[str, str]) -> None:
         """`cells`: mount point → name, such as `{"/logs": "logs"}`."""
-        self.points: Final = dict(cells)
+        self.points = dict(cells)
         self._cells = {path.strip("/"): name for path, name in cells.items()}
 
     def cell_of(self, path: str) -> str:

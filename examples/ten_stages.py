@@ -18,7 +18,8 @@ from mrstream.cluster.wire.identity import Identity
 from mrstream.cluster.wire.network import BulkServer
 from mrstream.mapreduce.dataflow.committer import Committer
 from mrstream.mapreduce.dataflow.fetched_runs import FetchedRun, MergeRule
-from mrstream.mapreduce.dataflow.fetcher import Fetcher, SegmentPlace
+from mrstream.mapreduce.dataflow.fetcher import Fetcher
+from mrstream.mapreduce.dataflow.segment_place import SegmentAt
 from mrstream.mapreduce.dataflow.files import files_for, join
 from mrstream.mapreduce.dataflow.merger import Merge, merge
 from mrstream.mapreduce.dataflow.record_form import text_form
@@ -51,8 +52,8 @@ class Bystander:
     def release(self, running: RunningCommand) -> None: ...
     def fetched(self, length_bytes: int) -> None: ...
 
-    def failed(self, place: SegmentPlace, reason: str, *, gone: bool) -> None:
-        raise SystemExit(f"{place.attempt}: {reason}")
+    def failed(self, place: SegmentAt, reason: str, *, gone: bool) -> None:
+        raise SystemExit(f"{place.attempt_id}: {reason}")
 
 
 class Job:
@@ -102,7 +103,7 @@ class Job:
         rule = MergeRule(BYTE_ORDER, self.shape, MEMORY_BYTES, self.scratch)
         fetcher = Fetcher(partition, len(attempts), rule, Bystander(), WHO)
         for index, attempt in enumerate(attempts):
-            fetcher.add(SegmentPlace(index, attempt, "here", address))
+            fetcher.add(SegmentAt(index, attempt, "here", address))
         return fetcher.run()
 
     def merged(self, runs: list[FetchedRun]) -> Merge:

@@ -7,6 +7,7 @@ nothing here decides about tasks. Never prints.
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import signal
@@ -15,7 +16,7 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from typing import IO, Any, Final
+from typing import IO, Any
 
 import msgspec
 
@@ -23,15 +24,22 @@ from mrstream.cluster.errors import ClusterError
 from mrstream.mapreduce import history
 from mrstream.mapreduce.scheduler.ids import LOCAL_JOB, JobId
 
-LINES_MAX: Final = 20_000
+LINES_MAX = 20_000
 """Of what a command says so many lines are held, the last ones."""
-KILL_S_MAX: Final = 30.0
+KILL_S_MAX = 30.0
 """As long a command may clear up before it is ended the hard way."""
-_RUNNING = re.compile(r"INFO Running job: (job_\w+)")
-_PERCENTS = re.compile(r"INFO  map (\d+)% reduce (\d+)%")
+# Hadoop's own client, which runs jobs of `-engine hadoop`, says who speaks.
+_HADOOPS = "mapreduce.Job: "
+_RUNNING = re.compile(rf"INFO ({_HADOOPS})?Running job: (job_\w+)")
+_PERCENTS = re.compile(rf"INFO (?:{_HADOOPS})? map (\d+)% reduce (\d+)%")
 _FAILED = re.compile(r"(attempt_\w+) failed$")
+_FAILED_THERE = re.compile(rf"{_HADOOPS}Task Id : (attempt_\w+), Status : FAILED")
+_CODE_THERE = re.compile(r"subprocess failed with code (\d+)")
 _CULPRIT = re.compile(r"due to: Task failed task(_\w+)")
-_LOGGED = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} (INFO|WARN|ERROR) (.*)")
+_LOGGED = re.compile(
+    r"\d{2,4}[-/]\d\d[-/]\d\d \d\d:\d\d:\d\d(?:,\d{3})? (INFO|WARN|ERROR) (?:\w+\.\w+: )?(.*)"
+)
+_COUNTERS = re.compile(r"Counters: \d+\s*$")
 _ROW = re.compile(r"  ([a-z][a-z ]*):\s+(.*)")
 _PR_SET_PDEATHSIG = 1
 
@@ -62,6 +70,8 @@ class Launch:
         the thread that started it does, however that happens."""
         self.lines: deque[str] = deque(maxlen=LINES_MAX)
         self.job_id = ""
+        self.is_hadoops = False
+        """Whether Hadoop's own client runs the job, and says what there is to know of it."""
         self.percents = (0, 0)
         self._process = subprocess.Popen(
             command_words(words, ends_with_us=ends_with_us),
@@ -92,6 +102,21 @@ class Launch:
         self._process.wait()
         return True
 
+    def report(self, cluster: str | None = None) -> dict[str, Any]:
+        """Wait for the end, and give the report of the job, as `report_of` does; of one that Hadoop
+        ran, what its client said of it."""
+        self.wait()
+        if not self.is_hadoops:
+            return report_of(self.job_id, cluster) if self.job_id else {}
+        lines = list(self.lines)
+        failures = [{"message": report.text} for report in _reports(lines)]
+        return {
+            "job_id": self.job_id,
+            "state": "failed" if self.status else "succeeded",
+            "failures": failures,
+            "counters": counters_in(lines),
+        }
+
     def kill(self) -> None:
         """End the job: ask, as Ctrl-C does; the job and its temporary files go."""
         if self._process.poll() is None:
@@ -107,14 +132,14 @@ class Launch:
             line = data.decode("utf-8", "replace").rstrip("\n")
             self.lines.append(line)
             if not self.job_id and (found := _RUNNING.search(line)):
-                self.job_id = found.group(1)
+                self.job_id, self.is_hadoops = found.group(2), found.group(1) is not None
             elif found := _PERCENTS.search(line):
                 self.percents = int(found.group(1)), int(found.group(2))
         stream.close()
 
 
 def command_words(words: Sequence[str], *, ends_with_us: bool = False) -> list[str]:
-    """Give the words that run the `mrstream` of this very Python."""
+    """Return the words that run the `mrstream` of this very Python."""
     python = [sys.executable, "-P", "-m"]
     if ends_with_us:
         return [*python, "mrstream.mapreduce.launch", str(os.getpid()), *words]
@@ -122,7 +147,7 @@ def command_words(words: Sequence[str], *, ends_with_us: bool = False) -> list[s
 
 
 def program_words(words: Sequence[str]) -> list[str]:
-    """Give the words that run any program, which is asked to end when this process does."""
+    """Return the words that run any program, which is asked to end when this process does."""
     return [sys.executable, "-P", "-m", "mrstream.mapreduce.launch", str(os.getpid()), "--", *words]
 
 
@@ -146,6 +171,8 @@ def _reports(lines: Sequence[str]) -> Iterator[FailureText]:
     for start, line in enumerate(lines):
         found = _FAILED.match(line)
         if found is None:
+            if there := _FAILED_THERE.search(line):
+                yield _read_failure_there(there[1], lines[start + 1 :])
             continue
         end = start + 1
         while end < len(lines) and lines[end].startswith("  "):
@@ -167,8 +194,34 @@ def _read_failure(attempt_id: str, block: Sequence[str]) -> FailureText:
     )
 
 
+def _read_failure_there(attempt_id: str, after: Sequence[str]) -> FailureText:
+    """Read what Hadoop's client says of an attempt: all lines until it logs the next one."""
+    block = list(itertools.takewhile(lambda line: line and not _LOGGED.match(line), after))
+    code = next((found for line in block if (found := _CODE_THERE.search(line))), None)
+    text = "\n".join([f"{attempt_id} failed", *(f"  {line}" for line in block)])
+    return FailureText(
+        attempt_id, text, block[0] if block else "", int(code.group(1)) if code else None
+    )
+
+
+def counters_in(lines: Sequence[str]) -> dict[str, dict[str, int]]:
+    """Read the counters of a job where its client printed them; the last, for a local Hadoop prints
+    those of tasks before."""
+    found: dict[str, dict[str, int]] = {}
+    starts = [number for number, line in enumerate(lines) if _COUNTERS.search(line)]
+    for line in lines[starts[-1] + 1 :] if starts else ():
+        name, equals, amount = line.strip("\t").rpartition("=")
+        if line.startswith("\t\t") and equals and found:
+            found[next(reversed(found))][name] = int(amount)
+        elif line.startswith("\t") and not line.startswith("\t\t"):
+            found.setdefault(line[1:], {})
+        else:
+            break
+    return found
+
+
 def complaint_in(lines: Sequence[str]) -> str:
-    """Give the words that say why a command did nothing, or ended early."""
+    """Return the words that say why a command did nothing, or ended early."""
     logged = [(entry[1], entry[2]) for line in lines if (entry := _LOGGED.match(line))]
     errors = [text for level, text in logged if level == "ERROR" and text != "Job not successful!"]
     due = [text for _, text in logged if " due to: " in text]
@@ -180,7 +233,7 @@ def complaint_in(lines: Sequence[str]) -> str:
 
 
 def report_of(job_id: str, cluster: str | None = None) -> dict[str, Any]:
-    """Give the report of a job that is over: its state, counters and failures; empty if none is
+    """Return the report of a job that is over: its state, counters and failures; empty if none is
     kept. `cluster` names the cluster that ran it, if it is not the current one."""
     if job_id.startswith(LOCAL_JOB):
         record = history.find(JobId(job_id))

@@ -13,6 +13,7 @@ import msgspec
 
 from mrstream.cluster.wire.messages import Count, Message, Request
 from mrstream.mapreduce.attempt.attempt_report import Done, Failure, Progress
+from mrstream.mapreduce.dataflow.segment_place import SegmentAt
 from mrstream.mapreduce.dataflow.split_plan import Split
 from mrstream.mapreduce.job.environment import Platform
 from mrstream.mapreduce.progress import JobProgress
@@ -32,7 +33,7 @@ Slots = Annotated[int, msgspec.Meta(ge=0, le=100_000)]
 Fraction = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
 HostLabel = Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
 
-# --- clients ---------------------------------------------------------------------------
+# --- clients
 
 
 class SubmitJob(Request, frozen=True):
@@ -208,7 +209,7 @@ class ReadKept(Request, frozen=True):
     offset: Count = 0
 
 
-# --- workers to the master -------------------------------------------------------------
+# --- workers to the master
 
 
 class KeptSegment(Message, frozen=True):
@@ -257,13 +258,13 @@ class AttemptNews(Message, frozen=True):
 
 
 def news_of(attempt_id: str, progress: Progress) -> AttemptNews:
-    """Give what a heartbeat says of an attempt: what it told last."""
+    """Return what a heartbeat says of an attempt: what it told last."""
     news = AttemptNews(attempt_id, *msgspec.structs.astuple(progress))
     return msgspec.structs.replace(news, fraction=min(1.0, max(0.0, news.fraction)))
 
 
 def progress_of(news: AttemptNews) -> Progress:
-    """Give what the attempt told."""
+    """Return what the attempt told."""
     return Progress(*msgspec.structs.astuple(news)[1:])
 
 
@@ -331,7 +332,7 @@ class AttemptSaid(Request, frozen=True):
     text: str
 
 
-# --- the master to workers (pushed) ----------------------------------------------------
+# --- the master to workers (pushed)
 
 
 class RunAttempt(Message, frozen=True):
@@ -361,16 +362,9 @@ class AllowCommit(Message, frozen=True):
     epoch: int = 0
 
 
-class SegmentAt(Message, frozen=True):
-    """Where the output of one map is."""
-
-    map_index: int
-    attempt_id: str
-    worker_id: str
-
-
 class SegmentNews(Message, frozen=True):
-    """News for the reduces of a job that run on a worker; `whole`: this is all there is."""
+    """Where maps' output is, and what is lost: from the master to a worker, and, with addresses
+    and paths filled in, from there to each reduce of the job."""
 
     job_id: str
     added: tuple[SegmentAt, ...] = ()

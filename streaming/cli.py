@@ -18,14 +18,11 @@ from typing import TYPE_CHECKING
 from mrstream.cluster.errors import ClusterError, HostUnreachable, UserError
 from mrstream.cluster.terminal import mask_terminals
 from mrstream.streaming.command import options
-from mrstream.streaming.command.command import StreamingCommand, command_of, opening_lines
 from mrstream.streaming.command.options import BadCommandLine, BadOptionWord, NoArguments, Options
-from mrstream.streaming.command.programs import check_programs
-from mrstream.streaming.command.shipment import NoSuchShippedFile
-from mrstream.streaming.conf.properties import from_wire
 
 if TYPE_CHECKING:
     from mrstream.cluster.config.config import ClusterConfig
+    from mrstream.streaming.command.command import StreamingCommand
 
 _LAST_WORDS = ("Try -help for more information", "Streaming Command Failed!")
 INTERRUPTED = 130
@@ -119,6 +116,9 @@ def _help(said: Options) -> int:
 
 
 def _job(said: Options) -> int:
+    from mrstream.streaming.command.command import command_of, opening_lines
+    from mrstream.streaming.command.programs import check_programs
+
     command = command_of(said)
     for line in command.warnings:
         _log("WARN", line)
@@ -255,6 +255,9 @@ def _lies_here(words: list[str], error: str) -> list[str]:
 
 def _refuse(error: UserError, words: list[str]) -> int:
     """Say why there is no job, with the lines that Hadoop has for it."""
+    from mrstream.streaming.command.shipment import NoSuchShippedFile
+    from mrstream.streaming.conf.properties import from_wire
+
     text = from_wire(str(error))
     lines = [text]
     match error:

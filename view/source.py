@@ -21,10 +21,10 @@ from mrstream.cluster.config.config import (
 )
 from mrstream.cluster.errors import ClusterError, HostUnreachable, UserError
 from mrstream.cluster.leader.connection import connect_to_leader
+from mrstream.cluster.retry import RetryPolicy
 from mrstream.cluster.wire.messages import Metrics, Request
 from mrstream.dfs.client.client import DfsClient, client_of
 from mrstream.dfs.client.reader import DfsReader
-from mrstream.dfs.client.retry import RetryPolicy
 from mrstream.dfs.client.writer import create_hidden
 from mrstream.dfs.errors import FileExists, NoSuchFile
 from mrstream.dfs.protocol import (
@@ -236,7 +236,7 @@ class ClusterSource:
         if self._carrier is not None:
             self._carrier.close()
 
-    # Jobs -----------------------------------------------------------------------------
+    # --- jobs
 
     def snapshot(self, hosts_version: int, jobs_version: int) -> ClusterSnapshot:
         news: ClusterSnapshot = self._ask(WatchCluster(hosts_version, jobs_version))
@@ -310,7 +310,7 @@ class ClusterSource:
         self._connect(Cluster(config, self._cluster.secret))
         return True
 
-    # Files ----------------------------------------------------------------------------
+    # --- files
 
     def storage(self) -> Storage:
         report, now_s = self._dfs.report(), self.now_s()

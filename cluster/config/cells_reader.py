@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
 import yaml
 
 from mrstream.cluster.config.config import CELLS_MAX, WIDE_PORTS_COUNT, CellConfig
 from mrstream.cluster.config.values import Parse, whole
 
-_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,30}")
-_NAME_RULE: Final = "a cell's name has letters, digits, dashes and underscores, 31 at most"
-_KEYS: Final = ("path", "number")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,30}")
+_NAME_RULE = "a cell's name has letters, digits, dashes and underscores, 31 at most"
+_KEYS = ("path", "number")
 
 
 class Reader(Protocol):

@@ -9,42 +9,41 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from typing import Final
 
 from mrstream.cluster.config import extras, state
 from mrstream.cluster.errors import BadConfig, UserError
 from mrstream.cluster.wire.addresses import join_address
 from mrstream.cluster.wire.identity import ROLE_CLIENT, Identity
 
-DFS_MASTER: Final = "dfs.master"
-CHUNKSERVER: Final = "dfs.chunkserver"
-MAPREDUCE_MASTER: Final = "mapreduce.master"
-WORKER: Final = "mapreduce.worker"
-LOCK_MASTER: Final = "lock.master"
-CHUNKSERVER_BULK: Final = "dfs.chunkserver.bulk"
-WORKER_BULK: Final = "mapreduce.worker.bulk"
-GROUP: Final = ".group"
+DFS_MASTER = "dfs.master"
+CHUNKSERVER = "dfs.chunkserver"
+MAPREDUCE_MASTER = "mapreduce.master"
+WORKER = "mapreduce.worker"
+LOCK_MASTER = "lock.master"
+CHUNKSERVER_BULK = "dfs.chunkserver.bulk"
+WORKER_BULK = "mapreduce.worker.bulk"
+GROUP = ".group"
 """Behind the name of a master's role: where the members of its group talk to each other."""
-GATEWAY: Final = "web.gateway"
-GATEWAY_HTTP: Final = "web.gateway.http"
-GATEWAY_S3: Final = "web.gateway.s3"
-CERTIFICATE_ENDS: Final = "its certificate ends"
+GATEWAY = "web.gateway"
+GATEWAY_HTTP = "web.gateway.http"
+GATEWAY_S3 = "web.gateway.s3"
+CERTIFICATE_ENDS = "its certificate ends"
 """What a gateway's health says when that is near."""
 
-MASTER_ROLES: Final = (DFS_MASTER, MAPREDUCE_MASTER)
-GROUP_ROLES: Final = (DFS_MASTER, MAPREDUCE_MASTER, LOCK_MASTER)
+MASTER_ROLES = (DFS_MASTER, MAPREDUCE_MASTER)
+GROUP_ROLES = (DFS_MASTER, MAPREDUCE_MASTER, LOCK_MASTER)
 """The masters: they run on all hosts of `masters:`, one of each leading."""
-HOST_ROLES: Final = (CHUNKSERVER, WORKER)
-ROLES: Final = (DFS_MASTER, CHUNKSERVER, MAPREDUCE_MASTER, WORKER, LOCK_MASTER, GATEWAY)
+HOST_ROLES = (CHUNKSERVER, WORKER)
+ROLES = (DFS_MASTER, CHUNKSERVER, MAPREDUCE_MASTER, WORKER, LOCK_MASTER, GATEWAY)
 """In the order in which they are started; stopping goes the other way. The last two run only where
 cluster.yaml asks for them."""
 
-GROUP_NAMES: Final = {DFS_MASTER: "dfs", MAPREDUCE_MASTER: "jobs", LOCK_MASTER: "lock"}
+GROUP_NAMES = {DFS_MASTER: "dfs", MAPREDUCE_MASTER: "jobs", LOCK_MASTER: "lock"}
 """What people call a master's group."""
-CELL_MARK: Final = "@"
+CELL_MARK = "@"
 """Between `dfs.master` and the name of a cell: the role of that cell's master."""
 
-PORT_OFFSETS: Final = {
+PORT_OFFSETS = {
     DFS_MASTER: 0,
     CHUNKSERVER: 1,
     CHUNKSERVER_BULK: 2,
@@ -60,16 +59,16 @@ PORT_OFFSETS: Final = {
     GATEWAY_S3: 31,
 }
 # 9 is the probe of `up`; 27, 29 and 32 to 39 are kept for what comes.
-CELLS_MAX: Final = 8
-CELL_PORTS_FIRST: Final = 10
+CELLS_MAX = 8
+CELL_PORTS_FIRST = 10
 """Two for each cell, from this offset on: its master's, and its group's."""
-PORTS_COUNT: Final = 10
+PORTS_COUNT = 10
 """Ports that a cluster may use from its base on; two clusters on a host keep this distance..."""
-WIDE_PORTS_COUNT: Final = 40
+WIDE_PORTS_COUNT = 40
 """...or this one, where one of them has a gateway, a lock cell or cells of the dfs."""
 
-VIA_LOCAL: Final = "local"
-VIA_SSH: Final = "ssh"
+VIA_LOCAL = "local"
+VIA_SSH = "ssh"
 
 
 def base_role(role: str) -> str:

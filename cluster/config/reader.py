@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any
 
 import yaml
 
@@ -44,8 +44,8 @@ from mrstream.cluster.config.values import (
 from mrstream.cluster.errors import BadConfig
 from mrstream.cluster.units import expand_range
 
-_PROPERTY: Final = re.compile(r"[A-Za-z][A-Za-z0-9._-]*")
-_CLUSTER_KEYS: Final[tuple[str, ...]] = (
+_PROPERTY = re.compile(r"[A-Za-z][A-Za-z0-9._-]*")
+_CLUSTER_KEYS: tuple[str, ...] = (
     "name",
     "master",
     "masters",
@@ -66,8 +66,8 @@ _CLUSTER_KEYS: Final[tuple[str, ...]] = (
     "guard",
     "backup",
 )
-INSTALLS: Final = ("wheel", "wheelhouse", "none")
-DEPTH_MAX: Final = 32
+INSTALLS = ("wheel", "wheelhouse", "none")
+DEPTH_MAX = 32
 """Of lists and mappings within one another; a cluster file has four."""
 
 
@@ -225,7 +225,7 @@ class _Reader:
         return HostConfig(name=name, address=address, **spread)
 
     def spread(self, value: Any, index: int, count: int, node: yaml.Node) -> Any:
-        """Give the n-th host of a range the n-th of a range in its values."""
+        """Return the n-th host of a range the n-th of a range in its values."""
         if isinstance(value, tuple):
             return tuple(self.spread(item, index, count, node) for item in value)
         if not isinstance(value, str) or "[" not in value:

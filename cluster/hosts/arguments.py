@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import argparse
 import os
-from typing import Final
 
 from mrstream.cluster.config.config import CELL_MARK, DFS_MASTER, GROUP_NAMES, ROLES
 
-_EXIT: Final = "exit status: 0 done; 1 not done, and why is said; 2 wrong words; 130 interrupted"
-_FILE: Final = "the cluster file, or the name of a known cluster (default: %s)"
-_FILE_HERE: Final = "cluster.yaml here, else the current cluster"
-_FILE_CURRENT: Final = "the current cluster, else cluster.yaml here"
+_EXIT = "exit status: 0 done; 1 not done, and why is said; 2 wrong words; 130 interrupted"
+_FILE = "the cluster file, or the name of a known cluster (default: %s)"
+_FILE_HERE = "cluster.yaml here, else the current cluster"
+_FILE_CURRENT = "the current cluster, else cluster.yaml here"
 
 
 def parser() -> argparse.ArgumentParser:

@@ -20,7 +20,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any
 
 from mrstream.cluster.config.config import Cluster, base_role
 from mrstream.cluster.config.writer import write_config
@@ -37,8 +37,8 @@ from mrstream.cluster.hosts.launcher import Hosts, Say
 from mrstream.cluster.leader.group_view import look_at_group
 from mrstream.cluster.version import version
 
-MANIFEST: Final = "backup.json"
-_STAMP: Final = re.compile(r"[0-9]{8}-[0-9]{6}(-[0-9]+)?")
+MANIFEST = "backup.json"
+_STAMP = re.compile(r"[0-9]{8}-[0-9]{6}(-[0-9]+)?")
 
 Fetch = Callable[[str, str], str]
 """Called with (role, folder to make): brings the log there, and returns the host it came from."""

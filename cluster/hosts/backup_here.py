@@ -12,7 +12,7 @@ import json
 import os
 import sys
 import time
-from typing import Any, Final
+from typing import Any
 
 from mrstream.cluster.agent.files import put
 from mrstream.cluster.config.config import Cluster, ClusterConfig, load
@@ -21,7 +21,7 @@ from mrstream.cluster.errors import ClusterError, UserError
 from mrstream.cluster.hosts.backup import prune, write_backup
 from mrstream.cluster.hosts.kept_log import copy_log, journal_of
 
-NOTE: Final = "run/backup.note"
+NOTE = "run/backup.note"
 
 
 def main(argv: list[str] | None = None) -> int:

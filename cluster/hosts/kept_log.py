@@ -13,24 +13,23 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final
 
 from mrstream.cluster.config.config import DFS_MASTER, LOCK_MASTER, MAPREDUCE_MASTER, base_role
 from mrstream.cluster.consensus.records import MARK
+from mrstream.cluster.disk import OsDisk
 from mrstream.cluster.errors import ClusterError, JournalCorrupt, UserError
 from mrstream.cluster.hosts.launcher import HostLink
 from mrstream.cluster.journal.checkpoint import write_checkpoint
-from mrstream.cluster.journal.disk import OsDisk
 from mrstream.cluster.journal.format import LOG_MAGIC, encode_file_header, encode_record
 from mrstream.cluster.journal.group_log import GroupLog
 from mrstream.cluster.journal.group_recovery import is_of_group
 from mrstream.cluster.journal.journal import Journal
 from mrstream.cluster.journal.recovery import log_path
 
-JOURNALS: Final = {DFS_MASTER: "oplog", MAPREDUCE_MASTER: "journal", LOCK_MASTER: "log"}
+JOURNALS = {DFS_MASTER: "oplog", MAPREDUCE_MASTER: "journal", LOCK_MASTER: "log"}
 """The directory of a master's log, in its state directory."""
-PIECE_BYTES: Final = 4 * 1024 * 1024
-TRIES: Final = 5
+PIECE_BYTES = 4 * 1024 * 1024
+TRIES = 5
 """A log may be turned over while it is being read."""
 
 
@@ -141,14 +140,14 @@ def _write_lone(log: GroupLog, target: str, cluster_id: str) -> int:
         last, _, _, pieces = held
         write_checkpoint(disk, target, cluster_id, last, pieces)
     at = last + 1
-    file = disk.create(log_path(target, at))
-    file.write(encode_file_header(LOG_MAGIC, cluster_id, at, marker))
+    file = disk.open(log_path(target, at), create=True)
+    file.write(encode_file_header(LOG_MAGIC, cluster_id, at, marker), 0)
     while at <= log.last:
         payloads = log.read(at, log.last)
         at += len(payloads)
         for payload in payloads:
             if payload[0] != MARK:
-                file.write(encode_record(marker, last + 1, last, payload))
+                file.write(encode_record(marker, last + 1, last, payload), file.size())
                 last += 1
     file.sync()
     file.close()

@@ -11,13 +11,13 @@ import concurrent.futures
 import threading
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 from mrstream.cluster.config.config import VIA_LOCAL, ClusterConfig, HostConfig
 from mrstream.cluster.errors import ClusterError, HostUnreachable
 from mrstream.cluster.hosts.session import AgentSession, LocalTransport
 
-WORK_AT_ONCE_MAX: Final = 64
+WORK_AT_ONCE_MAX = 64
 
 Say = Callable[[str, str], None]
 """Called with (host, what happened there)."""

@@ -1,9 +1,10 @@
-"""`mrstream cluster restore`, where a group of masters lost its majority, or from a backup.
+"""`mrstream cluster restore`: masters without a majority, elsewhere, or from a backup.
 
 The logs that are left (or those of the backup) are made logs of a lone master, which begins there
 with epochs above every one that was; it comes up alone, gives up what only chunks show, and then
 the other hosts of `masters:` are let in, as after every `up`. What lay there before is kept aside.
-A group whose majority runs, or can run, needs none of this: `up` is enough.
+A group whose majority runs, or can run, needs none of this: `up` is enough. One master is a group
+of one: its log goes to another host with it, or is gone on with on a person's word.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Final
 
 from mrstream.cluster.config.config import (
     DFS_MASTER,
@@ -30,10 +30,9 @@ from mrstream.cluster.hosts.kept_log import LogEnd, as_lone_log, fetch_log, jour
 from mrstream.cluster.hosts.launcher import HostLink, Hosts, Say
 from mrstream.cluster.hosts.up import Up
 
-EPOCHS_SKIPPED: Final = 1_000_000
+EPOCHS_SKIPPED = 1_000_000
 """Epochs may have been begun since, of which nobody is left to tell: more than one a second for
 eleven days."""
-COPIES: Final = "log-copies"
 
 Agreed = Callable[[list[str]], bool]
 
@@ -79,7 +78,7 @@ def restore_groups(
         if new_master in hosts.failed:
             raise UserError(f"{new_master} is needed for this: {hosts.failed[new_master]}")
         logs = _of_backup(backup) if backup else _of_hosts(cluster, hosts, folder, say, source)
-        doubts = _doubts(config, logs, backup, source)
+        doubts = _doubts(config, new_master, logs, backup, source)
         if doubts and not agreed(doubts):
             raise UserError("nothing was changed; --yes is for those who mean it")
         stop_all(hosts, say)
@@ -93,12 +92,13 @@ def restore_groups(
         for role in config.master_roles:  # also where it begins anew: others remember its epochs
             _raise_epoch(hosts.link(new_master), role, known.get(role, LogEnd(0, 0)).epoch)
         for log in logs:
-            _put(hosts.link(new_master), log, cluster, folder, say)
+            is_given_up = bool(doubts or source)  # whoever only moves has lost nothing
+            _put(hosts.link(new_master), log, cluster, folder, say, is_given_up=is_given_up)
         lost = tuple(hosts.failed)
     alone = replace(config, master=new_master, masters=(), learner="")
     Up(alone, say).run()
     others = tuple(name for name in masters if name != new_master)
-    if not others:
+    if len(masters) == 1 or not others:
         return alone
     if config.masters:
         whole = replace(config, master=new_master, masters=(new_master, *others))
@@ -148,7 +148,7 @@ def _of_hosts(cluster: Cluster, hosts: Hosts, folder: str, say: Say, source: str
 
 
 def _doubts(
-    config: ClusterConfig, logs: list[Chosen], backup: Backup | None, source: str
+    config: ClusterConfig, new_master: str, logs: list[Chosen], backup: Backup | None, source: str
 ) -> list[str]:
     """Say what is given up, or may be; refuse where nothing has to be."""
     if backup is not None:
@@ -157,7 +157,8 @@ def _doubts(
             "are given up"
             for log in logs
         ]
-    if not source and all(_is_whole(config, log) for log in logs):
+    is_master = new_master in config.masters_of(DFS_MASTER)
+    if is_master and not source and all(_is_whole(config, log) for log in logs):
         raise UserError(
             "a majority of masters has its log, and so all that was acknowledged: nothing to "
             "restore; `mrstream cluster up` starts what does not run"
@@ -182,13 +183,10 @@ def _clear(hosts: Hosts, role: str, say: Say) -> None:
     """Keep aside what any host has of a log: an older member must never come back into it."""
 
     def aside(link: HostLink) -> None:
-        places = [f"{link.directory}/{role}/{journal_of(role)}"]
-        if role == DFS_MASTER:
-            places.append(f"{link.directory}/{COPIES}/{role}")
-        for place in places:
-            moved = link.call("set_aside", path=place)["moved"]
-            if moved:
-                say(link.name, f"what was there was kept as {moved}")
+        place = f"{link.directory}/{role}/{journal_of(role)}"
+        moved = link.call("set_aside", path=place)["moved"]
+        if moved:
+            say(link.name, f"what was there was kept as {moved}")
 
     hosts.each(aside)
 
@@ -202,7 +200,9 @@ def _raise_epoch(link: HostLink, role: str, known: int) -> None:
     link.call("put", path=path, mode=0o600, payload=f"{epoch}\n".encode())
 
 
-def _put(link: HostLink, log: Chosen, cluster: Cluster, folder: str, say: Say) -> None:
+def _put(
+    link: HostLink, log: Chosen, cluster: Cluster, folder: str, say: Say, *, is_given_up: bool
+) -> None:
     place = f"{link.directory}/{log.role}"
     lone = os.path.join(folder, f"{log.role}-lone")
     last = as_lone_log(log.folder, lone, cluster.secret.cluster_id)
@@ -211,7 +211,7 @@ def _put(link: HostLink, log: Chosen, cluster: Cluster, folder: str, say: Say) -
             content = file.read()
         path = f"{place}/{journal_of(log.role)}/{name}"
         link.call("put", path=path, mode=0o600, payload=content, timeout_s=600.0)
-    if base_role(log.role) == DFS_MASTER:
+    if base_role(log.role) == DFS_MASTER and is_given_up:
         mark = f"{place}/{LOSS_ACCEPTED_MARK}"
         link.call("put", path=mark, mode=0o600, payload=str(last).encode())
     say(link.name, f"{log.role} has {log.whence} now, up to record {log.end.sequence:,}")

@@ -11,7 +11,6 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Callable
-from typing import Final
 
 from mrstream.cluster.config.config import (
     CHUNKSERVER,
@@ -27,13 +26,13 @@ from mrstream.cluster.hosts.launcher import HostLink, Hosts, Say
 from mrstream.cluster.hosts.switch import switch
 from mrstream.cluster.leader.group_view import look_at_group
 
-STEPS_MAX: Final = 16
+STEPS_MAX = 16
 """A cluster of more hosts is replaced several hosts at a time."""
-SERVER_S_MAX: Final = 15.0
+SERVER_S_MAX = 15.0
 """A server that is up, but not ready for so long, does not hold the others up."""
-MEMBER_S_MAX: Final = 60.0
-HAND_OVER_S_MAX: Final = 20.0
-POLL_S: Final = 0.05
+MEMBER_S_MAX = 60.0
+HAND_OVER_S_MAX = 20.0
+POLL_S = 0.05
 
 
 class NotReplaced(UserError):
@@ -126,7 +125,9 @@ class Rolling:
         nobody leads until the group is founded, all at once: waiting would be in vain."""
         config = self._cluster.config
         is_group = len(config.masters_of(DFS_MASTER)) > 1
-        self._is_led = not is_group or bool(look_at_group(self._cluster, DFS_MASTER).leader)
+        view = look_at_group(self._cluster, DFS_MASTER)
+        # A master that was alone leads no more once it is replaced by a member of a group to come.
+        self._is_led = not is_group or (bool(view.leader) and view.is_founded)
         order = [config.master, *(host.name for host in config.hosts if host.name != config.master)]
         names = [link.name for link in self._hosts.good if self._outdated_here(link)]
         names.sort(key=order.index)

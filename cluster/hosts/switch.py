@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from typing import Any, Final
+from typing import Any
 
 from mrstream.cluster.config.config import Cluster, ClusterConfig, group_name
 from mrstream.cluster.consensus.standing import AskGroup, Standing, WhoLeads
@@ -13,7 +13,7 @@ from mrstream.cluster.leader.group_view import look_at_group
 from mrstream.cluster.wire.messages import Request
 from mrstream.cluster.wire.network import Connection
 
-TAKEN_S_MAX: Final = 5.0
+TAKEN_S_MAX = 5.0
 
 
 def switch(cluster: Cluster, host: str, group: str) -> tuple[str, int, float]:

@@ -3,7 +3,7 @@
 In order: log in and look at every host, see that they reach each other, put software and state
 there, start what does not run, wait until it is healthy, and only then keep it. Whatever ends this
 early (a failure, Ctrl-C, a lost connection) leaves the hosts as they were. A host that fails is
-named; the cluster comes up without it unless it is the master's.
+named; the cluster comes up without it as long as a majority of its masters is there.
 """
 
 from __future__ import annotations
@@ -12,17 +12,11 @@ import os
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Final
 
 from mrstream.cluster.agent.guard import ROLE as GUARD
 from mrstream.cluster.agent.processes import module_of
 from mrstream.cluster.config import extras, state
-from mrstream.cluster.config.config import (
-    GATEWAY,
-    Cluster,
-    ClusterConfig,
-    load,
-)
+from mrstream.cluster.config.config import DFS_MASTER, GATEWAY, Cluster, ClusterConfig, load
 from mrstream.cluster.config.writer import write_config
 from mrstream.cluster.errors import ClusterError, HostUnreachable, UserError
 from mrstream.cluster.hosts.down import unmounted
@@ -36,17 +30,17 @@ from mrstream.cluster.leader.forming import form_group
 from mrstream.cluster.units import binary_size
 from mrstream.cluster.version import version
 
-PROBE_OFFSET: Final = 9
+PROBE_OFFSET = 9
 """The port, from the base on, with which hosts try whether they reach each other."""
-FREE_BYTES_MIN: Final = 64 * 1024 * 1024
-FREE_BYTES_LOW: Final = 1024 * 1024 * 1024
-BALLAST_BYTES: Final = 64 * 1024 * 1024
+FREE_BYTES_MIN = 64 * 1024 * 1024
+FREE_BYTES_LOW = 1024 * 1024 * 1024
+BALLAST_BYTES = 64 * 1024 * 1024
 """What hosts keep on the disk of `dir`, to be given up when it is full."""
-COPIES: Final = "log-copies"
-CLOCK_SKEW_S_MAX: Final = 5.0
-REACH_S_MAX: Final = 3.0
-HEALTHY_S_MAX: Final = 60.0
-_ASK_EVERY_S: Final = (0.02, 0.02, 0.05, 0.05, 0.1)
+COPIES = "log-copies"
+CLOCK_SKEW_S_MAX = 5.0
+REACH_S_MAX = 3.0
+HEALTHY_S_MAX = 60.0
+_ASK_EVERY_S = (0.02, 0.02, 0.05, 0.05, 0.1)
 
 
 class UpFailed(UserError):
@@ -163,17 +157,31 @@ class Up:
 
         return with_tls_keys(secret)
 
+    def _can_be_led(self, hosts: Hosts) -> bool:
+        """Is a majority there of the hosts that may lead? Of one, that one."""
+        voters = self.config.voters_of(DFS_MASTER)
+        return 2 * sum(name not in hosts.failed for name in voters) > len(voters)
+
     def _master_lives(self, hosts: Hosts) -> None:
         """Stop here if the cluster cannot come up at all."""
-        if self.config.master not in hosts.failed and hosts.good:
+        if self._can_be_led(hosts) and hosts.good:
             return
-        lines = [] if self.config.master in hosts.failed else ["no host could be used:"]
-        order = [self.config.master, *(host.name for host in self.config.hosts)]
+        voters = self.config.voters_of(DFS_MASTER)
+        lost = [name for name in voters if name in hosts.failed]
+        lines = [] if lost else ["no host could be used:"]
+        if len(voters) > 1 and lost:
+            needed = len(voters) // 2 + 1
+            lines.append(
+                f"{len(voters) - len(lost)} of {len(voters)} masters can be used, and {needed} must"
+            )
+        order = [*voters, *(host.name for host in self.config.hosts)]
         failed = sorted(hosts.failed.items(), key=lambda each: order.index(each[0]))
         for name, error in failed:
             if isinstance(error, WaitsForMaster):
                 continue  # the master's own line says why
-            who = f"{name} (the master)" if name == self.config.master else name
+            who = name
+            if name in voters:
+                who += " (a master)" if len(voters) > 1 else " (the master)"
             lines.append(f"{who}: {error}")
         raise UpFailed("\n".join([*lines, *advice_on_keys(error for _, error in failed)]))
 
@@ -285,9 +293,9 @@ class Up:
         }
         # Never up before, so that nothing is anywhere: the master need not ask every host for its
         # log, and comes up though some are down. Once it was up, a missing log is a loss.
-        if link.name == self.config.master and not os.path.exists(
-            state.cluster_file(self.config.name)
-        ):
+        voters = self.config.voters_of(DFS_MASTER)
+        first = next((name for name in voters if name not in self._without), "")
+        if link.name == first and not os.path.exists(state.cluster_file(self.config.name)):
             for role in self.config.dfs_masters:
                 files[f"{role}/{state.NEW_MARK}"] = ""
         for name, text in files.items():
@@ -421,7 +429,7 @@ class Up:
                     self._say(link.name, f"{role} is up (pid {found.health.pid})")
                 return
             self._see_alive(link, role)
-            if self.config.master in hosts.failed:
+            if not self._can_be_led(hosts):
                 raise WaitsForMaster(f"{role} waits for the master, which did not come up")
             if time.monotonic() > deadline_s:
                 words = found.health.detail if found.health is not None else found.reason

@@ -10,24 +10,25 @@ from __future__ import annotations
 
 import os
 import struct
-from typing import Final
 
 from crc32c import crc32c
 
-from mrstream.cluster.journal.disk import Disk
+from mrstream.cluster.disk import Disk, DiskFile
 from mrstream.cluster.journal.format import corrupt
 
-_MAGIC: Final = b"MRSB"
-_FORMAT: Final = 1
-_SLOT: Final = struct.Struct("<4sIQQ16s")
+BALLOT_NAME = "ballot"
+"""Where it is, a member of a group has been at work."""
+_MAGIC = b"MRSB"
+_FORMAT = 1
+_SLOT = struct.Struct("<4sIQQ16s")
 """Magic, format, counter, epoch, journal that was voted for; then CRC32C of them, then zeros."""
-SLOT_BYTES: Final = 64
-NOBODY: Final = bytes(16)
+SLOT_BYTES = 64
+NOBODY = bytes(16)
 
-_PROMISE: Final = struct.Struct("<4s16sd")
+_PROMISE = struct.Struct("<4s16sd")
 """Magic, boot id, until when on that boot's clock; then CRC32C of them."""
-PROMISE_BYTES: Final = 32
-_PROMISE_MAGIC: Final = b"MRSP"
+PROMISE_BYTES = 32
+_PROMISE_MAGIC = b"MRSP"
 
 
 def encode_slot(counter: int, epoch: int, voted_for: bytes) -> bytes:
@@ -52,9 +53,9 @@ class BallotFile:
     """The ballot of one member on its disk."""
 
     def __init__(self, disk: Disk, directory: str) -> None:
-        path = os.path.join(directory, "ballot")
-        self._file = disk.open_slots(path, 2 * SLOT_BYTES)
-        data = disk.read(path, 0, 2 * SLOT_BYTES)
+        path = os.path.join(directory, BALLOT_NAME)
+        self._file = _open(disk, path, 2 * SLOT_BYTES)
+        data = self._file.read(2 * SLOT_BYTES, 0)
         slots = [data[:SLOT_BYTES], data[SLOT_BYTES:]]
         whole = [slot for slot in map(decode_slot, slots) if slot is not None]
         # The very first write may be torn; nobody heard of that vote.
@@ -67,7 +68,7 @@ class BallotFile:
         assert epoch >= self.epoch
         self._counter += 1
         at = self._counter % 2 * SLOT_BYTES
-        self._file.write_at(at, encode_slot(self._counter, epoch, voted_for))
+        self._file.write(encode_slot(self._counter, epoch, voted_for), at)
         self._file.sync()
         self.epoch, self.voted_for = epoch, voted_for
 
@@ -88,11 +89,11 @@ class PromiseFile:
         assert len(boot_id) == 16
         self._boot_id = boot_id
         path = os.path.join(directory, "promise")
-        self._file = disk.open_slots(path, PROMISE_BYTES)
-        self._found = disk.read(path, 0, PROMISE_BYTES)
+        self._file = _open(disk, path, PROMISE_BYTES)
+        self._found = self._file.read(PROMISE_BYTES, 0)
         if not any(self._found):
             # Synced once, so that after any power cut an older boot is found here, not nothing.
-            self._file.write_at(0, encode_promise(boot_id, 0.0))
+            self._file.write(encode_promise(boot_id, 0.0), 0)
             self._file.sync()
 
     def until_s(self, now_s: float, longest_s: float) -> float:
@@ -110,7 +111,19 @@ class PromiseFile:
 
     def save(self, until_s: float) -> None:
         """Write it down, for after a crash of this process."""
-        self._file.write_at(0, encode_promise(self._boot_id, until_s))
+        self._file.write(encode_promise(self._boot_id, until_s), 0)
 
     def close(self) -> None:
         self._file.close()
+
+
+def _open(disk: Disk, path: str, length: int) -> DiskFile:
+    """Open a file of that many bytes to write over; made, durably, full of zeros, where it is
+    missing or shorter."""
+    file = disk.open(path, create=not disk.exists(path), write=True)
+    there = file.size()
+    if there < length:
+        file.write(bytes(length - there), there)
+        file.sync()
+        disk.sync_directory(os.path.dirname(path))
+    return file

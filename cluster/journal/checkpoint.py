@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
-from typing import Final
 
 from crc32c import crc32c
 
-from mrstream.cluster.journal.disk import Disk
+from mrstream.cluster.disk import Disk, read_part
 from mrstream.cluster.journal.format import (
     BLOCK_BYTES,
     BLOCK_HEADER,
@@ -30,10 +29,10 @@ from mrstream.cluster.journal.format import (
     encode_file_header,
 )
 
-KEPT_COUNT: Final = 2
-_PREFIX: Final = "checkpoint-"
-_TEMPORARY: Final = ".part"
-_NO_MARKER: Final = b"\0\0\0\0"
+KEPT_COUNT = 2
+_PREFIX = "checkpoint-"
+_TEMPORARY = ".part"
+_NO_MARKER = b"\0\0\0\0"
 
 
 def checkpoint_path(directory: str, sequence: int) -> str:
@@ -43,7 +42,7 @@ def checkpoint_path(directory: str, sequence: int) -> str:
 
 def list_checkpoints(disk: Disk, directory: str) -> list[int]:
     """Return the sequences of the checkpoints there, newest first."""
-    names = [n.removeprefix(_PREFIX) for n in disk.names(directory) if n.startswith(_PREFIX)]
+    names = [n.removeprefix(_PREFIX) for n in disk.list(directory) if n.startswith(_PREFIX)]
     return sorted((int(n) for n in names if n.isdigit()), reverse=True)
 
 
@@ -77,10 +76,9 @@ class CheckpointWriter:
         group: GroupMark | None = None,
     ) -> None:
         self._disk, self._path = disk, checkpoint_path(directory, sequence) + _TEMPORARY
-        self._file = disk.create(self._path)
-        self._file.write(
-            encode_file_header(CHECKPOINT_MAGIC, cluster_id, sequence, _NO_MARKER, group)
-        )
+        self._file = disk.open(self._path, create=True)
+        self._file_bytes = 0
+        self._put(encode_file_header(CHECKPOINT_MAGIC, cluster_id, sequence, _NO_MARKER, group))
         self._held = bytearray()
         self._total_bytes = 0
         self._total_crc = 0
@@ -96,7 +94,7 @@ class CheckpointWriter:
         """Write the end and sync; the checkpoint is whole from here on."""
         if self._held:
             self._write(bytes(self._held))
-        self._file.write(encode_end(self._total_bytes, self._total_crc))
+        self._put(encode_end(self._total_bytes, self._total_crc))
         self._file.sync()
         self._file.close()
 
@@ -106,9 +104,13 @@ class CheckpointWriter:
         self._disk.remove(self._path)
 
     def _write(self, block: bytes) -> None:
-        self._file.write(encode_block(block))
+        self._put(encode_block(block))
         self._total_bytes += len(block)
         self._total_crc = crc32c(block, self._total_crc)
+
+    def _put(self, data: bytes) -> None:
+        self._file.write(data, self._file_bytes)
+        self._file_bytes += len(data)
 
 
 def publish_part(disk: Disk, directory: str, sequence: int) -> None:
@@ -120,14 +122,12 @@ def publish_part(disk: Disk, directory: str, sequence: int) -> None:
 
 def remove_part(disk: Disk, directory: str, sequence: int) -> None:
     """Give back what a checkpoint took that could not be finished: the log needs the room."""
-    path = checkpoint_path(directory, sequence) + _TEMPORARY
-    if os.path.basename(path) in disk.names(directory):
-        disk.remove(path)
+    disk.remove(checkpoint_path(directory, sequence) + _TEMPORARY)
 
 
 def remove_parts(disk: Disk, directory: str) -> None:
     """Remove what a crash left under temporary names."""
-    for name in disk.names(directory):
+    for name in disk.list(directory):
         if name.startswith(_PREFIX) and name.endswith(_TEMPORARY):
             disk.remove(os.path.join(directory, name))
 
@@ -137,7 +137,7 @@ def read_checkpoint_header(
 ) -> FileHeader:
     """Return the header of a checkpoint; raises `JournalCorrupt` where it is damaged."""
     path = checkpoint_path(directory, sequence)
-    data = disk.read(path, 0, FILE_HEADER.size + GROUP_HEADER.size)
+    data = read_part(disk, path, 0, FILE_HEADER.size + GROUP_HEADER.size)
     header = decode_file_header(data, CHECKPOINT_MAGIC, cluster_id, path, version_max)
     if header is None or header.sequence != sequence:
         raise corrupt(path, 0, "the header of the checkpoint is damaged")
@@ -153,20 +153,20 @@ def read_checkpoint(
     header = read_checkpoint_header(disk, directory, cluster_id, sequence, version_max)
     at, total_bytes, total_crc = header.size_bytes, 0, 0
     while True:
-        head = disk.read(path, at, BLOCK_HEADER.size)
+        head = read_part(disk, path, at, BLOCK_HEADER.size)
         if len(head) < BLOCK_HEADER.size:
             raise corrupt(path, at, "the checkpoint ends too early")
         length, crc = BLOCK_HEADER.unpack(head)
         if length == 0 and crc == 0:
             break
-        block = disk.read(path, at + BLOCK_HEADER.size, min(length, BLOCK_BYTES))
+        block = read_part(disk, path, at + BLOCK_HEADER.size, min(length, BLOCK_BYTES))
         if len(block) != length or crc32c(block) != crc:
             raise corrupt(path, at, f"a block of {length:,} bytes fails its checksum")
         yield block
         total_bytes += length
         total_crc = crc32c(block, total_crc)
         at += BLOCK_HEADER.size + length
-    trailer = disk.read(path, at + BLOCK_HEADER.size, END_TRAILER.size)
+    trailer = read_part(disk, path, at + BLOCK_HEADER.size, END_TRAILER.size)
     if trailer != END_TRAILER.pack(total_bytes, total_crc):
         raise corrupt(path, at, "the end of the checkpoint does not match its blocks")
 

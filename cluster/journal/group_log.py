@@ -13,12 +13,11 @@ import logging
 import os
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final
 
 from mrstream.cluster.consensus.epochs import UNKNOWN, Epochs
 from mrstream.cluster.consensus.members import MemberRows
+from mrstream.cluster.disk import Disk, DiskFile, OsDisk, make_directory, read_part
 from mrstream.cluster.journal import checkpoint
-from mrstream.cluster.journal.disk import Disk, DiskFile, OsDisk
 from mrstream.cluster.journal.format import (
     GROUP_FORMAT_VERSION,
     LOG_MAGIC,
@@ -41,7 +40,7 @@ from mrstream.cluster.journal.recovery import list_logs, log_path, remove_old
 
 log = logging.getLogger(__name__)
 
-READ_BYTES_MAX: Final = 8 * 1024 * 1024
+READ_BYTES_MAX = 8 * 1024 * 1024
 
 
 class GroupLog:
@@ -71,9 +70,11 @@ class GroupLog:
         is_new = not found.journal
         found.journal = found.journal or new_journal
         assert len(found.journal) == 16
-        self._disk.make_directory(self.directory)
+        make_directory(self._disk, self.directory)
         for path in found.void_paths:
             self._disk.remove(path)
+        if found.void_paths:  # one that came back would follow a file whose tail may be torn
+            self._disk.sync_directory(self.directory)
         self.synced = found.shape.last
         if found.files and not is_new and found.files[-1].is_of_group:
             self._reopen(found.files[-1])
@@ -121,7 +122,7 @@ class GroupLog:
             for at, payload in enumerate(records)
         ]
         try:
-            self._file.write(b"".join(pieces))
+            self._file.write(b"".join(pieces), file.end)
         except OSError:
             self._file.truncate(file.end)
             raise
@@ -148,7 +149,7 @@ class GroupLog:
             while found.files[-1].first > after + 1:
                 self._disk.remove(found.files.pop().path)
                 self._disk.sync_directory(self.directory)
-            self._file = self._disk.open_append(found.files[-1].path)
+            self._file = self._disk.open(found.files[-1].path, write=True)
         file = found.files[-1]
         kept = after - file.first + 1
         if kept < len(file.offsets):
@@ -178,7 +179,9 @@ class GroupLog:
         at = sequence - file.first
         start = file.offsets[at]
         end = file.offsets[at + 1] if at + 1 < len(file.offsets) else file.end
-        record = decode_record(self._disk.read(file.path, start, end - start), 0, self._marker)
+        record = decode_record(
+            read_part(self._disk, file.path, start, end - start), 0, self._marker
+        )
         if record is None or record.sequence != sequence:
             raise corrupt(file.path, start, f"record {sequence} changed since it was written")
         return record.payload
@@ -225,7 +228,7 @@ class GroupLog:
         writer.finish()
 
     def publish_checkpoint(self, sequence: int) -> int:
-        """Give a finished checkpoint its name, drop what is needless; return the new `base`."""
+        """Return a finished checkpoint its name, drop what is needless; return the new `base`."""
         checkpoint.publish_part(self._disk, self.directory, sequence)
         remove_old(self._disk, self.directory)
         kept = set(list_logs(self._disk, self.directory))
@@ -252,8 +255,8 @@ class GroupLog:
     # --- files
 
     def _reopen(self, file: LogFile) -> None:
-        self._file = self._disk.open_append(file.path)
-        if file.end < self._disk.size_bytes(file.path):
+        self._file = self._disk.open(file.path, write=True)
+        if file.end < self._file.size():
             self._file.truncate(file.end)
         # After a crash of the process alone the last records may only be in the cache.
         self._file.sync()
@@ -264,9 +267,9 @@ class GroupLog:
         mark = GroupMark(found.shape.last_epoch, found.journal)
         header = encode_file_header(LOG_MAGIC, self.cluster_id, first, self._marker, mark)
         path = log_path(self.directory, first)
-        file = self._disk.create(path)
+        file = self._disk.open(path, create=True)
         try:
-            file.write(header)
+            file.write(header, 0)
             file.sync()
             self._disk.sync_directory(self.directory)
         except OSError:

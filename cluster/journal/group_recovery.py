@@ -11,13 +11,13 @@ import struct
 from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Final
 
 import msgspec
 
 from mrstream.cluster.consensus.epochs import Epochs
 from mrstream.cluster.consensus.members import MemberRows, Members
 from mrstream.cluster.consensus.records import MARK, EpochBegan, MembersSet, decode_own
+from mrstream.cluster.disk import Disk, read_part, read_whole
 from mrstream.cluster.errors import JournalCorrupt
 from mrstream.cluster.journal.checkpoint import (
     checkpoint_path,
@@ -25,7 +25,6 @@ from mrstream.cluster.journal.checkpoint import (
     read_checkpoint,
     read_checkpoint_header,
 )
-from mrstream.cluster.journal.disk import Disk
 from mrstream.cluster.journal.format import (
     CHECKPOINT_MAGIC,
     FILE_HEADER,
@@ -40,9 +39,9 @@ from mrstream.cluster.journal.format import (
 from mrstream.cluster.journal.recovery import judge_bad_record, list_logs, log_path
 from mrstream.cluster.wire.messages import pack, unpack
 
-HEADER_BYTES: Final = FILE_HEADER.size + GROUP_HEADER.size
-_LENGTH: Final = struct.Struct("<BI")
-_MEMBERS_BYTES_MAX: Final = 64 * 1024
+HEADER_BYTES = FILE_HEADER.size + GROUP_HEADER.size
+_LENGTH = struct.Struct("<BI")
+_MEMBERS_BYTES_MAX = 64 * 1024
 
 Rows = tuple[tuple[int, Members], ...]
 
@@ -137,7 +136,7 @@ def _headers(disk: Disk, directory: str, cluster_id: str) -> Iterator[FileHeader
     ]
     files += [(log_path(directory, at), LOG_MAGIC) for at in list_logs(disk, directory)]
     for path, magic in files:
-        data = disk.read(path, 0, HEADER_BYTES)
+        data = read_part(disk, path, 0, HEADER_BYTES)
         header = decode_file_header(data, magic, cluster_id, path, GROUP_FORMAT_VERSION)
         if header is not None:
             yield header
@@ -185,7 +184,7 @@ def _scan_logs(
     logs = list_logs(disk, directory)
     for first in logs:
         path = log_path(directory, first)
-        data = disk.read(path, 0, disk.size_bytes(path))
+        data = read_whole(disk, path)
         header = decode_file_header(data, LOG_MAGIC, cluster_id, path, GROUP_FORMAT_VERSION)
         is_last = first == logs[-1]
         if header is None:

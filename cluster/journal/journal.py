@@ -4,8 +4,9 @@
 has gathered with one write and one fdatasync, then releases whoever waits for those sequences. J1:
 a sequence at or below `durable` survives any crash. J2: `recover` gives exactly the records up to
 some sequence at or above every one that was ever called durable, or raises. A commit that fails
-ends the journal: `on_failure` is told, and nothing is called durable again. A full disk is waited
-out: nothing is acknowledged meanwhile, and nothing lost.
+ends the journal: `on_failure` is told, and nothing is called durable again. Room for records to
+come is kept ahead, so that a full disk is known (`blocked`) while those underway still get there;
+once that is used up it is waited out: nothing is acknowledged meanwhile, and nothing lost.
 
 Never decides what a record means, nor when to make a checkpoint.
 """
@@ -19,11 +20,10 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from typing import Final
 
+from mrstream.cluster.disk import Disk, DiskFile, OsDisk, make_directory
 from mrstream.cluster.errors import DiskFailed
 from mrstream.cluster.journal import checkpoint
-from mrstream.cluster.journal.disk import Disk, DiskFile, OsDisk
 from mrstream.cluster.journal.forked import fork_to_write, has_written
 from mrstream.cluster.journal.format import (
     FILE_HEADER,
@@ -36,7 +36,10 @@ from mrstream.cluster.journal.waiting import Waiting
 
 log = logging.getLogger(__name__)
 
-NO_SPACE_RETRY_S: Final = 1.0
+NO_SPACE_RETRY_S = 1.0
+RESERVE_BYTES = 1 << 20
+"""For thousands of records; room is asked for again when half of it is used."""
+_NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 
 
 class _Rotate:
@@ -64,12 +67,14 @@ class Journal:
         self.durable = 0
         """The last sequence that survives a crash (J1)."""
         self.blocked = ""
-        """Why commits are waiting at the moment, for people; empty when they are not."""
+        """Why nothing more should be appended at the moment, for people; empty when it may be."""
         self._disk: Disk = OsDisk() if disk is None else disk
         self._on_failure = on_failure
         self._marker = hashlib.sha256(cluster_id.encode()).digest()[:4]
         self._file: DiskFile | None = None
         self._file_bytes = 0
+        self._reserved_bytes = 0
+        """The file may become so long even on a full disk."""
         self._pending: list[tuple[int, bytes] | _Rotate] = []
         self._changed = threading.Condition()
         self._failure: DiskFailed | None = None
@@ -92,13 +97,15 @@ class Journal:
         self.sequence = self.durable = found.last_sequence
         if found.unfinished_path is not None:
             self._disk.remove(found.unfinished_path)
+            # Were it back after a power cut, the torn tail of the file before it would be damage.
+            self._disk.sync_directory(self.directory)
         if found.tail_path is None:
-            self._disk.make_directory(self.directory)
+            make_directory(self._disk, self.directory)
             self._open_file()
         else:
-            self._file = self._disk.open_append(found.tail_path)
+            self._file = self._disk.open(found.tail_path, write=True)
             self._file_bytes = found.tail_bytes
-            if found.tail_bytes < self._disk.size_bytes(found.tail_path):
+            if found.tail_bytes < self._file.size():
                 self._file.truncate(found.tail_bytes)
             # After a crash of the process alone the last records may only be in the cache: they
             # are believed from here on, so they must be on the disk (J1).
@@ -110,7 +117,7 @@ class Journal:
         """Instead of `recover`, in an empty directory: begin as a copy of a journal that goes on
         after `sequence`, whose checkpoint of that sequence is put here too."""
         assert self._file is None and self.sequence == 0
-        self._disk.make_directory(self.directory)
+        make_directory(self._disk, self.directory)
         self.sequence = self.durable = sequence
         self._open_file()
 
@@ -227,11 +234,16 @@ class Journal:
     # --- the commit thread
 
     def _run(self) -> None:
+        try:
+            self._write([])  # it keeps room for the first record
+        except DiskFailed:
+            return
         while True:
             with self._changed:
                 while not self._pending and not self._stopping:
-                    self._changed.wait()
-                if not self._pending:
+                    if not self._changed.wait(NO_SPACE_RETRY_S if self.blocked else None):
+                        break
+                if not self._pending and self._stopping:
                     return
                 batch, self._pending = self._pending, []
             try:
@@ -250,6 +262,7 @@ class Journal:
                 else:
                     run.append(item)
             self._write_run(run)
+            self._reserve()
         except OSError as error:
             self._fail(error)
 
@@ -272,19 +285,38 @@ class Journal:
         assert self._file is not None
         while True:
             try:
-                self._file.write(data)
-                self.blocked = ""
+                self._file.write(data, self._file_bytes)
                 return
             except OSError as error:
-                if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                if error.errno not in _NO_SPACE:
                     raise
-                if not self.blocked:
-                    self.blocked = f"no space left in {self.directory}"
-                    log.error("journal waits: %s", self.blocked)
+                self._block()
                 self._file.truncate(self._file_bytes)
+                self._reserved_bytes = 0
             with self._changed:
                 if self._changed.wait_for(lambda: self._stopping, NO_SPACE_RETRY_S):
                     raise OSError(errno.ENOSPC, self.blocked)
+
+    def _reserve(self) -> None:
+        """Keep room for records to come; if there is none, say so before they need it."""
+        assert self._file is not None
+        if self._reserved_bytes - self._file_bytes >= RESERVE_BYTES // 2:
+            return
+        wanted = self._file_bytes + RESERVE_BYTES
+        try:
+            self._file.reserve(wanted)
+        except OSError as error:
+            if error.errno not in _NO_SPACE:
+                raise
+            self._block()
+        else:
+            self._reserved_bytes = wanted
+            self.blocked = ""
+
+    def _block(self) -> None:
+        if not self.blocked:
+            self.blocked = f"no space left in {self.directory}"
+            log.error("journal: %s", self.blocked)
 
     def _release(self) -> None:
         self._waiting.release(self.durable, self._failure)
@@ -311,11 +343,12 @@ class Journal:
     def _open_file(self) -> None:
         first = self.durable + 1
         header = encode_file_header(LOG_MAGIC, self.cluster_id, first, self._marker)
-        self._file = self._disk.create(log_path(self.directory, first))
-        self._file.write(header)
+        self._file = self._disk.open(log_path(self.directory, first), create=True)
+        self._file.write(header, 0)
         self._file.sync()
         self._disk.sync_directory(self.directory)
         self._file_bytes = len(header)
+        self._reserved_bytes = 0
 
     def records_since(self, sequence: int) -> Iterator[tuple[int, bytes]]:
         """Yield the durable records after `sequence` from the files, for a sink that lags."""

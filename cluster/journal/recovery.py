@@ -12,8 +12,8 @@ import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Final
 
+from mrstream.cluster.disk import Disk, read_part, read_whole
 from mrstream.cluster.errors import JournalCorrupt
 from mrstream.cluster.journal.checkpoint import (
     KEPT_COUNT,
@@ -22,7 +22,6 @@ from mrstream.cluster.journal.checkpoint import (
     read_checkpoint,
     verify_checkpoint,
 )
-from mrstream.cluster.journal.disk import Disk
 from mrstream.cluster.journal.format import (
     CHECKPOINT_MAGIC,
     FILE_HEADER,
@@ -33,7 +32,7 @@ from mrstream.cluster.journal.format import (
     good_records_after,
 )
 
-_LOG_PREFIX: Final = "log-"
+_LOG_PREFIX = "log-"
 
 
 @dataclass(slots=True)
@@ -82,9 +81,7 @@ def log_path(directory: str, first_sequence: int) -> str:
 
 def list_logs(disk: Disk, directory: str) -> list[int]:
     """Return the first sequences of the log files there, oldest first."""
-    names = [
-        n.removeprefix(_LOG_PREFIX) for n in disk.names(directory) if n.startswith(_LOG_PREFIX)
-    ]
+    names = [n.removeprefix(_LOG_PREFIX) for n in disk.list(directory) if n.startswith(_LOG_PREFIX)]
     return sorted(int(n) for n in names if n.isdigit())
 
 
@@ -139,7 +136,7 @@ def _check_headers(
     files = [(checkpoint_path(directory, at), CHECKPOINT_MAGIC) for at in checkpoints]
     files += [(log_path(directory, at), LOG_MAGIC) for at in logs]
     for path, magic in files:
-        decode_file_header(disk.read(path, 0, FILE_HEADER.size), magic, cluster_id, path)
+        decode_file_header(read_part(disk, path, 0, FILE_HEADER.size), magic, cluster_id, path)
 
 
 def _choose_checkpoint(
@@ -172,7 +169,7 @@ def _scan_logs(
     for first in needed:
         path = log_path(directory, first)
         is_last = first == needed[-1]
-        data = disk.read(path, 0, disk.size_bytes(path))
+        data = read_whole(disk, path)
         header = decode_file_header(data, LOG_MAGIC, cluster_id, path)
         if header is None:
             if is_last and len(data) <= FILE_HEADER.size and (files or start + 1 >= first):
@@ -223,7 +220,7 @@ def _records(
     disk: Disk, files: list[_LogFile], marker: bytes, after: int
 ) -> Iterator[tuple[int, bytes]]:
     for file in files:
-        data = disk.read(file.path, 0, file.end)
+        data = read_part(disk, file.path, 0, file.end)
         at = FILE_HEADER.size
         while at < file.end:
             record = decode_record(data, at, marker)

@@ -17,7 +17,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Final, Protocol
+from typing import Protocol
 
 from mrstream.cluster.clock import Clock, SystemClock
 from mrstream.cluster.consensus import commands as c
@@ -27,9 +27,9 @@ from mrstream.cluster.consensus.members import MemberId, Members, member_id
 from mrstream.cluster.consensus.records import MARK
 from mrstream.cluster.consensus.standing import NotLeader, Standing
 from mrstream.cluster.consensus.state import NOBODY
+from mrstream.cluster.disk import Disk, OsDisk
 from mrstream.cluster.errors import DiskFailed, UserError
 from mrstream.cluster.journal import checkpoint
-from mrstream.cluster.journal.disk import Disk, OsDisk
 from mrstream.cluster.journal.forked import fork_to_write, has_written
 from mrstream.cluster.journal.group_log import GroupLog
 from mrstream.cluster.journal.group_member import SILENCE_S_MAX, GroupMember
@@ -38,9 +38,9 @@ from mrstream.cluster.wire.network import Identity
 
 log = logging.getLogger(__name__)
 
-RECORD_BYTES_MAX: Final = 24 * 1024 * 1024
+RECORD_BYTES_MAX = 24 * 1024 * 1024
 """A record travels in one message."""
-SIGN_OF_LIFE_S: Final = 0.25
+SIGN_OF_LIFE_S = 0.25
 
 
 class StateMachine(Protocol):

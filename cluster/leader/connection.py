@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Any
 
 from mrstream.cluster.config.config import Cluster
 from mrstream.cluster.consensus.standing import NotLeader, Standing, WhoLeads
@@ -23,10 +23,12 @@ from mrstream.cluster.wire.identity import PeerIdentity, new_client_id
 from mrstream.cluster.wire.messages import Message, Request
 from mrstream.cluster.wire.network import Connection, Identity
 
-CALL_S_MAX: Final = 30.0
-LOOK_S: Final = 3.0
-ASK_S_MAX: Final = 1.0
-CONNECT_S_MAX: Final = 2.0
+CALL_S_MAX = 30.0
+LOOK_S = 3.0
+ASK_S_MAX = 1.0
+OTHERS_S_MAX = 3.0
+"""The one that does not answer may be cut off; on the others, which may be slow, all depends."""
+CONNECT_S_MAX = 2.0
 
 
 class LeaderMoved(HostUnreachable):
@@ -200,8 +202,9 @@ class LeaderConnection:
         places = [(self._connection(asked), self.next_number())]
         places += [(self._new(address), 0) for address in self.finding.others(asked)]
         for connection, number in places:
+            limit_s = ASK_S_MAX if number else OTHERS_S_MAX
             try:
-                seen: Standing = connection.call(WhoLeads(), ASK_S_MAX, number or None)
+                seen: Standing = connection.call(WhoLeads(), limit_s, number or None)
             except ClusterError:
                 continue  # one more that says nothing
             finally:

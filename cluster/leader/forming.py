@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection
-from typing import Final
 
 from mrstream.cluster.config.config import Cluster
 from mrstream.cluster.consensus.members import MemberId, host_of
@@ -19,10 +18,10 @@ from mrstream.cluster.errors import ClusterError, Unavailable, UserError
 from mrstream.cluster.wire.messages import Request
 from mrstream.cluster.wire.network import Connection
 
-FORM_S_MAX: Final = 60.0
-ASK_S_MAX: Final = 3.0
-WISH_S_MAX: Final = 12.0
-PAUSE_S: Final = 0.05
+FORM_S_MAX = 60.0
+ASK_S_MAX = 3.0
+WISH_S_MAX = 12.0
+PAUSE_S = 0.05
 
 Say = Callable[[str, str], None]
 
@@ -103,7 +102,7 @@ class Forming:
             return False
 
     def _found(self, seen: dict[str, Standing]) -> bool:
-        first = self._hosts[0]
+        first = next((host for host in self._voters if host not in self._without), "")
         silent = [host for host in self._hosts if host not in seen and host not in self._without]
         if silent:
             self._why = (

@@ -17,16 +17,17 @@ import math
 import os
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
-from typing import Any, Final, NoReturn, Protocol
+from typing import Any, NoReturn, Protocol
 
 import msgspec
 
 from mrstream.cluster.consensus.lease import Timing
-from mrstream.cluster.consensus.members import MemberId, host_of, member_id
+from mrstream.cluster.consensus.members import ALONE, MemberId, host_of, member_id
 from mrstream.cluster.consensus.standing import AskGroup, NotLeader, Standing, WhoLeads
 from mrstream.cluster.daemon import Daemon
+from mrstream.cluster.disk import OsDisk
 from mrstream.cluster.errors import ClusterError, DiskFailed, JournalCorrupt, UserError
-from mrstream.cluster.journal.disk import OsDisk
+from mrstream.cluster.journal.ballot_file import BALLOT_NAME
 from mrstream.cluster.journal.group_recovery import is_of_group
 from mrstream.cluster.journal.journal import Journal
 from mrstream.cluster.journal.recovery import Recovery
@@ -39,10 +40,10 @@ from mrstream.cluster.wire.network import Handler, Peer
 
 log = logging.getLogger(__name__)
 
-CHECKPOINT_BYTES: Final = 16 * 1024 * 1024
-LOOK_S: Final = 0.02
+CHECKPOINT_BYTES = 16 * 1024 * 1024
+LOOK_S = 0.02
 """How often a leader without a lease looks whether it has come back."""
-BEATS_A_LEASE: Final = 6
+BEATS_A_LEASE = 6
 
 
 class Machine(Protocol):
@@ -139,7 +140,10 @@ class Office:
                 self._set_aside(error)
             if sequence:
                 self._machine.load(pieces)
-            self._group.start(loop, self)
+            try:
+                self._group.start(loop, self)
+            except JournalCorrupt as error:  # of the vote
+                self._set_aside(error)
             self._has_begun = True
             return
         assert self._alone is not None
@@ -161,16 +165,21 @@ class Office:
             await compare_with_listeners(self._daemon, group.directory, last, members.learners)
 
     def _set_aside(self, error: JournalCorrupt) -> NoReturn:
-        """Begin as a new member, where this one's log is damaged and others have it: their majority
-        lets it in again. A log that never was a group's may be the only one, and is left alone."""
+        """Begin as a new member, where this one's log, or its vote, is damaged and others have the
+        log: their majority lets it in again. A log that never was a group's may be the only one,
+        and is left alone."""
         daemon, directory = self._daemon, self.journal.directory
         has_others = len(daemon.config.voters_of(daemon.role)) > 1
-        if not has_others or not is_of_group(OsDisk(), directory, daemon.identity.cluster_id):
+        is_ours = os.path.exists(os.path.join(directory, BALLOT_NAME)) or is_of_group(
+            OsDisk(), directory, daemon.identity.cluster_id
+        )
+        if not has_others or not is_ours:
             raise error
         kept = f"{directory}.damaged-{time.strftime('%Y%m%d-%H%M%S')}"
         log.error("the log is damaged, and kept as %s: %s", kept, error)
         os.rename(directory, kept)
-        daemon.restart("its log is damaged: it comes back as a new member of its group")
+        self._restart("its log is damaged: it comes back as a new member of its group")
+        raise error  # only where somebody else's restart returns
 
     async def stop(self) -> None:
         """Make durable what was decided, and let go."""
@@ -226,7 +235,7 @@ class Office:
     def standing(self) -> Standing:
         """How this member sees its group, for clients."""
         if self._group is None:
-            me = member_id(self._daemon.host.name, "alone")
+            me = member_id(self._daemon.host.name, ALONE)
             journal, epoch, is_serving = self.journal, self.epoch, self.may_speak()
             return Standing(
                 me, me if epoch else MemberId(""), epoch, journal.durable, journal.sequence, (me,),

@@ -8,16 +8,15 @@ import re
 import select
 import socket
 import struct
-from typing import Final
 
 from mrstream.cluster.errors import BadConfig, ClusterError, HostUnreachable
 
-CONNECT_S_MAX: Final = 5.0
-BULK_BUFFER_BYTES: Final = 1024 * 1024
-LISTEN_BACKLOG: Final = 1024
+CONNECT_S_MAX = 5.0
+BULK_BUFFER_BYTES = 1024 * 1024
+LISTEN_BACKLOG = 1024
 # A peer that lost power says nothing; the kernel asks after 5 s of silence and gives up after 15 s.
 _KEEPALIVE_IDLE_S, _KEEPALIVE_INTERVAL_S, _KEEPALIVE_COUNT = 5, 5, 2
-_UNACKNOWLEDGED_MS_MAX: Final = 15_000
+_UNACKNOWLEDGED_MS_MAX = 15_000
 
 
 def split_address(address: str) -> tuple[str, int]:
@@ -94,15 +93,17 @@ def unreachable(address: str, error: BaseException) -> HostUnreachable:
     return HostUnreachable(f"{address[:300]}: {reason}", address=address)
 
 
-WHAT_TO_DO: Final = (
+WHAT_TO_DO = (
     "`mrstream cluster status` shows which daemons run, `mrstream cluster up` starts those that do "
     "not"
 )
 
 
-def silent_master(which: str, error: ClusterError) -> str:
-    """Return what people are told about a master that does not answer."""
-    return f"the {which} master does not answer ({error}): {WHAT_TO_DO}"
+def why_wait(which: str, error: ClusterError) -> str:
+    """Return what people are told who wait for a master: it is silent, or cannot do it yet."""
+    if isinstance(error, HostUnreachable):
+        return f"the {which} master does not answer ({error}): {WHAT_TO_DO}"
+    return f"the {which} master cannot do it yet ({error}): `mrstream cluster status` shows more"
 
 
 def listen_socket(address: str) -> socket.socket:

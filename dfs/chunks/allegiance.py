@@ -12,21 +12,20 @@ from __future__ import annotations
 import errno
 import json
 from collections.abc import Callable
-from typing import Final
 
+from mrstream.cluster.disk import Disk
 from mrstream.cluster.errors import Corrupt, Unavailable
 from mrstream.dfs.chunk import ROOT_CELL, epoch_of_command
 from mrstream.dfs.chunks.chunk_store import ChunkStore
-from mrstream.dfs.chunks.disk import Disk
 from mrstream.dfs.errors import StaleMaster
 from mrstream.dfs.protocol import Command
 
-EPOCHS: Final = "epochs"
-NUMBERS_KEPT: Final = 1000
-_BYTES_MAX: Final = 4096
-_LINE_BYTES: Final = 31
+EPOCHS = "epochs"
+NUMBERS_KEPT = 1000
+_BYTES_MAX = 4096
+_LINE_BYTES = 31
 """Every line is as long as the longest: it can be written over the one before."""
-_MASTER: Final = "dfs"
+_MASTER = "dfs"
 
 
 class Allegiance:

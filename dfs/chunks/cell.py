@@ -28,7 +28,7 @@ class Cell:
         """Those of these chunks that are the cell's."""
         return [handle for handle in handles if cell_of(handle) == self.number]
 
-    # -- what its masters are told --------------------------------------------------------
+    # --- what its masters are told
 
     def handles(self) -> list[int]:
         """Every chunk that is held."""
@@ -57,7 +57,7 @@ class Cell:
     def _leases(self, leases: tuple[HeldLease, ...]) -> tuple[HeldLease, ...]:
         return tuple(lease for lease in leases if cell_of(lease.handle) == self.number)
 
-    # -- what they say --------------------------------------------------------------------
+    # --- what they say
 
     def contact(self, heard_at_s: float, contact_s: float) -> None:
         """Its master answered a message that was sent at that time."""

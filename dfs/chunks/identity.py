@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import json
 
+from mrstream.cluster.disk import Disk
 from mrstream.cluster.errors import NewerFormat, WrongCluster
-from mrstream.dfs.chunks.disk import Disk
 from mrstream.dfs.chunks.replica_files import CHUNKS, INCOMING
 
 IDENTITY = "identity"

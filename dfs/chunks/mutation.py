@@ -37,7 +37,7 @@ class MutationOrder:
         self._heard: dict[int, tuple[float, float]] = {}
         """For each cell, when its master was heard last, and for how long that counts."""
 
-    # -- what the master said -------------------------------------------------------------
+    # --- what the master said
 
     def contact(self, heard_at_s: float, contact_s: float, cell: int = ROOT_CELL) -> None:
         """The master of a cell answered a message that was sent at that time."""
@@ -91,7 +91,7 @@ class MutationOrder:
         self._ended[handle] = version
         self.lease_over(handle)
 
-    # -- mutations ------------------------------------------------------------------------
+    # --- mutations
 
     def check(self, handle: int, version: int, now_s: float) -> None:
         """Raise unless this server may order mutations of the chunk at this version."""

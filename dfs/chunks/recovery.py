@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from mrstream.cluster.disk import Disk, opened
 from mrstream.dfs.chunk import BLOCK_BYTES
-from mrstream.dfs.chunks.disk import Disk
-from mrstream.dfs.chunks.replica_files import opened, path_of, sync
+from mrstream.dfs.chunks.replica_files import path_of, sync
 from mrstream.dfs.chunks.verified import read_appends, read_verified
 from mrstream.dfs.errors import ChunkCorrupt, NoSuchChunk
 from mrstream.dfs.transfer import chunk_format as fmt

@@ -5,11 +5,8 @@ An fsync that fails becomes `DiskFailed`, after which the process must acknowled
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
-
+from mrstream.cluster.disk import Disk, DiskFile
 from mrstream.cluster.errors import DiskFailed
-from mrstream.dfs.chunks.disk import Disk, DiskFile
 
 CHUNKS = "chunks"
 INCOMING = "incoming"
@@ -48,18 +45,6 @@ def make_directory(disk: Disk, path: str) -> None:
             path = path.rpartition("/")[0]
             sync_directory(disk, path)
         sync_directory(disk, "")
-
-
-@contextlib.contextmanager
-def opened(
-    disk: Disk, path: str, *, create: bool = False, write: bool = False
-) -> Iterator[DiskFile]:
-    """Open a file for a while."""
-    file = disk.open(path, create=create, write=write)
-    try:
-        yield file
-    finally:
-        file.close()
 
 
 def sync(disk: Disk, file: DiskFile) -> None:

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from mrstream.cluster.disk import Disk, opened
 from mrstream.dfs.chunk import BLOCK_BYTES
 from mrstream.dfs.chunks.append_log import STORED_BYTES as APPEND_BYTES
 from mrstream.dfs.chunks.append_log import Appended, decode_entries, place_bytes
-from mrstream.dfs.chunks.disk import Disk
-from mrstream.dfs.chunks.replica_files import opened
 from mrstream.dfs.errors import ChunkCorrupt
 from mrstream.dfs.transfer import chunk_format as fmt
 from mrstream.dfs.transfer.chunk_format import Slot

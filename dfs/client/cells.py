@@ -65,7 +65,7 @@ class MountedClient(DfsClient):
     def at(self, path: str) -> DfsClient:
         return self._cells.get(self._mounts.cell_of(path), self)
 
-    # -- calls ----------------------------------------------------------------------------
+    # --- calls
 
     def call(self, request: Request) -> Any:
         return self._ask(request, super().call, lambda cell: cell.call)
@@ -106,7 +106,7 @@ class MountedClient(DfsClient):
                 return ask(request)
         return asks[-1](request)
 
-    # -- the root, which lies in all cells ------------------------------------------------
+    # --- the root, which lies in all cells
 
     def _with_points(self, asked: ListDirectory, page: Page) -> Page:
         """A page of the root's entries with the mount points that belong on it."""
@@ -200,7 +200,7 @@ class MountedClient(DfsClient):
             found += self.at(point).trash(point)
         return tuple(sorted(found, key=lambda entry: entry.deleted_at_s))
 
-    # -- what is true of all cells --------------------------------------------------------
+    # --- what is true of all cells
 
     def raise_fence(self, fence: Fence) -> None:
         """In every cell: whoever is fenced off may have files anywhere."""

@@ -27,15 +27,15 @@ from mrstream.cluster.errors import (
 )
 from mrstream.cluster.leader.connection import LeaderConnection, find_leader, keep_leader
 from mrstream.cluster.leader.finding import Finding
+from mrstream.cluster.retry import RetryPolicy
 from mrstream.cluster.user import user_name
-from mrstream.cluster.wire.addresses import silent_master
+from mrstream.cluster.wire.addresses import why_wait
 from mrstream.cluster.wire.identity import Identity, new_client_id
 from mrstream.cluster.wire.messages import Request
 from mrstream.dfs.chunk import NO_FENCE, Epoch, Fence, FileId
 from mrstream.dfs.client.ending import Ending
 from mrstream.dfs.client.fence import fence_of_environment
 from mrstream.dfs.client.keeper import Keeper
-from mrstream.dfs.client.retry import RetryPolicy
 from mrstream.dfs.client.stale import StaleReads
 from mrstream.dfs.client.topology import Place
 from mrstream.dfs.protocol import (
@@ -173,7 +173,7 @@ class DfsClient:
         """The client of the cell that has a path: whoever opens a file there stays with it."""
         return self
 
-    # -- calls ----------------------------------------------------------------------------
+    # --- calls
 
     def call(self, request: Request) -> Any:
         """Ask the master, again and again while nobody answers; raise what it refuses."""
@@ -192,7 +192,7 @@ class DfsClient:
                 answer = self._stale.ask(self._connection, request)
                 if answer is not None:
                     return answer.value
-                attempt.failed(error, silent_master("dfs", error))
+                attempt.failed(error, why_wait("dfs", error))
         raise AssertionError("attempts do not end")
 
     def call_once(self, request: Request) -> Any:
@@ -206,7 +206,7 @@ class DfsClient:
             return msgspec.structs.replace(request, fence=self.fence)
         return request
 
-    # -- names ----------------------------------------------------------------------------
+    # --- names
 
     def stat(self, path: str) -> FileStatus:
         """What has this path; NoSuchFile if nothing."""
@@ -364,7 +364,7 @@ class DfsClient:
                 return
             after = page.next
 
-    # -- what is told of files ------------------------------------------------------------
+    # --- what is told of files
 
     def attributes(self, path: str) -> AttributesReply:
         """A file or directory with its attributes."""
@@ -410,7 +410,7 @@ class DfsClient:
         )  # fmt: skip
         return status
 
-    # -- rules ----------------------------------------------------------------------------
+    # --- rules
 
     def raise_fence(self, fence: Fence) -> None:
         """Have changes under older generations refused."""
@@ -436,7 +436,7 @@ class DfsClient:
         reply: QuotaReply = self.call(GetQuota(path))
         return reply
 
-    # -- writers that live ----------------------------------------------------------------
+    # --- writers that live
 
     def keep_alive(self, epoch: Epoch, on_fenced: Callable[[], None]) -> None:
         """Tell the master, from now on, that this epoch's writer lives."""

@@ -77,7 +77,7 @@ class DfsWriter(io.RawIOBase):
         self._is_over = False
         client.keep_alive(self._epoch, self._fenced)
 
-    # -- as a file ------------------------------------------------------------------------
+    # --- as a file
 
     def writable(self) -> bool:
         return True
@@ -176,7 +176,7 @@ class DfsWriter(io.RawIOBase):
         # Garbage collection is no acknowledgement: an unclosed file is left to recovery.
         self._is_over = True
 
-    # -- runs -----------------------------------------------------------------------------
+    # --- runs
 
     def _check_open(self) -> None:
         if self.closed or self._is_over:

@@ -13,10 +13,11 @@ Never does any IO.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from mrstream.dfs.chunk import ChunkHandle, ChunkVersion
+from mrstream.dfs.chunk import ChunkHandle, ChunkVersion, ServerId
 from mrstream.dfs.metadata.chunk_table import ServerIndex
 from mrstream.dfs.metadata.events import Called
 from mrstream.dfs.metadata.life import Replica
@@ -83,8 +84,10 @@ class Repair:
         self._racks: set[str] = set()
         """Where a replica could be put; looked up once for each batch. Never iterated."""
         self._draining: list[ServerIndex] = []
+        """Servers on their way out, as of the last look."""
         self._balanced_at_s = 0.0
         self._drained_at_s = 0.0
+        """When each was last done; both take a look at whole servers, so not at every tick."""
 
     def check_invariants(self) -> None:
         """Assert the law of each field."""
@@ -114,16 +117,18 @@ class Repair:
         soon."""
         return len(self._t.chunks.dirty) > LOOKED_AT_PER_TICK
 
-    def must_wait(self, handle: ChunkHandle) -> bool:
+    def must_wait(self, handle: ChunkHandle, failed: Sequence[ServerId] = ()) -> bool:
         """Should a new lease wait for a clone? Only where one copy is left and there could be
         two, so that what is acknowledged next survives the next failure. Elsewhere the client
-        comes first, and a clone under way, stale then, is made again later."""
+        comes first, and a clone under way, stale then, is made again later. A copy where the client
+        says that it failed does not count: it would have the lease given without that one, and wait
+        for it again."""
         chunks = self._t.chunks
         if len(chunks.good(handle)) != 1 or chunks.goal(handle) < 2:
             return False
         if handle in self._cloning:
             return True
-        if self._target(handle, [], ONE_LEFT) is None:
+        if self._target(handle, [], ONE_LEFT, failed) is None:
             return False
         if chunks.is_unsealed(handle):
             self._seals.seal(handle)
@@ -281,7 +286,13 @@ class Repair:
         self._seals.seal(handle)
         return True
 
-    def _target(self, handle: ChunkHandle, under_way: list[Clone], urgency: int) -> Server | None:
+    def _target(
+        self,
+        handle: ChunkHandle,
+        under_way: list[Clone],
+        urgency: int,
+        without: Sequence[ServerId] = (),
+    ) -> Server | None:
         """A server for one more replica: one without any; else one whose bad one it replaces."""
         t = self._t
         good = [t.servers.at(index) for index in t.chunks.good(handle)]
@@ -290,7 +301,7 @@ class Repair:
         taken = [*good, *coming]
         free = [
             server for server in t.servers.up()
-            if server.clones_in < t.settings.clones_per_server_max
+            if server.clones_in < t.settings.clones_per_server_max and server.id not in without
         ]  # fmt: skip
         fresh = [server for server in free if server.index not in odd]
         if urgency == CROWDED:

@@ -86,7 +86,9 @@ class Underways:
     def __init__(self, tables: Tables) -> None:
         self._t = tables
         self._by_handle: dict[ChunkHandle, Underway] = {}
+        """At most one for a chunk, so that versions of a chunk are tried one after the other."""
         self._creating: dict[FileId, Underway] = {}
+        """The creates among them, at most one for a file: chunks are added in order."""
         self._tried: dict[ChunkHandle, ChunkVersion] = {}
         """Versions that some replica may have though the attempt failed: never tried twice."""
 

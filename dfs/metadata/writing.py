@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from mrstream.dfs.chunk import NO_HANDLE, ChunkVersion, Epoch, FileId, ServerId
+from mrstream.dfs.chunk import NO_HANDLE, ChunkHandle, ChunkVersion, Epoch, FileId, ServerId
 from mrstream.dfs.errors import (
     BadRequest,
     FileBusy,
@@ -269,7 +269,8 @@ class Writing:
         if work is not None:
             work.parked.append(called)
             return
-        if self._repair.must_wait(handle):
+        failed = self._failed_since(handle, version, failed)
+        if self._repair.must_wait(handle, failed):
             self._repair.wait_for_clone(handle, called)
             return
         grant = self._grant_in_force(row, index, version)
@@ -284,6 +285,18 @@ class Writing:
         else:
             file_id = self._nodes.id_of(row)
             self._grants.grant(file_id, index, handle, failed).parked.append(called)
+
+    def _failed_since(
+        self, handle: ChunkHandle, version: ChunkVersion, failed: Sequence[ServerId]
+    ) -> list[ServerId]:
+        """Of those that failed a client at a version: without the ones that have taken a later one.
+        They answer, and one of them may be what the last clone was made of; whoever fails the
+        client again, it names again."""
+        chunks = self._t.chunks
+        if not failed or chunks.version(handle) <= version:
+            return list(failed)
+        good = {self._t.servers.at(index).id for index in chunks.good(handle)}
+        return [server for server in failed if server not in good]
 
     def _grant_in_force(self, row: int, index: int, above: ChunkVersion) -> ChunkGrant | None:
         """The grant that the lease in force allows, if all of its replicas are still good."""

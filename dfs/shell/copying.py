@@ -115,7 +115,7 @@ def append_to_file(shell: Shell, said: Arguments) -> None:
             file.close()
 
 
-# -- many files ---------------------------------------------------------------------------
+# --- many files
 
 
 def _copy_all(
@@ -151,14 +151,16 @@ def _plan(shell: Shell, source: Item, target: Item, said: Arguments) -> list[Cop
     if not source.is_directory:
         _refuse_existing(target, said)
         return [Copy(source, target)]
+    below = target.below
     if target.status is None:
         target.volume.make_directory(target.path, parents=False)
+        below = target.nothing_below  # asking for each would cost a request a file
     elif not target.is_directory:
         raise NotADirectory(target.shown, shown=target.shown)
     copies = []
     for child in [source.child(one) for one in source.volume.list(source.path)]:
         with _reported(shell, child.shown):
-            copies += _plan(shell, child, target.below(child.name), said)
+            copies += _plan(shell, child, below(child.name), said)
     return copies
 
 
@@ -172,7 +174,7 @@ def _refuse_existing(target: Item, said: Arguments) -> None:
 def _copy_one(shell: Shell, copy: Copy, said: Arguments, progress: Progress) -> None:
     with _reported(shell, copy.target.shown):
         status = copy.source.known()
-        with _created(copy.target, said) as file:
+        with _created(copy.target, said, has_bytes=status.length_bytes > 0) as file:
             if isinstance(file, DiskFile) and file.takes_parts and _has_parts(copy.source):
                 _fetch(copy.source, file, progress)
             else:
@@ -187,14 +189,19 @@ def _copy_one(shell: Shell, copy: Copy, said: Arguments, progress: Progress) -> 
 
 
 @contextlib.contextmanager
-def _created(target: Item, said: Arguments) -> Iterator[io.RawIOBase]:
+def _created(target: Item, said: Arguments, *, has_bytes: bool = False) -> Iterator[io.RawIOBase]:
     """A file that has its name only once it is whole; missing parents are an error, as in HDFS."""
     parent = target.path.rpartition("/")[0] or "/"
     if is_disk(target.volume) and not os.path.isdir(parent):
         raise NoSuchFile(target.shown, shown=target.shown)
+    volume, path, overwrite = target.volume, target.path, "f" in said
     # As Hadoop: -d leaves out the temporary name.
-    create = target.volume.create if "d" in said else target.volume.create_hidden
-    with create(target.path, overwrite="f" in said) as file:
+    made = (
+        volume.create(path, overwrite=overwrite)
+        if "d" in said
+        else volume.create_hidden(path, overwrite=overwrite, has_bytes=has_bytes)
+    )
+    with made as file:
         yield file
 
 

@@ -57,6 +57,10 @@ class Item:
         shown = self.below_shown(name)
         return Item(self.volume, path, shown, status_or_none(self.volume, path))
 
+    def nothing_below(self, name: str) -> Item:
+        """The same, of a directory that was just made."""
+        return Item(self.volume, posixpath.join(self.path, name), self.below_shown(name), None)
+
     def below_shown(self, relative: str) -> str:
         """How something below this directory is shown."""
         if not relative or self.shown == ".":
@@ -109,7 +113,7 @@ class Shell:
         self.out.flush()
         print(f"{self.verb}: {_words(error, shown)}", file=self.error, flush=True)
 
-    # -- paths ----------------------------------------------------------------------------
+    # --- paths
 
     def resolve(self, text: str) -> Item:
         """What a path names; there need not be anything."""

@@ -17,7 +17,7 @@ import stat
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol, TypeVar
 
-from mrstream.cluster.journal.disk import WRITE_BYTES
+from mrstream.cluster.disk import WRITE_BYTES
 from mrstream.dfs.chunk import CHUNK_BYTES_DEFAULT, FileId
 from mrstream.dfs.client import file_checksum, writer
 from mrstream.dfs.client.client import DfsClient
@@ -60,8 +60,9 @@ class Volume(Protocol):
 
     def create(self, path: str, *, overwrite: bool, replication: int = 0) -> Any: ...
 
-    def create_hidden(self, path: str, *, overwrite: bool) -> Any:
-        """A file that has its name only once it is closed."""
+    def create_hidden(self, path: str, *, overwrite: bool, has_bytes: bool = False) -> Any:
+        """A file that has its name only once it is closed. One that `has_bytes` to come gets the
+        place for the first of them in the same exchange."""
 
     def append(self, path: str) -> Any: ...
 
@@ -126,13 +127,16 @@ class ClusterVolume:
             parents=False,
         )
 
-    def create_hidden(self, path: str, *, overwrite: bool) -> writer.DfsWriter:
+    def create_hidden(
+        self, path: str, *, overwrite: bool, has_bytes: bool = False
+    ) -> writer.DfsWriter:
         return writer.create_hidden(
             self.client,
             path,
             overwrite=overwrite,
             replication=self._replication,
             chunk_bytes=self._chunk_bytes,
+            first_chunk=has_bytes,
         )
 
     def append(self, path: str) -> writer.DfsWriter:
@@ -222,7 +226,8 @@ class DiskVolume:
     def create(self, path: str, *, overwrite: bool, replication: int = 0) -> DiskFile:
         return DiskFile(path, overwrite=overwrite)
 
-    create_hidden = create
+    def create_hidden(self, path: str, *, overwrite: bool, has_bytes: bool = False) -> DiskFile:
+        return self.create(path, overwrite=overwrite)
 
     @_named
     def append(self, path: str) -> io.FileIO:

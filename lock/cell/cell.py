@@ -210,6 +210,7 @@ class Cell:
         return {
             p.EndSession: self._end_session,
             p.OpenNode: self._open,
+            p.PutContents: self._put,
             p.Look: self._look,
             p.ListNode: self._list,
             p.LookAtLock: self._look_at_lock,
@@ -283,6 +284,10 @@ class Cell:
     def _open(self, live: Live, called: Called, ask: p.OpenNode) -> bool:
         path = canonical(ask.path, self._name)
         return self._changes.open(live, called, msgspec.structs.replace(ask, path=path))
+
+    def _put(self, live: Live, called: Called, ask: p.PutContents) -> bool:
+        path = canonical(ask.path, self._name)
+        return self._changes.put_contents(live, called, msgspec.structs.replace(ask, path=path))
 
     def _close(self, live: Live, called: Called, ask: p.CloseNode) -> bool:
         """Never fails: whatever the handle was, it is closed."""

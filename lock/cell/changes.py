@@ -44,6 +44,7 @@ from mrstream.lock.protocol import (
     DeleteNode,
     Opened,
     OpenNode,
+    PutContents,
     SetAcl,
     SetContents,
 )
@@ -157,6 +158,19 @@ class Changes:
     ) -> bool:
         """Write the whole file, if its generation is still the one that was seen."""
         self._check_mode(known, WRITE)
+        return self._write(live, called, ask, node)
+
+    def put_contents(self, live: Live, called: Called, ask: PutContents) -> bool:
+        """The same by path: whoever may open the file to write it may write it so."""
+        node = self._state.nodes.get(ask.path)
+        if node is None:
+            raise NoSuchNode(f"{ask.path} does not exist")
+        self._permissions.check(live.record.user, node, WRITE)
+        return self._write(live, called, ask, node)
+
+    def _write(
+        self, live: Live, called: Called, ask: SetContents | PutContents, node: Node
+    ) -> bool:
         if node.is_directory:
             raise NodeIsDirectory(f"{node.path} is a directory: it has no contents")
         self._check_size(node.path, ask.contents, len(node.contents))

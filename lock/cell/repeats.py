@@ -21,6 +21,9 @@ from mrstream.lock.errors import BadLockRequest, CallReplaced
 from mrstream.lock.paths import canonical
 from mrstream.lock.sequencer import Sequencer
 
+Numbered = p.HandleCall | p.OpenNode | p.PutContents
+"""Calls that have effect once."""
+
 
 class Repeats:
     """Which calls have been here before."""
@@ -33,7 +36,7 @@ class Repeats:
 
     def is_answered(self, live: Live, called: Called, ask: Request) -> bool:
         """Has this call been here before? Then it is answered as it was, or will be with it."""
-        if not isinstance(ask, p.HandleCall | p.OpenNode):
+        if not isinstance(ask, Numbered):
             return False
         number = ask.number
         if number <= 0:
@@ -62,17 +65,17 @@ class Repeats:
 
     def begin(self, live: Live, called: Called, ask: Request) -> None:
         """Note that a call is under way, and how it will have been answered."""
-        if isinstance(ask, p.HandleCall | p.OpenNode):
+        if isinstance(ask, Numbered):
             number = ask.number
             live.waiting[number] = called.call
             self._outbox.listen(
                 called.call, lambda value, error: live.remember(number, value, error)
             )
 
-    def _again(self, live: Live, ask: p.HandleCall | p.OpenNode, done: int) -> Any:
+    def _again(self, live: Live, ask: Numbered, done: int) -> Any:
         """What the leader that carried it out would have said."""
         match ask:
-            case p.SetContents() | p.SetAcl():
+            case p.SetContents() | p.PutContents() | p.SetAcl():
                 return done
             case p.AcquireLock():
                 return p.Taken(str(Sequencer(ask.handle.path, done, ask.is_shared)))

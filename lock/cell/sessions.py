@@ -180,7 +180,7 @@ class Sessions:
         if self.lease_s > self._settings.lease_s:
             self._long_until_s = max(self._long_until_s, end_s)
 
-    # --- KeepAlives
+    # --- keepAlives
 
     def keep_alive(self, live: Live, called: Called, ask: KeepAlive) -> None:
         """Take the acknowledgements in, and hold the call back until there is something to say."""
@@ -222,7 +222,8 @@ class Sessions:
             self._extend(live, live.parked_at_s, lease_s)
         if live.events:
             live.sent = live.events[-1].number
-        self._outbox.reply(live.parked.call, Kept(lease_s, tuple(live.events)))
+        kept = Kept(lease_s, tuple(live.events), given_s=self.lease_s)
+        self._outbox.reply(live.parked.call, kept)
         live.parked = None
 
     # --- events

@@ -170,17 +170,21 @@ class CellClient:
     def put(self, path: str, contents: bytes, if_generation: int = p.ANY_GENERATION) -> int:
         """Write a whole file, made if there is none; return its generation. `if_generation`: only
         if it is still that one (0: only if there is none)."""
+        if if_generation != 0:
+            ask = p.PutContents(
+                0, 0, self._link.number(), self._path(path), contents, if_generation
+            )  # fmt: skip
+            try:
+                generation: int = self._link.call(ask)
+                return generation
+            except NoSuchNode:
+                if if_generation > 0:
+                    raise GenerationChanged(f"{ask.path} does not exist any more") from None
         create = p.MUST_CREATE if if_generation == 0 else p.MAY_CREATE
-        if if_generation > 0:
-            create = p.EXISTING
         try:
             handle = self.open(path, p.WRITE, create=create, contents=contents)
         except NodeExists:
             raise GenerationChanged(f"{self._path(path)} exists already") from None
-        except NoSuchNode:
-            if if_generation <= 0:
-                raise
-            raise GenerationChanged(f"{self._path(path)} does not exist any more") from None
         with handle:
             if handle.created:
                 return self._generation(path)

@@ -14,7 +14,7 @@ import queue
 import secrets
 import threading
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
@@ -29,12 +29,12 @@ from mrstream.lock.errors import SessionExpired
 
 log = logging.getLogger(__name__)
 
-CALL_S_MAX: Final = 20.0
-PAUSES_S: Final = (0.02, 0.05, 0.1, 0.2, 0.5)
-OPEN_S_MAX: Final = 60.0
-END_S_MAX: Final = 3.0
-PATIENT_SHARE: Final = 0.45
-LOOK_SHARE: Final = 0.25
+CALL_S_MAX = 20.0
+PAUSES_S = (0.02, 0.05, 0.1, 0.2, 0.5)
+OPEN_S_MAX = 60.0
+END_S_MAX = 3.0
+PATIENT_SHARE = 0.45
+LOOK_SHARE = 0.25
 """Of a lease. A KeepAlive that is held back says nothing of its leader: after this time without an
 answer it is looked whether that one lives and leads, and now and then from there on. An idle client
 notices only so that its leader hangs or is cut off, and a new one waits for it for the time of a
@@ -56,7 +56,6 @@ class Link:
         self._changed = threading.Condition()
         self._session: Session | None = None
         self._number = 0
-        self._lease_s = 12.0
         self._is_closed = False
         self._is_ended = False
         """The cell has been told, or nobody was there to tell."""
@@ -82,7 +81,6 @@ class Link:
                 threading.Event().wait(pause_s)
         with self._changed:
             self._session = Session(granted, sent_at_s)
-            self._lease_s = granted.lease_s
             session = self._session
         self._threads = [
             threading.Thread(target=self._keep, args=(session,), name="lock-keep", daemon=True),
@@ -221,14 +219,14 @@ class Link:
         has_others = len(self._keeping.finding.members()) > 1  # a lone leader need not be looked at
         while not session.is_over and not self._is_ended:
             with self._changed:
-                asked = session.keep_alive()
+                asked, lease_s = session.keep_alive(), session.lease_s
             sent_at_s = self._clock.now_s()
             try:
                 kept: p.Kept = self._keeping.call(
                     asked,
-                    self._lease_s + LOOK_S,
-                    patience_s=(PATIENT_SHARE if has_others else 1.0) * self._lease_s,
-                    look_s=LOOK_SHARE * self._lease_s,
+                    lease_s + LOOK_S,
+                    patience_s=(PATIENT_SHARE if has_others else 1.0) * lease_s,
+                    look_s=LOOK_SHARE * lease_s,
                 )
             except ClusterError as error:
                 if self._is_ended:
@@ -241,7 +239,6 @@ class Link:
                 continue
             pauses = _pauses()
             with self._changed:
-                self._lease_s = max(self._lease_s, kept.lease_s)
                 self._tell(session.kept(asked, kept, sent_at_s, self._clock.now_s()))
                 self._changed.notify_all()
 

@@ -72,6 +72,8 @@ class Session:
         self.epoch = granted.epoch
         self.standing = Standing.SAFE
         self.cache = Cache()
+        self.lease_s = granted.lease_s
+        """The lease that the cell gives at present: a new leader waits for us for so long."""
         self.lease_end_s = sent_at_s + granted.lease_s * (1 - p.CLOCK_RATE)
         self._grace_s = granted.grace_s
         self._acked = 0
@@ -85,7 +87,7 @@ class Session:
         """When jeopardy ends, one way or the other."""
         return self.lease_end_s + self._grace_s
 
-    # --- KeepAlives
+    # --- keepAlives
 
     def keep_alive(self) -> p.KeepAlive:
         """What to send now; there is always one under way."""
@@ -105,6 +107,8 @@ class Session:
         if kept.lease_s > 0.0:
             lease_end_s = sent_at_s + kept.lease_s * (1 - p.CLOCK_RATE)
             self.lease_end_s = max(self.lease_end_s, lease_end_s)
+        if kept.given_s > 0.0:
+            self.lease_s = kept.given_s
         return news + self.pass_time(now_s)
 
     def _hear(self, event: p.Happened) -> list[News]:

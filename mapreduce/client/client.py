@@ -10,11 +10,10 @@ from __future__ import annotations
 
 import logging
 import secrets
-import shutil
 import sys
 import time
 from collections.abc import Callable
-from typing import Any, BinaryIO, Final
+from typing import Any
 
 import msgspec
 
@@ -22,14 +21,15 @@ from mrstream.cluster.config import state
 from mrstream.cluster.config.config import MAPREDUCE_MASTER, Cluster, ClusterConfig
 from mrstream.cluster.errors import ClusterError, Unavailable, UserError
 from mrstream.cluster.leader.connection import connect_to_leader
+from mrstream.cluster.retry import RetryPolicy
 from mrstream.cluster.units import decimal_size
-from mrstream.cluster.wire.addresses import CONNECT_S_MAX, silent_master
+from mrstream.cluster.wire.addresses import CONNECT_S_MAX, why_wait
 from mrstream.cluster.wire.messages import Request
 from mrstream.mapreduce.client import staging
 from mrstream.mapreduce.console import LIVE_EVERY_S, Console
 from mrstream.mapreduce.dataflow import dfs_files
 from mrstream.mapreduce.dataflow.committer import committer_for
-from mrstream.mapreduce.dataflow.files import Files, files_for
+from mrstream.mapreduce.dataflow.files import Files, copy_parts, files_for
 from mrstream.mapreduce.dfs_layout import RESULTS
 from mrstream.mapreduce.interrupts import exit_status, interruptible
 from mrstream.mapreduce.job import job
@@ -40,14 +40,12 @@ from mrstream.mapreduce.job.task_choice import chosen_maps
 from mrstream.mapreduce.protocol import JobEnd, JobNews, KillJob, SubmitJob, WaitForNews
 from mrstream.streaming.conf.jobconf import JobConf
 
-FAILED: Final = 1
-CALL_S_MAX: Final = 30.0
-RETRY_S: Final = 0.2
-MASTER_AWAY_S_MAX: Final = 600.0
+FAILED = 1
+CALL_S_MAX = 30.0
+MASTER_AWAY = RetryPolicy(total_s=600.0, first_s=0.2, longest_s=0.2)
 """A master that is away for longer is given up; the job itself goes on when it comes back."""
-_log: Final = logging.getLogger(__name__)
-_COPY_BYTES: Final = 1 << 20
-_NO_LIMIT: Final = 1 << 30
+_log = logging.getLogger(__name__)
+_NO_LIMIT = 1 << 30
 
 
 def run(
@@ -57,7 +55,7 @@ def run(
     background: bool = False,
     console: Console | None = None,
 ) -> int:
-    """Run a job to its end, or only start it; gives the exit status."""
+    """Run a job to its end, or only start it; return the exit status."""
     job.require_extras(spec, config)
     cluster = Cluster(config, state.read_identity(state.identity_file(config.name)))
     dfs_files.serve(cluster)
@@ -95,18 +93,14 @@ class JobClient:
     ) -> Any:
         """Ask until there is an answer; `on_wait` is told of the first failure."""
         number = self._connection.next_number()
-        until_s = time.monotonic() + MASTER_AWAY_S_MAX
-        has_failed = False
-        while True:
+        for attempt in MASTER_AWAY.attempts():
             try:
                 return self._connection.call(request, timeout_s, number)
             except Unavailable as error:
-                if time.monotonic() > until_s:
-                    raise
-                if not has_failed:
-                    on_wait(f"{silent_master('job', error)}; waiting for it")
-                has_failed = True
-                time.sleep(RETRY_S)
+                if attempt.number == 1:
+                    on_wait(f"{why_wait('job', error)}; waiting for it")
+                attempt.failed(error)
+        raise AssertionError("attempts do not end")
 
 
 class ClusterJob:
@@ -142,7 +136,7 @@ class ClusterJob:
         )
 
     def run(self, *, background: bool) -> int:
-        """Submit and wait; gives the exit status."""
+        """Submit and wait; return the exit status."""
         console = self._console
         job_id = ""
         try:
@@ -223,20 +217,10 @@ class ClusterJob:
     def _print_results(self) -> None:
         """Copy the parts to standard output, in the order of their names, and delete them."""
         try:
-            self._print_tree(self._output, sys.stdout.buffer)
+            copy_parts(self._files, self._output, sys.stdout.buffer)
             sys.stdout.buffer.flush()
         finally:
             self._files.delete(self._output)
-
-    def _print_tree(self, directory: str, stream: BinaryIO) -> None:
-        for entry in self._files.list(directory):
-            if entry.name.startswith("_"):
-                continue
-            if entry.is_directory:
-                self._print_tree(entry.url, stream)
-            else:
-                with self._files.open(entry.url) as part:
-                    shutil.copyfileobj(part, stream, _COPY_BYTES)
 
     def _kill(self, job_id: str) -> None:
         """Stop the job, as whoever pressed Ctrl-C wants it; another Ctrl-C leaves at once."""

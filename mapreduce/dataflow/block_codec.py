@@ -19,14 +19,14 @@ class BlockCodec(msgspec.Struct, frozen=True):
     number: int
     name: str
     compress: Callable[[bytes | memoryview], bytes | memoryview]
-    decompress: Callable[[bytes, int], bytes]
+    decompress: Callable[[bytes | memoryview, int], bytes | memoryview]
 
 
 def _library(name: str) -> Any:
     return importlib.import_module(name)
 
 
-def _zstd_decompress(data: bytes, raw_bytes: int) -> bytes:
+def _zstd_decompress(data: bytes | memoryview, raw_bytes: int) -> bytes:
     plain: bytes = (
         _library("zstandard").ZstdDecompressor().decompress(data, max_output_size=raw_bytes)
     )

@@ -14,13 +14,13 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from mrstream.cluster.journal.disk import WRITE_BYTES
+from mrstream.cluster.disk import WRITE_BYTES
 from mrstream.cluster.wire.network import BulkStream
 from mrstream.mapreduce.dataflow import block_codec, segment
 from mrstream.mapreduce.dataflow.block_codec import BlockCodec
 from mrstream.mapreduce.dataflow.merger import Merge, merged_blocks
 from mrstream.mapreduce.dataflow.record_form import FRAMED_FORM, RecordShape
-from mrstream.mapreduce.dataflow.segment import PartitionEntry
+from mrstream.mapreduce.dataflow.segment import PartitionEntry, Raw
 from mrstream.streaming.records.comparator import ComparatorSpec
 
 BIG_SHARE = 16
@@ -29,6 +29,7 @@ once."""
 HUGE_SHARE = 2
 """One of more than half of the memory goes to disk always."""
 _OWN_PAGES = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+_OWN_PAGES_BYTES_MIN = 1 << 18
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +50,7 @@ class FetchedRun:
     first_map: int
     last_map: int
     entry: PartitionEntry
-    run: Callable[[], Iterator[bytes]]
+    run: Callable[[], Iterator[Raw]]
     held_bytes: int = 0
 
 
@@ -69,17 +70,15 @@ class FetchedRuns:
         self, map_index: int, entry: PartitionEntry, stream: BulkStream, source: str
     ) -> FetchedRun:
         """Take a partition off a stream and verify it; raises SegmentCorrupt after taking it."""
-        if entry.length <= self._rule.memory_bytes // BIG_SHARE:
-            payload = memoryview(stream.receive_bytes(entry.length))
-        elif self._promise(entry.length):
-            # Pages of its own: cleared by the system alone, and given back at once.
-            payload = memoryview(mmap.mmap(-1, entry.length, _OWN_PAGES))
-            try:
-                stream.receive_into(payload)
-            finally:
-                self._promise(-entry.length)
-        else:
+        is_big = entry.length > self._rule.memory_bytes // BIG_SHARE
+        if is_big and not self._promise(entry.length):
             return self._receive_to_disk(map_index, entry, stream, source)
+        try:
+            payload = memoryview(_room(entry.length))
+            stream.receive_into(payload)
+        finally:
+            if is_big:
+                self._promise(-entry.length)
         run = FetchedRun(
             map_index,
             map_index,
@@ -105,7 +104,7 @@ class FetchedRuns:
                 self._make_room()
 
     def in_map_order(self) -> list[FetchedRun]:
-        """Give all runs that count."""
+        """Return all runs that count."""
         with self._lock:
             return [self._kept[first] for first in sorted(self._kept)]
 
@@ -117,7 +116,7 @@ class FetchedRuns:
                     os.unlink(path)
             self._kept.clear()
 
-    # Memory and disk ------------------------------------------------------------------
+    # --- memory and disk
 
     def _promise(self, length: int) -> bool:
         """Set memory aside for what is on its way, if there is so much; less than 0: give back."""
@@ -176,7 +175,7 @@ class FetchedRuns:
                 file.write(memoryview(buffer)[:count])
                 left -= count
 
-        def blocks() -> Iterator[bytes]:
+        def blocks() -> Iterator[Raw]:
             with open(path, "rb", buffering=0) as file:
                 yield from self._blocks(file.read, entry, source)
 
@@ -185,8 +184,8 @@ class FetchedRuns:
         return run
 
     def _blocks(
-        self, read: Callable[[int], bytes], entry: PartitionEntry, source: str
-    ) -> Iterator[bytes]:
+        self, read: Callable[[int], Raw], entry: PartitionEntry, source: str
+    ) -> Iterator[Raw]:
         return segment.blocks_of(read, entry.length, self._partition, entry.records, source)
 
     def _new_file(self) -> str:
@@ -196,17 +195,26 @@ class FetchedRuns:
         return path
 
 
-def _run_of(path: str, partition: int) -> Iterator[bytes]:
+def _room(length: int) -> bytearray | mmap.mmap:
+    """Memory for what comes; pages of its own are cleared by the system alone, not by us before,
+    and given back at once."""
+    return (
+        mmap.mmap(-1, length, _OWN_PAGES) if length >= _OWN_PAGES_BYTES_MIN else bytearray(length)
+    )
+
+
+def _run_of(path: str, partition: int) -> Iterator[Raw]:
     with segment.Reader(path) as reader:
         yield from reader.run(partition)
 
 
-def _reading(payload: memoryview) -> Callable[[int], bytes]:
+def _reading(payload: memoryview) -> Callable[[int], Raw]:
+    """Return what was received as it lies: it is read twice, and a copy costs more than its sum."""
     position = 0
 
-    def read(size: int) -> bytes:
+    def read(size: int) -> memoryview:
         nonlocal position
-        piece = bytes(payload[position : position + size])
+        piece = payload[position : position + size]
         position += len(piece)
         return piece
 

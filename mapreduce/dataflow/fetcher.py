@@ -19,6 +19,7 @@ from mrstream.cluster.wire.identity import Identity
 from mrstream.cluster.wire.network import BulkStream, bulk_connect
 from mrstream.mapreduce.dataflow import segment
 from mrstream.mapreduce.dataflow.fetched_runs import FetchedRun, FetchedRuns, MergeRule
+from mrstream.mapreduce.dataflow.segment_place import SegmentAt
 from mrstream.mapreduce.dataflow.segment_server import FetchSegments, SegmentHead
 
 BATCH_MAPS_MAX = 64
@@ -30,24 +31,13 @@ CONNECT_S_MAX = 3.0
 TRANSFER_S_MAX = 20.0
 
 
-@dataclass(frozen=True, slots=True)
-class SegmentPlace:
-    """Where the output of one map is; `path` is given if that is on this host."""
-
-    map_index: int
-    attempt: str
-    host: str
-    address: str
-    path: str = ""
-
-
 class Listener(Protocol):
     """Who hears of what the fetcher meets."""
 
     def fetched(self, length_bytes: int) -> None:
         """So many bytes came."""
 
-    def failed(self, place: SegmentPlace, reason: str, *, gone: bool) -> None:
+    def failed(self, place: SegmentAt, reason: str, *, gone: bool) -> None:
         """A fetch failed; `gone` if the segment is surely lost or corrupt."""
 
 
@@ -57,7 +47,7 @@ class _Host:
 
     address: str
     """The last that was told: a worker that starts again may have another."""
-    waiting: dict[int, SegmentPlace] = field(default_factory=dict)
+    waiting: dict[int, SegmentAt] = field(default_factory=dict)
     """By map; of each the very place that `Fetcher._place_of` has."""
     busy: bool = False
     """A thread asks it right now: no other does, so that one host serves a reduce one stream."""
@@ -96,7 +86,7 @@ class Fetcher:
         self._maps = maps
         self._hosts: dict[str, _Host] = {}
         """By name; the segments on this host's own disks stand under no name."""
-        self._place_of: dict[int, SegmentPlace] = {}
+        self._place_of: dict[int, SegmentAt] = {}
         """Where a map that is missing and not taken is to be had; it waits at that host, and at no
         other, so that one withdrawal is enough."""
         self._corrupt: dict[str, int] = {}
@@ -104,16 +94,16 @@ class Fetcher:
         self._failure: BaseException | None = None
         """What ends `run`: of many the first."""
 
-    # News -----------------------------------------------------------------------------
+    # --- news
 
-    def add(self, place: SegmentPlace) -> None:
+    def add(self, place: SegmentAt) -> None:
         """This map's output is there; a later place for the same map replaces an earlier one."""
         with self._changed:
             if place.map_index not in self._missing or place.map_index in self._taken:
                 return
             self._drop(place.map_index)
             self._place_of[place.map_index] = place
-            key = place.host if not place.path else ""
+            key = place.worker_id if not place.path else ""
             host = self._hosts.setdefault(key, _Host(place.address))
             host.address = place.address
             host.waiting[place.map_index] = place
@@ -123,7 +113,7 @@ class Fetcher:
         """This output is lost; unless it is here already, another place will come."""
         with self._changed:
             for index, place in list(self._place_of.items()):
-                if place.attempt == attempt and index in self._missing:
+                if place.attempt_id == attempt and index in self._missing:
                     self._drop(index)
 
     def abandon(self, map_index: int) -> None:
@@ -138,7 +128,7 @@ class Fetcher:
         """The share of maps that are done with."""
         return 1.0 - len(self._missing) / self._maps if self._maps else 1.0
 
-    # Fetching -------------------------------------------------------------------------
+    # --- fetching
 
     def run(self) -> list[FetchedRun]:
         """Fetch everything; give the runs in map order."""
@@ -181,7 +171,7 @@ class Fetcher:
             for stream in streams.values():
                 stream.close()
 
-    def _next_host(self) -> tuple[_Host, list[SegmentPlace]] | None:
+    def _next_host(self) -> tuple[_Host, list[SegmentAt]] | None:
         """Wait for a host that nobody asks right now; None when all is here."""
         with self._changed:
             while self._missing and self._failure is None:
@@ -199,7 +189,7 @@ class Fetcher:
             return None
 
     def _fetch_from(
-        self, host: _Host, places: list[SegmentPlace], streams: dict[str, BulkStream]
+        self, host: _Host, places: list[SegmentAt], streams: dict[str, BulkStream]
     ) -> None:
         if places[0].path:
             for place in places:
@@ -208,11 +198,11 @@ class Fetcher:
         try:
             stream = streams.get(host.address) or self._connect(host.address)
             streams[host.address] = stream
-            stream.send(FetchSegments(self._partition, tuple(place.attempt for place in places)))
+            stream.send(FetchSegments(self._partition, tuple(place.attempt_id for place in places)))
             for place in places:
                 head = stream.receive(SegmentHead)
-                if head.attempt != place.attempt:
-                    raise Speechless(f"asked for {place.attempt}, got {head.attempt[:80]!r}")
+                if head.attempt != place.attempt_id:
+                    raise Speechless(f"asked for {place.attempt_id}, got {head.attempt[:80]!r}")
                 self._take(place, head, stream)
             host.failures = 0
         except (ClusterError, EOFError) as error:
@@ -231,7 +221,7 @@ class Fetcher:
             timeout_s=TRANSFER_S_MAX,
         )
 
-    def _take(self, place: SegmentPlace, head: SegmentHead, stream: BulkStream) -> None:
+    def _take(self, place: SegmentAt, head: SegmentHead, stream: BulkStream) -> None:
         if head.missing:
             self._gone(place, head.missing)
             return
@@ -239,13 +229,13 @@ class Fetcher:
             0, head.length, head.records, head.raw_bytes, head.hadoop_bytes
         )
         try:
-            run = self._runs.receive(place.map_index, entry, stream, place.attempt)
+            run = self._runs.receive(place.map_index, entry, stream, place.attempt_id)
         except Corrupt as error:
             self._corrupted(place, str(error))
             return
         self._have(place, run)
 
-    def _take_local(self, place: SegmentPlace) -> None:
+    def _take_local(self, place: SegmentAt) -> None:
         try:
             run = self._runs.local(place.map_index, place.path)
         except (OSError, Corrupt) as error:
@@ -253,9 +243,9 @@ class Fetcher:
             return
         self._have(place, run)
 
-    # What became of it ----------------------------------------------------------------
+    # --- what became of it
 
-    def _have(self, place: SegmentPlace, run: FetchedRun) -> None:
+    def _have(self, place: SegmentAt, run: FetchedRun) -> None:
         with self._changed:
             if place.map_index not in self._missing or place.map_index in self._taken:
                 return  # another copy was faster, or nobody wants it any more
@@ -267,16 +257,16 @@ class Fetcher:
             self._changed.notify_all()
         self._listener.fetched(run.entry.length)
 
-    def _corrupted(self, place: SegmentPlace, reason: str) -> None:
+    def _corrupted(self, place: SegmentAt, reason: str) -> None:
         """A flipped bit on the way comes once; one on the disk comes again."""
-        seen = self._corrupt.get(place.attempt, 0) + 1
-        self._corrupt[place.attempt] = seen
+        seen = self._corrupt.get(place.attempt_id, 0) + 1
+        self._corrupt[place.attempt_id] = seen
         if seen >= 2:
             self._gone(place, reason)
         else:
             self._listener.failed(place, reason, gone=False)
 
-    def _gone(self, place: SegmentPlace, reason: str) -> None:
+    def _gone(self, place: SegmentAt, reason: str) -> None:
         with self._changed:
             if self._place_of.get(place.map_index) == place:
                 self._drop(place.map_index)

@@ -23,6 +23,7 @@ from mrstream.streaming.conf.properties import from_wire, to_wire
 OBJECT_STORES = ("s3", "s3a", "s3n")
 """What URLs of objects begin with; the last two are Hadoop's words for the same."""
 BLOCK_BYTES_DEFAULT = 64 * 1024 * 1024
+COPY_BYTES = 1 << 20
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]*)(?=://)|(file)(?=:)")
 
 
@@ -61,7 +62,7 @@ class Files(Protocol):
     """The file operations that a job needs; every argument is a URL that `qualify` returned."""
 
     def qualify(self, path: str) -> str:
-        """Give the absolute URL of a path as a user wrote it."""
+        """Return the absolute URL of a path as a user wrote it."""
         ...
 
     def status(self, url: str) -> FileStatus | None:
@@ -69,7 +70,7 @@ class Files(Protocol):
         ...
 
     def list(self, url: str) -> list[FileStatus]:
-        """Give the entries of a directory, sorted by name."""
+        """Return the entries of a directory, sorted by name."""
         ...
 
     def open(self, url: str, offset: int = 0, version: str = "") -> BinaryIO:
@@ -105,7 +106,7 @@ class Files(Protocol):
 
 
 def scheme_of(path: str) -> str | None:
-    """Give the scheme of a URL (`file` for `file:/x` too), None for a plain path."""
+    """Return the scheme of a URL (`file` for `file:/x` too), None for a plain path."""
     match = _SCHEME.match(path)
     return match.group(0) if match else None
 
@@ -126,7 +127,7 @@ def parent(url: str) -> str:
 
 
 def local_path(url: str) -> str:
-    """Give the path on this disk that a `file:` URL (or a plain path) names."""
+    """Return the path on this disk that a `file:` URL (or a plain path) names."""
     if not url.startswith("file:"):
         return from_wire(url)
     path = url[len("file:") :]
@@ -432,7 +433,22 @@ def _remote_files(scheme: str | None, url: str) -> Files:
     return FsspecFiles(url)
 
 
+def copy_parts(files: Files, directory: str, stream: BinaryIO) -> None:
+    """Copy the results below a directory to a stream: its own files in the order of their names,
+    then those of the directories in it."""
+    import shutil  # 5 ms that most commands need not pay
+
+    entries = [entry for entry in files.list(directory) if not entry.name.startswith("_")]
+    for entry in entries:
+        if not entry.is_directory:
+            with files.open(entry.url) as part:
+                shutil.copyfileobj(part, stream, COPY_BYTES)
+    for entry in entries:
+        if entry.is_directory:
+            copy_parts(files, entry.url, stream)
+
+
 def files_for(url: str, working_directory: str | None = None) -> Files:
-    """Give the files of one default file system (`file:///`, `dfs://demo/`), other URLs reached
+    """Return the files of one default file system (`file:///`, `dfs://demo/`), other URLs reached
     by scheme."""
     return RoutedFiles(url, working_directory)

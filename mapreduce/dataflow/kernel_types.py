@@ -70,7 +70,7 @@ class MergeTree(Protocol):
     def hadoop_bytes(self) -> int:
         """What Hadoop would have stored for them, lengths included."""
 
-    def supply(self, run: int, block: bytes | None) -> None:
+    def supply(self, run: int, block: bytes | memoryview | None) -> None:
         """Give the next block of a run; None ends it."""
 
     def step(self, size_bytes: int) -> tuple[int, int, bytes | None]:

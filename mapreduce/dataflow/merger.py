@@ -30,7 +30,7 @@ WIDTH_MAX = 64
 
 _pass_numbers = count(1)
 
-Run = Callable[[], Iterator[bytes]]
+Run = Callable[[], Iterator[segment.Raw]]
 """Opens a run: gives its verified blocks of framed records, from the first on."""
 
 
@@ -68,7 +68,7 @@ class Merge:
         return self._tree.largest_group
 
     def blobs(self, size_bytes: int = BLOB_BYTES) -> Iterator[tuple[int, bytes]]:
-        """Give (records, bytes) until all runs are used up.
+        """Yield (records, bytes) until all runs are used up.
 
         Whole records, but for one larger than a blob: that may come in pieces.
         """
@@ -89,7 +89,7 @@ class Merge:
         except ValueError as error:
             raise segment.SegmentCorrupt(f"merge of {len(self._runs)} runs: {error}") from error
 
-    def _supply(self, run: int, block: bytes | None) -> None:
+    def _supply(self, run: int, block: segment.Raw | None) -> None:
         try:
             self._tree.supply(run, block)
         except ValueError as error:
@@ -159,7 +159,7 @@ def _join(
 
 
 def merged_blocks(partition: int, merged: Merge) -> Iterator[segment.Block]:
-    """Give what a merge of framed records gives, as blocks of a partition."""
+    """Yield what a merge of framed records gives, as blocks of a partition."""
     hadoop_bytes = 0
     for records, payload in merged.blobs(BLOCK_BYTES):
         grown = merged.hadoop_bytes - hadoop_bytes
@@ -167,7 +167,7 @@ def merged_blocks(partition: int, merged: Merge) -> Iterator[segment.Block]:
         yield segment.Block(partition, records, grown, payload)
 
 
-def _read_and_delete(path: str) -> Iterator[bytes]:
+def _read_and_delete(path: str) -> Iterator[segment.Raw]:
     with closing(segment.Reader(path)) as reader:
         os.unlink(path)
         yield from reader.run(0)

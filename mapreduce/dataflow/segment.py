@@ -38,6 +38,10 @@ _READ_BYTES_MAX = 1 << 34
 _BUFFER_BYTES = 1 << 13
 
 
+Raw = bytes | memoryview
+"""Bytes as they come: a view where they lie in memory already."""
+
+
 class SegmentCorrupt(Corrupt):
     """A segment's bytes are not what its writer wrote: fetch again, or run its map again."""
 
@@ -58,7 +62,7 @@ class Block(msgspec.Struct, frozen=True):
     partition: int
     records: int
     hadoop_bytes: int
-    payload: bytes | memoryview
+    payload: Raw
 
 
 class Writer:
@@ -156,8 +160,8 @@ class Reader:
         """How many partitions the segment has."""
         return len(self.entries)
 
-    def run(self, partition: int) -> Iterator[bytes]:
-        """Give the verified raw blocks of a partition, in order."""
+    def run(self, partition: int) -> Iterator[Raw]:
+        """Return the verified raw blocks of a partition, in order."""
         entry = self.entries[partition]
         position = entry.offset
 
@@ -188,9 +192,9 @@ class Reader:
 
 
 def blocks_of(
-    read: Callable[[int], bytes], length: int, partition: int, records: int, source: str
-) -> Iterator[bytes]:
-    """Give the verified raw blocks of a partition's `length` bytes; `read` gives up to n of them.
+    read: Callable[[int], Raw], length: int, partition: int, records: int, source: str
+) -> Iterator[Raw]:
+    """Yield the verified raw blocks of a partition's `length` bytes; `read` gives up to n of them.
 
     `source` (a path, or host and map) goes into the message of what is found corrupt.
     """
@@ -211,8 +215,8 @@ def blocks_of(
 
 
 def _read_block(
-    read: Callable[[int], bytes], left: int, partition: int, what: str
-) -> tuple[int, int, bytes]:
+    read: Callable[[int], Raw], left: int, partition: int, what: str
+) -> tuple[int, int, Raw]:
     """Return (bytes read, records, raw block) of the next block, verified."""
     head = _read_exactly(read, min(left, _BLOCK.size), what)
     if len(head) < _BLOCK.size:
@@ -229,7 +233,7 @@ def _read_block(
     return _BLOCK.size + stored, records, _unpack(codec, payload, raw, what)
 
 
-def _unpack(codec: int, payload: bytes, raw_bytes: int, what: str) -> bytes:
+def _unpack(codec: int, payload: Raw, raw_bytes: int, what: str) -> Raw:
     try:
         block = block_codec.by_number(codec).decompress(payload, raw_bytes)
     except Exception as error:  # each codec has its own exceptions for one meaning: bad bytes
@@ -239,7 +243,7 @@ def _unpack(codec: int, payload: bytes, raw_bytes: int, what: str) -> bytes:
     return block
 
 
-def _read_exactly(read: Callable[[int], bytes], size: int, what: str) -> bytes:
+def _read_exactly(read: Callable[[int], Raw], size: int, what: str) -> Raw:
     if size > _READ_BYTES_MAX:
         raise SegmentCorrupt(f"{what}: a block of {size} bytes; at most {_READ_BYTES_MAX} exist")
     data = read(size)

@@ -2,19 +2,26 @@
 
 Takes what was said and how it was understood; gives the words that mean the same to Hadoop (generic
 options first, full class names, every file that a command names shipped) and runs Hadoop's own
-client with them, whose lines, counters and exit status are then the job's. What only mrstream has
-is refused by name. Never runs a task itself.
+client with them, whose lines, counters and exit status are then the job's. Gives results back by
+Hadoop's client, too: it alone knows where its paths are. What only mrstream has is refused by name.
+Never runs a task itself.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
+import signal
 import subprocess
+import sys
+import tempfile
 from collections.abc import Iterator
-from typing import Final
+from functools import partial
 
+from mrstream.cluster.errors import UserError
 from mrstream.mapreduce.engine.choice import BadEngine, EngineChoice
+from mrstream.mapreduce.interrupts import exit_status, interruptible
 from mrstream.streaming import classes
 from mrstream.streaming.command.command import NO_REDUCER, Program, StreamingCommand
 from mrstream.streaming.command.options import Options
@@ -22,14 +29,20 @@ from mrstream.streaming.conf.jobconf import JobConf, setting_name
 from mrstream.streaming.conf.properties import current_name, from_wire
 from mrstream.streaming.task.shipping import Shipped, local_path
 
-COMMAND: Final = "mapred"
-_OURS: Final = "mrstream."
-_OWN_SCRIPT: Final = b"mrstream.mapreduce.hadoop_commands"
-_LOOKED_AT_BYTES: Final = 4096
+COMMAND = "mapred"
+FILES_COMMAND = "hadoop"
+KILL_S_MAX = 20.0
+"""As long Hadoop may take to be told that a job is to end."""
+READ_BYTES = 1 << 20
+_OURS = "mrstream."
+_OWN_SCRIPT = b"mrstream.mapreduce.hadoop_commands"
+_LOOKED_AT_BYTES = 4096
 # Options whose values go as they are; those of `_flags` have none.
-_PLAIN: Final = ("cmdenv", "io", "mapdebug", "reducedebug")
-_FLAGS: Final = ("lazyOutput", "background", "verbose", "debug")
-_FUNCTIONS: Final = "mrstream.api.child"
+_PLAIN = ("cmdenv", "io", "mapdebug", "reducedebug")
+_FLAGS = ("lazyOutput", "background", "verbose", "debug")
+_FUNCTIONS = "mrstream.api.child"
+# The first of the two comes before the job is submitted.
+_JOB = re.compile(rb"INFO .*(?:Submitting tokens for|Running) job: (job_\w+)")
 
 
 class OnlyOurs(BadEngine):
@@ -41,9 +54,83 @@ class NoHadoop(BadEngine):
 
 
 def run(said: Options, command: StreamingCommand, choice: EngineChoice) -> int:
-    """Run the job with Hadoop's own client; gives its exit status."""
-    words = [program_of(choice), "streaming", *words_of(said, command)]
-    return subprocess.run(words, check=False).returncode
+    """Run the job with Hadoop's own client; return its exit status. Whoever interrupts us ends the
+    job there: of itself Hadoop's client would leave it running."""
+    program = program_of(choice)
+    words = [program, "streaming", *words_of(said, command)]
+    with interruptible():
+        # In a group of its own: Ctrl-C is for us, who need the client's last words.
+        client = subprocess.Popen(
+            words, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, process_group=0
+        )
+        told = _Told(client)
+        try:
+            told.pass_on()
+            return client.wait()
+        except KeyboardInterrupt as stop:
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+            client.terminate()
+            try:
+                client.wait(KILL_S_MAX)
+            except subprocess.TimeoutExpired:
+                client.kill()
+            told.pass_on()
+            _kill(program, told.job_id)
+            return exit_status(stop)
+
+
+class _Told:
+    """What Hadoop's client says: passed on, and read for the id of the job."""
+
+    def __init__(self, client: subprocess.Popen[bytes]) -> None:
+        assert client.stderr is not None
+        self._lines = client.stderr
+        self.job_id = ""
+
+    def pass_on(self) -> None:
+        for line in self._lines:
+            sys.stderr.buffer.write(line)
+            sys.stderr.buffer.flush()
+            if found := _JOB.search(line):
+                self.job_id = found[1].decode()
+
+
+def _kill(program: str, job_id: str) -> None:
+    """Have Hadoop end a job; without an id it has not begun, and ends with its client."""
+    if not job_id:
+        return
+    words = [program, "job", "-kill", job_id]
+    try:
+        told = subprocess.run(words, capture_output=True, timeout=KILL_S_MAX, check=False)
+        said = told.stderr.decode("utf-8", "replace").strip().rpartition("\n")[2]
+        why = said if told.returncode else ""
+    except subprocess.TimeoutExpired:
+        why = f"no answer in {KILL_S_MAX:.0f} s"
+    if why:
+        print(f"{job_id} may still run there ({why}): mapred job -kill {job_id}", file=sys.stderr)
+
+
+def output_of(choice: EngineChoice, directory: str) -> Iterator[bytes]:
+    """Yield the bytes of a job's parts, in the order of their names, unpacked, as Hadoop's client
+    shows them."""
+    program = os.path.join(os.path.dirname(program_of(choice)), FILES_COMMAND)
+    if not os.access(program, os.X_OK):
+        raise NoHadoop(
+            f"-engine {choice}: {program} is no program, and only Hadoop can read {directory}"
+        )
+    words = [program, "fs", "-text", f"{directory.rstrip('/')}/part-*"]
+    with (
+        tempfile.TemporaryFile() as told,
+        subprocess.Popen(
+            words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=told
+        ) as client,
+    ):
+        assert client.stdout is not None
+        yield from iter(partial(client.stdout.read, READ_BYTES), b"")
+        if client.wait():
+            told.seek(0)
+            said = told.read().decode("utf-8", "replace").strip().rpartition("\n")[2]
+            raise UserError(f"{directory} cannot be read: {said}")
 
 
 def program_of(choice: EngineChoice) -> str:
@@ -63,7 +150,7 @@ def program_of(choice: EngineChoice) -> str:
 
 
 def words_of(said: Options, command: StreamingCommand) -> list[str]:
-    """Give the words of `mapred streaming` for a job, or `OnlyOurs`."""
+    """Return the words of `mapred streaming` for a job, or `OnlyOurs`."""
     _refuse_ours(said, command)
     return [*_generic(said, command), *_streaming(said, command)]
 
@@ -131,7 +218,7 @@ def _program(program: Program) -> str:
 
 
 def _place(item: Shipped) -> str:
-    """Give a file to ship as Hadoop's list has it."""
+    """Return a file to ship as Hadoop's list has it."""
     source = from_wire(item.source)
     path = local_path(source)
     link = from_wire(item.link)
@@ -168,7 +255,7 @@ def _only_ours(said: Options, command: StreamingCommand) -> Iterator[str]:
 
 
 def _own_formats(conf: JobConf) -> Iterator[str]:
-    """Give the formats that have no Java class."""
+    """Yield the formats that have no Java class."""
     for name in (conf.input_format_class, conf.output_format_class):
         if "." not in name.partition(":")[0]:
             yield name

@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     from mrstream.cluster.config.config import Cluster
     from mrstream.mapreduce.flow.dfs_book import DfsFlowBook
 
-USAGE = """usage: mrstream flow run FILE [-v NAME=VALUE]… [--dry-run] [--detach] [--cluster NAME]
+USAGE = """usage: mrstream flow run FILE [-v NAME=VALUE]… [-steps STEP,…] [--dry-run] [--detach]
+                                 [--cluster NAME]
        mrstream flow resume ID           go on with what is incomplete or has changed
        mrstream flow list                the flows of this user, and the detached ones
        mrstream flow status ID           how a flow is, step by step (also: show)
@@ -39,6 +40,7 @@ USAGE = """usage: mrstream flow run FILE [-v NAME=VALUE]… [--dry-run] [--detac
        mrstream flow kill ID             end a detached flow and its jobs; it can be resumed
        mrstream flow remove ID           forget a flow, and its results without a name
 
+With -steps these steps run, and those that they need; --dry-run shows which, and runs nothing.
 With --detach the cluster runs the flow: this command returns at once, and the flow goes on when
 this machine does not, and elsewhere when the host that runs it is lost.
 
@@ -68,6 +70,7 @@ def main(argv: Sequence[str]) -> int:
 def _run(words: list[str]) -> int:
     variables: dict[str, str] = {}
     cluster: str | None = None
+    chosen: list[str] = []
     is_dry = is_detached = False
     paths = []
     while words:
@@ -76,12 +79,17 @@ def _run(words: list[str]) -> int:
             is_dry = True
         elif word in ("--detach", "-detach"):
             is_detached = True
-        elif word in ("-v", "--variable", "--cluster", "-cluster"):
+        elif word in ("-v", "--variable", "--cluster", "-cluster", "-steps", "--steps"):
             if not words:
                 raise UserError(f"mrstream flow run: {word} needs a value")
             value = words.pop(0)
             if word.endswith("cluster"):
                 cluster = value
+                continue
+            if word.endswith("steps"):
+                chosen += [name.strip() for name in value.split(",") if name.strip()]
+                if not chosen:
+                    raise UserError(f"mrstream flow run: {word} needs the name of a step")
                 continue
             name, equals, text = value.partition("=")
             if not equals:
@@ -91,7 +99,7 @@ def _run(words: list[str]) -> int:
             paths.append(word)
     if len(paths) != 1:
         raise UserError("mrstream flow run needs one FILE\n" + USAGE)
-    state = start.state_of_file(paths[0], variables, cluster)
+    state = start.state_of_file(paths[0], variables, cluster, chosen)
     if is_dry:
         print("\n".join(dry_run(state, start.files_of(state))))
         return 0
@@ -115,7 +123,7 @@ def _resume(words: list[str]) -> int:
             f"{kept.plan.flow_id} came from Python: resume it there, flow.resume({words[0]!r})"
         )
     os.chdir(kept.working_directory)
-    state = start.state_of_file(kept.source, kept.variables, kept.cluster)
+    state = start.state_of_file(kept.source, kept.variables, kept.cluster, kept.chosen)
     return _go(same_flow(state, kept.plan.flow_id))
 
 
@@ -141,7 +149,7 @@ def _cluster(named: str | None = None) -> Cluster:
 
 @contextlib.contextmanager
 def _detached(flow_id: str) -> Iterator[tuple[DfsFlowBook, Cluster]]:
-    """Give the book of a flow in the dfs."""
+    """Yield the book of a flow in the dfs."""
     from mrstream.dfs.client.client import client_of
     from mrstream.mapreduce.flow.dfs_book import DfsFlowBook
 
@@ -220,7 +228,8 @@ def _print_flow(state: FlowState, known: str, records: Sequence[Record], job_id:
     if state.reason:
         print(f"Reason: {state.reason}")
     for step in state.plan.steps:
-        print(f"  {step.name}: {_step_text(step.name, records)}" + _output_text(step.output))
+        place = step.output or _kept_place(step.name, records)
+        print(f"  {step.name}: {_step_text(step.name, records)}" + _output_text(place))
 
 
 def _logs(words: list[str]) -> int:
@@ -270,6 +279,17 @@ def _step_text(name: str, records: Sequence[Record]) -> str:
         return "waits"
     times = f", started {starts} times" if starts > 1 else ""
     return ("complete" if isinstance(mine[-1], Completed) else "started") + times
+
+
+def _kept_place(name: str, records: Sequence[Record]) -> str:
+    """Return where the output of a step lies that has no name of its own; empty: it is gone."""
+    place = ""
+    for record in records:
+        if isinstance(record, Cleared):
+            place = "" if place in record.places else place
+        elif isinstance(record, Completed) and record.key.partition("#")[0] == name:
+            place = record.place
+    return place
 
 
 def _output_text(output: str) -> str:

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from mrstream.cluster.config import state as clusters
 from mrstream.cluster.errors import UserError
 from mrstream.mapreduce.dataflow.files import Files, files_for
 from mrstream.mapreduce.dfs_layout import FLOWS
 from mrstream.mapreduce.flow.book import FlowBook, FlowState, new_id
+from mrstream.mapreduce.flow.brain.plan import narrowed
 from mrstream.mapreduce.flow.file import read_flow
 
 
-def state_of_file(path: str, variables: Mapping[str, str], cluster: str | None) -> FlowState:
-    """Give a new flow of a file."""
+def state_of_file(
+    path: str, variables: Mapping[str, str], cluster: str | None, chosen: Sequence[str] = ()
+) -> FlowState:
+    """Return a new flow of a file: of the steps that were chosen and what they need, or of all."""
     try:
         with open(path, encoding="utf-8") as file:
             text = file.read()
@@ -25,12 +28,17 @@ def state_of_file(path: str, variables: Mapping[str, str], cluster: str | None) 
     name = os.path.splitext(os.path.basename(path))[0]
     plan = read_flow(text, flow_id, work_of(flow_id, cluster), variables, name)
     return FlowState(
-        plan, os.path.abspath(path), dict(variables), cluster, working_directory=os.getcwd()
+        narrowed(plan, chosen) if chosen else plan,
+        os.path.abspath(path),
+        dict(variables),
+        tuple(chosen),
+        cluster,
+        working_directory=os.getcwd(),
     )
 
 
 def work_of(flow_id: str, cluster: str | None) -> str:
-    """Give where a flow's intermediate outputs lie: in the dfs, or in the state directory."""
+    """Return where a flow's intermediate outputs lie: in the dfs, or in the state directory."""
     return FlowBook(flow_id).work if is_local(cluster) else f"{FLOWS}/{flow_id}"
 
 
@@ -40,7 +48,7 @@ def is_local(cluster: str | None) -> bool:
 
 
 def files_of(state: FlowState) -> Files:
-    """Give the file systems of a flow."""
+    """Return the file systems of a flow."""
     where = state.working_directory or os.getcwd()
     if is_local(state.cluster):
         return files_for("file:///", where)

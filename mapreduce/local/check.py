@@ -9,6 +9,7 @@ it removes.
 
 from __future__ import annotations
 
+import io
 import os
 import shutil
 import sys
@@ -22,7 +23,7 @@ from mrstream.cluster.errors import UserError
 from mrstream.mapreduce.attempt.attempt import failure_of, run_map, run_reduce
 from mrstream.mapreduce.attempt.attempt_report import Done, Message
 from mrstream.mapreduce.attempt.task_context import Attempt, AttemptOrder
-from mrstream.mapreduce.dataflow.files import Files, files_for
+from mrstream.mapreduce.dataflow.files import Files, LocalFiles, copy_parts, files_for
 from mrstream.mapreduce.dataflow.record_form import RECORD_OVERHEAD_BYTES
 from mrstream.mapreduce.dataflow.split_plan import plan_splits
 from mrstream.mapreduce.job import job
@@ -346,14 +347,10 @@ def _read_up_to(source: BinaryIO, bytes_max: int) -> bytes:
 
 
 def _read_all(directory: str) -> bytes:
-    """Give the files of an output directory, one behind the other."""
-    found = b""
-    for root, names, files in os.walk(directory):
-        names.sort()
-        for name in sorted(files):
-            with open(os.path.join(root, name), "rb") as file:
-                found += file.read()
-    return found
+    """Return the files of an output directory, one behind the other."""
+    found = io.BytesIO()
+    copy_parts(LocalFiles(), f"file:{directory}", found)
+    return found.getvalue()
 
 
 def _ignore(message: Message) -> None:

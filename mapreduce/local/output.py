@@ -12,10 +12,8 @@ from collections.abc import Sequence
 from typing import BinaryIO, Protocol
 
 from mrstream.mapreduce.dataflow.committer import committer_for
-from mrstream.mapreduce.dataflow.files import Files, local_path
+from mrstream.mapreduce.dataflow.files import Files, LocalFiles, copy_parts, local_path
 from mrstream.streaming.conf.jobconf import JobConf
-
-_COPY_BYTES = 1 << 20
 
 
 class Output(Protocol):
@@ -147,13 +145,6 @@ class StandardOutput:
         while (directory := self._ready.pop(self._next_place, None)) is not None:
             self._next_place += 1
             if directory:
-                self._copy_tree(directory)
+                copy_parts(LocalFiles(), f"file:{directory}", self._stream)
                 shutil.rmtree(directory, ignore_errors=True)
         self._stream.flush()
-
-    def _copy_tree(self, directory: str) -> None:
-        for root, names, files in os.walk(directory):
-            names.sort()
-            for name in sorted(files):
-                with open(os.path.join(root, name), "rb") as part:
-                    shutil.copyfileobj(part, self._stream, _COPY_BYTES)

@@ -7,12 +7,13 @@ again; what it refuses is raised. Never decides which attempt may commit.
 from __future__ import annotations
 
 import logging
+import math
 import os
 import threading
 from collections.abc import Callable
-from typing import Final
 
 from mrstream.cluster.errors import Unavailable
+from mrstream.cluster.retry import RetryPolicy
 from mrstream.dfs.chunk import Fence
 from mrstream.dfs.client.client import DfsClient
 from mrstream.dfs.errors import NoSuchFile
@@ -33,8 +34,8 @@ from mrstream.mapreduce.job.job import JobSpec
 
 log = logging.getLogger(__name__)
 
-RETRY_S: Final = 1.0
 _stopping = threading.Event()
+_UNTIL_STOPPED = RetryPolicy(math.inf, first_s=1.0, longest_s=1.0, wait=_stopping.wait)
 
 
 class JobOutput:
@@ -146,11 +147,10 @@ def clear_environments(client: DfsClient, now_s: float) -> None:
 
 
 def _again(work: Callable[[], None], what: str) -> None:
-    while True:
+    for attempt in _UNTIL_STOPPED.attempts():
         try:
             work()
             return
         except Unavailable as error:
             log.warning("%s: %s; trying again", what, error)
-            if _stopping.wait(RETRY_S):
-                raise
+            attempt.failed(error)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Iterator
-from typing import Any, Final, assert_never
+from typing import Any, assert_never
 
 from mrstream.cluster.daemon import Daemon
 from mrstream.cluster.errors import ClusterError
@@ -18,13 +18,14 @@ from mrstream.cluster.journal.journal import Journal
 from mrstream.cluster.leader.office import Office
 from mrstream.dfs.errors import FencedOff
 from mrstream.mapreduce.dataflow import dfs_files
+from mrstream.mapreduce.dataflow.segment_place import SegmentAt
 from mrstream.mapreduce.master import job_output
 from mrstream.mapreduce.master.duties import Duties
 from mrstream.mapreduce.master.job_books import JobBooks
 from mrstream.mapreduce.master.job_journal import AnyRecord, Journaled
 from mrstream.mapreduce.master.job_ledger import JobLedger
 from mrstream.mapreduce.master.worker_links import WorkerLinks
-from mrstream.mapreduce.protocol import AllowCommit, RunAttempt, SegmentAt, StopRunning
+from mrstream.mapreduce.protocol import AllowCommit, RunAttempt, StopRunning
 from mrstream.mapreduce.scheduler.commands import (
     AbandonTask,
     Command,
@@ -46,10 +47,10 @@ from mrstream.mapreduce.scheduler.scheduler import Scheduler
 
 log = logging.getLogger(__name__)
 
-TICK_S: Final = 1.0
-CHECKPOINT_BYTES: Final = 64 << 20
-LOG: Final = "journal"
-FENCE: Final = "jobs"
+TICK_S = 1.0
+CHECKPOINT_BYTES = 64 << 20
+LOG = "journal"
+FENCE = "jobs"
 """The fence in the dfs under which a leader of a group works, its epoch the generation."""
 
 

@@ -12,9 +12,10 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from mrstream.cluster.wire.network import Peer
+from mrstream.mapreduce.dataflow.segment_place import SegmentAt
 from mrstream.mapreduce.job.environment import Platform
 from mrstream.mapreduce.master.job_ledger import JobLedger
-from mrstream.mapreduce.protocol import Order, RunAttempt, SegmentAt, SegmentNews
+from mrstream.mapreduce.protocol import Order, RunAttempt, SegmentNews
 from mrstream.mapreduce.scheduler.ids import WorkerId
 
 
@@ -86,11 +87,11 @@ class WorkerLinks:
         return len(self._links)
 
     def get(self, worker_id: str) -> WorkerLink | None:
-        """Give a worker that registered and was not lost since."""
+        """Return a worker that registered and was not lost since."""
         return self._links.get(WorkerId(worker_id))
 
     def meet(self, worker_id: str) -> WorkerLink:
-        """Give the link of a worker, made if it is new."""
+        """Return the link of a worker, made if it is new."""
         link = WorkerLink(WorkerId(worker_id), self.epoch)
         return self._links.setdefault(link.worker_id, link)
 

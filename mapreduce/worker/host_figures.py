@@ -9,7 +9,7 @@ from mrstream.mapreduce.snapshot import DiskRow
 
 
 def memory_bytes() -> tuple[int, int]:
-    """Give (used, total) memory of this host."""
+    """Return (used, total) memory of this host."""
     figures: dict[str, int] = {}
     with open("/proc/meminfo", encoding="ascii") as file:
         for line in file:
@@ -19,13 +19,24 @@ def memory_bytes() -> tuple[int, int]:
     return total - figures.get("MemAvailable", total), total
 
 
+def memory_limit_bytes(cgroup: str = "/sys/fs/cgroup/memory.max") -> int:
+    """Return what processes here may use together: this host's memory, or what a container has."""
+    _, total = memory_bytes()
+    try:
+        with open(cgroup, encoding="ascii") as file:
+            limit = file.read().strip()
+    except OSError:
+        return total  # the outermost group, or an older kernel: no limit that we could know
+    return min(total, int(limit)) if limit.isdigit() else total
+
+
 def load() -> float:
-    """Give the load of the last minute."""
+    """Return the load of the last minute."""
     return os.getloadavg()[0]
 
 
 def disk_rows(paths: Sequence[str]) -> tuple[DiskRow, ...]:
-    """Give how full each disk is."""
+    """Return how full each disk is."""
     rows = []
     for path in paths:
         status = os.statvfs(path)

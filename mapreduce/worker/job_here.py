@@ -15,15 +15,14 @@ from mrstream.cluster.errors import Unavailable
 from mrstream.dfs.client.client import DfsClient
 from mrstream.dfs.errors import NoSuchFile
 from mrstream.mapreduce.dataflow.committer import Committer, committer_for
-from mrstream.mapreduce.dataflow.fetcher import SegmentPlace
 from mrstream.mapreduce.dataflow.files import files_for
+from mrstream.mapreduce.dataflow.segment_place import SegmentAt
 from mrstream.mapreduce.job import job
 from mrstream.mapreduce.job.environment import refuse_misfit, this_platform
 from mrstream.mapreduce.job.job import JobSpec
 from mrstream.mapreduce.protocol import SegmentNews
 from mrstream.mapreduce.scheduler.ids import JobId
 from mrstream.mapreduce.worker.host_cache import HostCache
-from mrstream.mapreduce.worker.shuffle import ShuffleNews
 
 
 class Fenced(Unavailable):
@@ -39,7 +38,7 @@ class JobHere:
         self.filesystem = filesystem
         self.localised: asyncio.Future[bytes] | None = None
         """The packed spec with its shipped files as they lie on this host."""
-        self._places: dict[int, SegmentPlace] = {}
+        self._places: dict[int, SegmentAt] = {}
         self._abandoned: dict[int, None] = {}
 
     def localise(self, cache: HostCache, client: Callable[[], DfsClient]) -> bytes:
@@ -56,39 +55,35 @@ class JobHere:
         )
         return job.encode(here)
 
-    # --- where map output is ------------------------------------------------------------
+    # --- where map output is
 
-    def hear(self, news: SegmentNews, own: str, find: Callable[[str], str | None]) -> ShuffleNews:
-        """Take the master's news; gives them as reduces here need them."""
+    def hear(self, news: SegmentNews, own: str, find: Callable[[str], str | None]) -> SegmentNews:
+        """Take the master's news; return them as reduces here need them."""
         withdrawn = set(news.withdrawn)
         for index, place in list(self._places.items()):
-            if place.attempt in withdrawn:
+            if place.attempt_id in withdrawn:
                 del self._places[index]
         added = []
         for at in news.added:
             path = find(at.attempt_id) if at.worker_id == own else None
-            place = SegmentPlace(
-                at.map_index,
-                at.attempt_id,
-                at.worker_id,
-                news.addresses.get(at.worker_id, ""),
-                path or "",
-            )
+            address = news.addresses.get(at.worker_id, "")
+            place = msgspec.structs.replace(at, address=address, path=path or "")
             self._places[at.map_index] = place
             added.append(place)
         self._abandoned.update(dict.fromkeys(news.abandoned))
-        return ShuffleNews(tuple(added), news.withdrawn, news.abandoned)
+        return msgspec.structs.replace(news, added=tuple(added), addresses={})
 
-    def all_news(self) -> ShuffleNews:
-        """Give all that a reduce which starts now must know."""
-        return ShuffleNews(tuple(self._places.values()), (), tuple(self._abandoned))
+    def all_news(self) -> SegmentNews:
+        """Return all that a reduce which starts now must know."""
+        places = tuple(self._places.values())
+        return SegmentNews(self.job_id, places, abandoned=tuple(self._abandoned))
 
     def forget_places(self) -> None:
         """A new connection to the master tells everything anew."""
         self._places.clear()
         self._abandoned.clear()
 
-    # --- output -------------------------------------------------------------------------
+    # --- output
 
     def commit(self, attempt_id: str, is_allowed: Callable[[], bool]) -> bool:
         """Make an attempt's output visible if that is (still) allowed, else say no; blocks.

@@ -20,27 +20,39 @@ from mrstream.mapreduce.attempt.attempt_report import Shuffled, Unfetched
 from mrstream.mapreduce.attempt.pipe_frames import Cutter, framed
 from mrstream.mapreduce.attempt.task_context import Attempt, Source
 from mrstream.mapreduce.dataflow.fetched_runs import FetchedRun, MergeRule
-from mrstream.mapreduce.dataflow.fetcher import Fetcher, SegmentPlace
+from mrstream.mapreduce.dataflow.fetcher import Fetcher
+from mrstream.mapreduce.dataflow.segment_place import SegmentAt
 from mrstream.mapreduce.job.record_forms import framed_shape, map_output_types, segment_codec
+from mrstream.mapreduce.protocol import SegmentNews
+from mrstream.mapreduce.worker import host_figures
+from mrstream.streaming.conf.jobconf import JobConf
 
 _READ_BYTES = 1 << 16
 TOUCH_EVERY_S = 1.0
+SHUFFLE_BYTES_MAX = 512 << 20
+SHUFFLE_HOST_SHARE = 4
+"""Of a host's memory a quarter, shared by as many reduces as it has cores."""
+SHUFFLE_LIMIT_SHARE = 2
+"""Of what the attempt's processes may hold together."""
 
 
-class ShuffleNews(msgspec.Struct, frozen=True, array_like=True):
-    """What a worker tells a reduce attempt: places of map output, and what is lost."""
-
-    added: tuple[SegmentPlace, ...] = ()
-    withdrawn: tuple[str, ...] = ()
-    abandoned: tuple[int, ...] = ()
+def shuffle_bytes(conf: JobConf, host_bytes: int, cores: int) -> int:
+    """How much of what it fetches a reduce keeps in memory: what the job says it may take to sort;
+    if it says nothing, more where the host has it, for the rest is written and read once more."""
+    if conf.is_given_setting("io_sort_bytes"):
+        return conf.io_sort_bytes
+    share_bytes = min(SHUFFLE_BYTES_MAX, host_bytes // (SHUFFLE_HOST_SHARE * cores))
+    if conf.reduce_memory_bytes:
+        share_bytes = min(share_bytes, conf.reduce_memory_bytes // SHUFFLE_LIMIT_SHARE)
+    return max(conf.io_sort_bytes, share_bytes)
 
 
 _encode = msgspec.msgpack.Encoder().encode
-_read = reader_of(ShuffleNews)
+_read = reader_of(SegmentNews)
 
 
-def packed(news: ShuffleNews) -> bytes:
-    """Give the bytes of some news on an attempt's socket."""
+def packed(news: SegmentNews) -> bytes:
+    """Return the bytes of some news on an attempt's socket."""
     return framed(_encode(news))
 
 
@@ -60,7 +72,7 @@ class NewsShuffle:
             MergeRule(
                 conf.comparator_spec,
                 framed_shape(*map_output_types(conf)),
-                conf.io_sort_bytes,
+                shuffle_bytes(conf, host_figures.memory_limit_bytes(), os.cpu_count() or 1),
                 attempt.scratch,
                 segment_codec(conf),
             ),
@@ -84,18 +96,18 @@ class NewsShuffle:
         """The share of maps that are done with, no records yet, and bytes."""
         return self._fetcher.progress, 0, self._fetched_bytes
 
-    # What the fetcher meets -----------------------------------------------------------
+    # --- what the fetcher meets
 
     def fetched(self, length_bytes: int) -> None:
         """Count bytes that came."""
         with self._lock:
             self._fetched_bytes += length_bytes
 
-    def failed(self, place: SegmentPlace, reason: str, *, gone: bool) -> None:
+    def failed(self, place: SegmentAt, reason: str, *, gone: bool) -> None:
         """Tell the worker of a fetch that failed."""
-        self._attempt.tell(Unfetched(place.attempt, f"{place.host}: {reason}", gone))
+        self._attempt.tell(Unfetched(place.attempt_id, f"{place.worker_id}: {reason}", gone))
 
-    # What the worker says -------------------------------------------------------------
+    # --- what the worker says
 
     def _hear(self) -> None:
         """Take news; waiting for maps is a sign of life too, since only they can be late."""
@@ -111,7 +123,7 @@ class NewsShuffle:
                     self._take(_read(body))
             self._attempt.watch.touch()
 
-    def _take(self, news: ShuffleNews) -> None:
+    def _take(self, news: SegmentNews) -> None:
         for attempt in news.withdrawn:
             self._fetcher.withdraw(attempt)
         for place in news.added:

@@ -17,10 +17,10 @@ from typing import Any
 
 from mrstream.cluster.agent.processes import module_of
 from mrstream.cluster.errors import Unavailable
+from mrstream.cluster.retry import RetryPolicy
 from mrstream.cluster.wire.messages import Health, HealthReply
 from mrstream.cluster.wire.network import Connection
 from mrstream.dfs.client.client import DfsClient, client_of
-from mrstream.dfs.client.retry import RetryPolicy
 from tests.cluster.hosted import MRSTREAM, Operator
 from tests.cluster.job_faults import ROOM_DFS, SLOTS
 from tests.cluster.local import READY_S_MAX, wait_for

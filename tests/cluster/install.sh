@@ -5,7 +5,7 @@ set -eu
 missing=""
 for pair in /usr/sbin/sshd=openssh-server /usr/sbin/dockerd=docker.io /usr/sbin/iptables=iptables \
             /usr/sbin/mkfs.ext4=e2fsprogs /sbin/ip=iproute2 /sbin/tc=iproute2 /usr/bin/ping=iputils-ping \
-            /usr/bin/containerd=containerd /usr/sbin/runc=runc /usr/bin/tmux=tmux; do
+            /usr/bin/containerd=containerd /usr/sbin/runc=runc /usr/bin/tmux=tmux /usr/sbin/cron=cron; do
     file=${pair%%=*}; package=${pair#*=}
     [ -e "$file" ] || [ -e "/usr$file" ] || case " $missing " in *" $package "*) ;; *) missing="$missing $package" ;; esac
 done

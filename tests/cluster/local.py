@@ -37,10 +37,10 @@ from mrstream.cluster.config.reader import read_config
 from mrstream.cluster.config.state import NEW_MARK, Secret, write_private
 from mrstream.cluster.errors import ClusterError, Unavailable
 from mrstream.cluster.leader.forming import form_group
+from mrstream.cluster.retry import RetryPolicy
 from mrstream.cluster.wire.messages import Health, HealthReply
 from mrstream.cluster.wire.network import Connection
 from mrstream.dfs.client.client import DfsClient, client_of
-from mrstream.dfs.client.retry import RetryPolicy
 from tests.cluster.machine import LOCKS
 
 MASTER = "dfs.master"

@@ -13,11 +13,12 @@ from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 
-from mrstream.cluster.config.config import LOCK_MASTER, Cluster
+from mrstream.cluster.config.config import LOCK_MASTER, Cluster, LockConfig
 from mrstream.cluster.errors import ClusterError
 from mrstream.cluster.leader.group_view import look_at_group
 from mrstream.lock.client.client import CellClient
 from mrstream.lock.client.handle import Held
+from mrstream.lock.errors import SessionExpired
 from tests.cluster.local import LocalCluster, wait_for
 from tests.cluster.machine import TestHosts
 from tests.cluster.netns import NetnsHosts
@@ -27,6 +28,28 @@ LIMIT_S = 120.0
 PROMISED_S = {"kill": 10.0, "stop": 20.0, "cut": 20.0}
 MORE = "masters: [h1, h2, h3]\nlock: {}\n"
 HOLDERS, COUNTERS, WRITERS = 4, 2, 2
+SESSION_S = LockConfig().session_s
+
+
+class Starved(AssertionError):
+    """A session was lost, and its program had not run for longer than a lease: rightly so."""
+
+
+class Pulse(threading.Thread):
+    """How long this process stood still at most, since somebody asked: on a crowded machine it may
+    not be given a core for longer than its sessions last, and no cell can help that."""
+
+    def __init__(self, stopped: threading.Event) -> None:
+        super().__init__(name="pulse", daemon=True)
+        self._stopped = stopped
+        self.longest_s = 0.0
+
+    def run(self) -> None:
+        before_s = time.monotonic()
+        while not self._stopped.wait(0.1):
+            now_s = time.monotonic()
+            self.longest_s = max(self.longest_s, now_s - before_s)
+            before_s = now_s
 
 
 class LockUsers:
@@ -36,6 +59,7 @@ class LockUsers:
     def __init__(self, cluster: Cluster, holders: int = HOLDERS) -> None:
         self._cluster, self._holders = cluster, holders
         self._stop = threading.Event()
+        self._pulse = Pulse(self._stop)
         self._threads: list[threading.Thread] = []
         self._clients: list[CellClient] = []
         self.errors: list[str] = []
@@ -46,6 +70,7 @@ class LockUsers:
         self._mutex = threading.Lock()
 
     def begin(self) -> None:
+        self._pulse.start()
         setup = self._client()
         setup.put("/ls/local/counter", b"0")
         for at in range(self._holders):
@@ -96,6 +121,12 @@ class LockUsers:
             client.put(path, str(number).encode())
             self.written[path] = number
 
+    def check_errors(self) -> None:
+        """No program has met an error that it should not."""
+        if self.errors:
+            self.check_pulse(str(self.errors))
+        assert not self.errors, self.errors
+
     def mark(self) -> dict[str, int]:
         """How far the writers are, for `go_on_after`."""
         return dict(self.written)
@@ -106,7 +137,21 @@ class LockUsers:
 
     def judge(self) -> None:
         """No lock is lost, no acknowledged put is lost, nothing was done twice."""
-        assert not self.errors, self.errors
+        try:
+            self._judge()
+        except (AssertionError, SessionExpired) as error:
+            self.check_pulse(str(error))
+            raise AssertionError(str(error)) from error
+        self._pulse.longest_s = 0.0
+
+    def check_pulse(self, lost: str) -> None:
+        """Something was lost: raise `Starved` where that is nobody's fault."""
+        still_s = self._pulse.longest_s
+        if still_s > SESSION_S:
+            raise Starved(f"its clients stood still for {still_s:.0f} s: {lost}") from None
+
+    def _judge(self) -> None:
+        self.check_errors()
         with CellClient(self._cluster, user="judge").open_session() as judge:
             for held, sequencer in self.held:
                 state = judge.lock_state(held.handle.handle.path)
@@ -187,7 +232,7 @@ class Cell:
             0.01,
         )
         took_s = time.monotonic() - began_s
-        assert not users.errors, users.errors
+        users.check_errors()
         assert self.leader() != leader
         if fault == "kill":
             self.cluster.launch(LOCK_MASTER, leader)

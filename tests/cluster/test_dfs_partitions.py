@@ -15,11 +15,11 @@ from collections.abc import Iterator
 import pytest
 
 from mrstream.cluster.errors import Unavailable
+from mrstream.cluster.retry import RetryPolicy
 from mrstream.dfs.client import writer
 from mrstream.dfs.client.chunk_writer import Run, ask_primary, push
 from mrstream.dfs.client.client import DfsClient, client_of
 from mrstream.dfs.client.reader import DfsReader
-from mrstream.dfs.client.retry import RetryPolicy
 from mrstream.dfs.client.writer import DfsWriter
 from mrstream.dfs.protocol import ChunkGrant, WriteChunk
 from tests.cluster.hosted import Operator

@@ -16,6 +16,7 @@ import pytest
 
 from mrstream.dfs import cli
 from mrstream.dfs.chunks.replica_files import path_of
+from mrstream.dfs.client.client import DfsClient
 from mrstream.dfs.shell.progress import Progress
 from tests.cluster.local import CHUNKSERVER, LocalCluster, wait_for
 
@@ -158,6 +159,31 @@ def test_put_and_get_of_trees(run: Terminal, tmp_path: Path) -> None:
     assert run("-get", "/w/b/c", str(tmp_path / "back/b/c")) == 1
     assert "File exists" in run.error
     assert run("-get", "-f", "/w/b/c", str(tmp_path / "back/b/c")) == 0
+
+
+def test_a_new_directory_costs_two_requests_a_file(
+    run: Terminal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file and the place of its first bytes come in one exchange, its name with its length in
+    another; nothing is asked about names in a directory that was just made."""
+    source = tmp_path / "many"
+    source.mkdir()
+    for number in range(20):
+        (source / f"{number}").write_bytes(b"x" * number)  # the first one is empty
+    asked: list[str] = []
+    call = DfsClient.call
+
+    def counted(self: DfsClient, request: Any) -> Any:
+        asked.append(type(request).__name__)
+        return call(self, request)
+
+    monkeypatch.setattr(DfsClient, "call", counted)
+    assert run("-put", "-t", "4", str(source), "/w") == 0
+
+    assert (asked.count("CreateFile"), asked.count("CloseFile")) == (20, 20)
+    assert len(asked) < 50, f"{len(asked)} requests for 20 files: {asked}"
+    assert run("-cat", "/w/0", "/w/19") == 0
+    assert run.out == "x" * 19
 
 
 def test_a_put_has_its_name_only_once_it_is_complete(run: Terminal, cluster: LocalCluster) -> None:

@@ -217,4 +217,7 @@ def test_what_no_log_has_any_more_is_given_up_on_a_persons_word_only(tmp_path: P
     assert [entry.path for entry in client.list("/")] == []
     put(client, "/again", b"x" * 3000)
     assert read(client, "/again") == b"x" * 3000
+    site.good("restore", "--master", "h2")
+    shown = site.cluster.mrstream("dfs", "-cat", "/again")
+    assert shown.stdout == b"x" * 3000, f"a lone master that only moved: {shown.stderr!r}"
     site.close()

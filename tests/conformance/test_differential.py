@@ -13,7 +13,9 @@ from pathlib import Path
 import pytest
 
 from tests.conformance import generated
-from tests.conformance.differential import MRSTREAM, command_side, compare_job, main
+from tests.conformance.cases import Outcome
+from tests.conformance.differential import MRSTREAM, command_side, compare_job, listed, main
+from tests.conformance.test_unlike_hadoop import PROVED_BY
 
 TWIN = shlex.join(["env", "MRSTREAM_KERNEL=python", *MRSTREAM])
 
@@ -63,6 +65,26 @@ def test_every_kind_of_difference_is_found(tmp_path: Path, change: str, word: st
         "one", ["-input", "{in}/f", "-output", "{out}", "-mapper", "cat"], {"f": b"a\nb\n"}
     )
 
-    found = compare_job(job, command_side([sys.executable, str(script)]))
+    found, line = compare_job(job, command_side([sys.executable, str(script)]))
 
+    assert line == ""
     assert any(text.startswith(word) for text in found), found
+
+
+@pytest.mark.parametrize(
+    ("partitioner", "status", "says", "is_listed"),
+    [
+        ("BinaryPartitioner", 1, "java.lang.ArithmeticException: / by zero", True),
+        ("BinaryPartitioner", 1, "java.lang.NullPointerException", False),
+        ("BinaryPartitioner", 0, "java.lang.ArithmeticException: / by zero", False),
+        ("HashPartitioner", 1, "java.lang.ArithmeticException: / by zero", False),
+    ],
+)
+def test_only_what_the_list_of_differences_has_is_taken_for_listed(
+    partitioner: str, status: int, says: str, is_listed: bool
+) -> None:
+    job = generated.Job("one", ["-partitioner", f"{generated.LIB}{partitioner}"], {})
+
+    line = listed(job, Outcome(0, "", "", {}), Outcome(status, "", says, {}))
+
+    assert (line in PROVED_BY) is is_listed

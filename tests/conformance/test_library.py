@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 import mrstream as mr
+from mrstream.cluster.errors import UserError
 from tests.conformance.test_examples import EXAMPLES, NAMES, run
 from tests.support.local_jobs import TREE, processes_with
 
@@ -359,3 +360,101 @@ def test_a_live_line_is_drawn_on_a_terminal_and_taken_away() -> None:
     assert process.wait(60) == 0
     assert b"map 0%  reduce 0%" in drawn
     assert drawn.endswith(b"\r\x1b[K")
+
+
+# What Hadoop 3.4's own client says of a job, and its way to end one, to read and to fail.
+MAPRED = """#!/bin/sh
+if [ "$1" = job ]; then echo "$*" > "$HADOOP_HOME/asked"; exit 0; fi
+say() { echo "2026-11-18 06:00:01,234 $*" >&2; }
+say INFO mapreduce.Job: Running job: job_1794981628959_0002
+say "INFO mapreduce.Job:  map 50% reduce 0%"
+case "$*" in
+*sleep*) : > "$HADOOP_HOME/runs"; exec sleep 1000;;
+*false*)
+  say INFO mapreduce.Job: Task Id : attempt_1794981628959_0002_m_000000_2, Status : FAILED
+  echo "Error: java.lang.RuntimeException: PipeMapRed.waitOutputThreads(): subprocess failed with code 3" >&2
+  printf '\tat org.apache.hadoop.streaming.PipeMapRed.waitOutputThreads(PipeMapRed.java:326)\n\n' >&2
+  say INFO mapreduce.Job: Job job_1794981628959_0002 failed with state FAILED due to: Task failed task_1794981628959_0002_m_000000
+  say ERROR streaming.StreamJob: Job not successful!
+  echo "Streaming Command Failed!" >&2
+  exit 1;;
+esac
+say "INFO mapreduce.Job: Counters: 1"
+printf '\tMap-Reduce Framework\n\t\tMap input records=7\n' >&2
+say INFO mapreduce.Job: Job job_1794981628959_0002 completed successfully
+say "INFO mapreduce.Job: Counters: 3"
+printf '\tMap-Reduce Framework\n\t\tMap input records=2\n\t\tShuffled Maps =1\n\tmy = group\n\t\ta=b=40\n' >&2
+say INFO streaming.StreamJob: Output directory: /there
+"""  # noqa: E501
+HADOOP = """#!/bin/sh
+[ "$*" = "fs -text /there/part-*" ] || { echo "text: No such file: $3" >&2; exit 1; }
+printf 'a\t2\nb\t1'
+"""
+
+
+@pytest.fixture
+def hadoop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home of Hadoop whose client says what a real one did."""
+    home = tmp_path / "hadoop"
+    for name, text in (("mapred", MAPRED), ("hadoop", HADOOP)):
+        program = home / "bin" / name
+        program.parent.mkdir(parents=True, exist_ok=True)
+        program.write_text(text)
+        program.chmod(0o755)
+    monkeypatch.setenv("HADOOP_HOME", str(home))
+    return home
+
+
+def on_hadoop(mapper: str = "cat", output: str = "/there") -> mr.Job:
+    return mr.Job("in", mapper=mapper, reducer="cat", output=output, engine="hadoop")
+
+
+@pytest.mark.usefixtures("hadoop")
+def test_a_job_that_hadoop_ran_has_its_counters_and_records() -> None:
+    """The job's counters are read, not those of a task before them; results by Hadoop's client."""
+    result = on_hadoop().run()
+
+    assert (result.job_id, result.state) == ("job_1794981628959_0002", "succeeded")
+    assert result.counters == {
+        "Map-Reduce Framework": {"Map input records": 2, "Shuffled Maps ": 1},
+        "my = group": {"a=b": 40},
+    }
+    assert result.counter("my = group", "a=b") == 40
+    assert list(result) == [("a", "2"), ("b", "1")]
+    assert result.report["state"] == "succeeded"
+
+
+@pytest.mark.usefixtures("hadoop")
+def test_a_job_that_failed_on_hadoop_names_its_attempt_and_its_exit_code() -> None:
+    with pytest.raises(mr.JobFailed) as failed:
+        on_hadoop("false").run()
+
+    assert failed.value.attempt_id == "attempt_1794981628959_0002_m_000000_2"
+    assert (failed.value.exit_code, failed.value.job_id) == (3, "job_1794981628959_0002")
+    assert str(failed.value).startswith(
+        "Job job_1794981628959_0002 failed with state FAILED due to"
+    )
+    assert "subprocess failed with code 3" in str(failed.value)
+
+
+@pytest.mark.usefixtures("hadoop")
+def test_results_that_hadoop_cannot_read_are_one_line() -> None:
+    result = on_hadoop(output="/elsewhere").run()
+
+    with pytest.raises(UserError, match=r"^/elsewhere cannot be read: text: No such file"):
+        list(result)
+
+
+def test_killing_a_job_on_hadoop_ends_it_there(hadoop: Path) -> None:
+    """Hadoop's own client, when it is ended, leaves its job running."""
+    result = on_hadoop("sleep").submit()
+    until = time.monotonic() + 60
+    while not (hadoop / "runs").exists():
+        assert time.monotonic() < until and result.state == "running", result.log
+        time.sleep(0.02)
+
+    result.kill()
+
+    assert result.state == "killed"
+    assert (hadoop / "asked").read_text() == "job -kill job_1794981628959_0002\n"
+    assert processes_with(f"HADOOP_HOME={hadoop}") == []

@@ -58,6 +58,17 @@ def test_a_chain_of_functions_gives_its_records() -> None:
     assert len(result) == len(list(result))
 
 
+def test_chosen_steps_bring_what_they_need_and_no_more() -> None:
+    flow, groups, size = chain()
+
+    result = flow.run(steps=[groups])
+
+    assert result.started == ["counts", "groups"]
+    assert list(result[groups]) == [(1, ["b", "c"]), (2, ["a"])]
+    with pytest.raises(KeyError, match="size"):
+        result[size]
+
+
 def test_a_resumed_chain_runs_what_changed_and_nothing_else() -> None:
     first = chain()[0].run()
 
@@ -144,6 +155,9 @@ def test_a_flow_that_cannot_run_is_told_before_anything_runs() -> None:
 def test_a_flow_that_needs_this_python_is_not_detached() -> None:
     with pytest.raises(ValueError, match="step 'size' needs this machine"):
         chain()[0].detach()
+    flow, groups, _ = chain()
+    with pytest.raises(ValueError, match="needs a cluster"):  # without that step it could be
+        flow.detach(steps=[groups])
 
     class Pages:
         def splits(self) -> list[str]:

@@ -90,8 +90,9 @@ def test_sequence_files_are_combined_into_splits(desk: Desk) -> None:
     assert ran.stdout.splitlines() == [b"%s\t%s" % pair for pair in TEN], ran.stderr
 
 
-def test_what_is_left_of_a_host_is_a_split_if_it_is_large_enough(desk: Desk) -> None:
-    """Six files of 40 bytes in splits of 100 at most: the rest of 40 waits for no other host."""
+def test_files_of_one_host_fill_splits_whatever_the_least_size_of_a_host_is(desk: Desk) -> None:
+    """Six files of 40 bytes in splits of 100 at most. (Where there are several hosts it matters:
+    unit/mapreduce/test_split_plan.py.)"""
     for number in range(6):
         desk.write(f"six/{number}", "x\n" * 20)
     words = ["-inputformat", LIB + "CombineTextInputFormat", "-input", "six"]

@@ -10,7 +10,6 @@ import signal
 import socket
 import ssl
 import subprocess
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -254,7 +253,8 @@ def test_a_slow_client_gets_right_bytes(
             f"GET /webhdfs/v1{place}/f?op=OPEN HTTP/1.1\r\nHost: 127.0.0.1:{doors.port()}\r\n"
             f"Authorization: {words}\r\nConnection: close\r\n\r\n".encode()
         )
-        time.sleep(0.5)  # so that everything between us is full
+        # While another reads all of it, everything between the gateway and us is full.
+        assert session.get(doors.url(f"{place}/f?op=OPEN")).content == data
         got = bytearray()
         while piece := connection.recv(1 << 16):
             got += piece

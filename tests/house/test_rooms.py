@@ -16,7 +16,8 @@ from tests.house.tree import PACKAGES, ROOT
 
 ROOMS: dict[str, list[str]] = {
     "cluster": [
-        "errors clock globs terminal units user version",
+        "errors clock disk globs terminal units user version",
+        "retry",
         "wire",
         "logs",
         "config consensus",

@@ -341,6 +341,32 @@ class TestHandles:
 
         assert client.look(F).contents == b"y"
 
+    def test_2_6_a_file_is_written_by_its_path_as_through_a_handle(self) -> None:
+        """CH-24: the same checks, in one call; nothing is left open."""
+        model = Model()
+        ada, bob = Client(model, "ada"), Client(model, "bob")
+        ada.make("/ls/local/acl/ours", b"ada\n")
+        ada.do(p.CloseNode, ada.make(F, b"x", acl=p.Acl("", "ours", "ours")))
+        generation = bob.look(F).stat.content_generation
+        settle(ada, bob)
+
+        call = model.begin(ada.putting(F, b"y", if_generation=generation))
+        assert model.is_waiting(call), "bob may have it cached"
+        settle(ada, bob)
+
+        assert model.outcome(call) == generation + 1 and bob.look(F).contents == b"y"
+        with pytest.raises(GenerationChanged):
+            model.call(ada.putting(F, b"z", if_generation=generation))
+        with pytest.raises(AclRefuses):
+            model.call(bob.putting(F, b"z"))
+        with pytest.raises(NoSuchNode):
+            model.call(ada.putting("/ls/local/nowhere", b"z"))
+        with pytest.raises(NodeIsDirectory):
+            model.call(ada.putting("/ls/local", b"z"))
+        assert all(
+            F not in h.handle.path for live in model.cell.sessions for h in live.handles.values()
+        )
+
     def test_2_6_a_directory_has_no_contents_and_is_not_deleted_with_children(self) -> None:
         """CH-24."""
         client = Client(Model())
@@ -933,6 +959,9 @@ class TestRepeats:
         assert model.call(opening) == first
         assert model.call(writing) == model.call(writing) == 2
         assert len(model.records(r.ContentsSet)) == 1
+        putting = client.putting(F, b"y", if_generation=2)
+        assert model.call(putting) == model.call(putting) == 3
+        assert len(model.records(r.ContentsSet)) == 2
 
     def test_a_refusal_is_remembered_too(self) -> None:
         model = Model()
@@ -967,8 +996,10 @@ class TestRepeats:
         opening = client.opening(F, create=p.MUST_CREATE)
         handle = model.call(opening).handle
         writing = client.on(p.SetContents, handle, contents=b"x", if_generation=1)
+        putting = client.putting(F, b"y", if_generation=2)
         taking = client.on(p.AcquireLock, handle)
         model.call(writing)
+        model.call(putting)
         taken = model.call(taking)
         deleting = client.on(p.DeleteNode, client.make("/ls/local/g"))
         model.call(deleting)
@@ -982,6 +1013,7 @@ class TestRepeats:
         again = model.call(changed(opening, **epoch))
         assert again.created and again.handle.instance == handle.instance
         assert model.call(changed(writing, **epoch)) == 2
+        assert model.call(changed(putting, **epoch)) == 3
         assert model.call(changed(taking, **epoch)) == taken
         assert model.call(changed(deleting, **epoch)) is None
 

@@ -11,21 +11,21 @@ from typing import Any
 
 import pytest
 
+from mrstream.cluster.disk import OsDisk
 from mrstream.cluster.errors import DiskFailed, Unavailable
+from mrstream.cluster.retry import RetryPolicy
 from mrstream.cluster.wire.identity import Identity
 from mrstream.cluster.wire.network import BulkServer
 from mrstream.dfs.chunk import BLOCK_BYTES, ChunkHandle, ChunkVersion, ServerId
 from mrstream.dfs.chunks.chunk_service import ChunkService
 from mrstream.dfs.chunks.chunk_store import ChunkStore, Reserve
 from mrstream.dfs.chunks.commands import CommandRunner, Throttle
-from mrstream.dfs.chunks.disk import RealDisk
 from mrstream.dfs.chunks.mutation import MutationOrder
 from mrstream.dfs.chunks.push_buffer import PushBuffer
 from mrstream.dfs.chunks.replica_files import path_of
 from mrstream.dfs.client.chunk_source import LocalSource, RemoteSource
 from mrstream.dfs.client.chunk_writer import Run, ask_primary, push, write_run
 from mrstream.dfs.client.client import DfsClient
-from mrstream.dfs.client.retry import RetryPolicy
 from mrstream.dfs.client.topology import Place, chain
 from mrstream.dfs.errors import (
     ChunkCorrupt,
@@ -70,7 +70,7 @@ class Server:
         self.failures: list[DiskFailed] = []
         pool = BulkPool(IDENTITY, timeout_s=2.0, connect_s_max=1.0)
         self.store = ChunkStore(
-            [RealDisk(str(root))],
+            [OsDisk(str(root))],
             cluster="cluster-1",
             server=name,
             reserve=Reserve(fraction=0.0),

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
+from mrstream.cluster.disk import OsDisk
 from mrstream.dfs.chunk import BLOCK_BYTES, ChunkHandle
 from mrstream.dfs.chunks.chunk_store import ChunkStore
-from mrstream.dfs.chunks.disk import RealDisk
 from mrstream.dfs.chunks.replica_files import path_of
 from mrstream.dfs.client import reader as reader_module
 from mrstream.dfs.client import writer
@@ -469,7 +469,7 @@ def test_an_alien_chunk_is_found_by_heartbeats_and_collected(
     """
     put(client, path, b"known")
     cluster.kill(CHUNKSERVER, "h2")
-    disk = RealDisk(str(cluster.host_directory("h2") / CHUNKSERVER))
+    disk = OsDisk(str(cluster.host_directory("h2") / CHUNKSERVER))
     store = ChunkStore([disk], cluster=cluster.secret.cluster_id, server="h2")
     alien = ChunkHandle(HANDLES_RESERVED_AT_ONCE - 1)
     store.write(store.create(alien, 1), 0, [b"alien"])

@@ -24,7 +24,7 @@ from mrstream.dfs.chunks.append_log import (
 )
 from mrstream.dfs.chunks.replica import Replica
 from mrstream.dfs.errors import ChunkCorrupt, NoSuchChunk
-from tests.support.memory_disk import MemoryDisk
+from tests.support.forgetful_disk import ForgetfulDisk
 
 HANDLE = 0x0100000000000A2A
 U64, U32 = st.integers(0, 2**64 - 1), st.integers(0, 2**32 - 1)
@@ -94,7 +94,7 @@ def test_a_power_cut_leaves_a_record_with_its_entry_or_neither(
     before: int, appends: list[tuple[int, int, bool]], cuts: list[tuple[int, int]]
 ) -> None:
     """With a log so small that it is begun anew all the time, and cuts of the chunk in between."""
-    disk = MemoryDisk()
+    disk = ForgetfulDisk()
     disk.make_directories("chunks")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(append_log, "APPENDERS_MAX", 3)
@@ -158,7 +158,7 @@ def fuse(steps: int) -> Callable[[str, str], None]:
 @given(seed=st.integers(0, 2**32))
 def test_a_chunk_that_was_only_made_is_forgotten_or_knows_what_it_began_with(seed: int) -> None:
     """Nothing of a creation is synced: its header alone must not stand for a table that is gone."""
-    disk = MemoryDisk()
+    disk = ForgetfulDisk()
     disk.make_directories("chunks")
     first = [Appended(n, 1, n, 1, 0) for n in range(1, 40)]
     Replica.create(disk, HANDLE, 1, appended=first)
@@ -175,7 +175,7 @@ def test_a_chunk_that_was_only_made_is_forgotten_or_knows_what_it_began_with(see
 @pytest.mark.parametrize("seed", range(12))
 def test_an_entry_that_was_cut_does_not_stand_for_one_with_the_same_bytes(seed: int) -> None:
     """A power cut kept the new entry from the disk, and the old one lay in its place."""
-    disk = MemoryDisk()
+    disk = ForgetfulDisk()
     disk.make_directories("chunks")
     replica = Replica.create(disk, HANDLE, 1)
     replica.append([b"tick"], Appended(1, 1, 0, 4, 4))

@@ -13,7 +13,7 @@ from mrstream.dfs.chunks.replica import Replica
 from mrstream.dfs.chunks.replica_files import path_of
 from mrstream.dfs.errors import ChunkCorrupt
 from tests.support.examples import examples
-from tests.support.memory_disk import MemoryDisk
+from tests.support.forgetful_disk import ForgetfulDisk
 
 HANDLE = 0xABCD00000000002A
 
@@ -91,7 +91,7 @@ def test_a_power_cut_at_any_step_keeps_every_acknowledged_byte(
 ) -> None:
     """GFS-78 and decision 6: whatever was acknowledged reads back, whenever the power goes."""
     chance = random.Random(seed)
-    disk = MemoryDisk()
+    disk = ForgetfulDisk()
     disk.make_directories("chunks")
     replica = Replica.create(disk, HANDLE, 1)
     replica.set_version(1)
@@ -139,7 +139,7 @@ def test_a_flipped_bit_is_never_read_as_good(
     changes: list[tuple[str, float, int, int]], suffix: str, where: float
 ) -> None:
     """GFS §5.2, fault gate 8: a reader gets the bytes that were written, or an error."""
-    disk = MemoryDisk()
+    disk = ForgetfulDisk()
     disk.make_directories("chunks")
     replica = Replica.create(disk, HANDLE, 1)
     model = bytearray()
@@ -170,7 +170,7 @@ def test_a_torn_header_falls_back_to_the_one_before(sizes: list[int], cut: float
 
     It says the same if the writer got to it after its sync; else it is one write behind.
     """
-    disk = MemoryDisk()
+    disk = ForgetfulDisk()
     disk.make_directories("chunks")
     replica = Replica.create(disk, HANDLE, 1)
     replica.set_version(1)
@@ -206,7 +206,7 @@ def test_writes_that_are_synced_later_never_endanger_those_that_were(
 ) -> None:
     """A long write syncs once: until then its bytes may go, but nothing that was acknowledged."""
     chance = random.Random(seed)
-    disk = MemoryDisk()
+    disk = ForgetfulDisk()
     disk.make_directories("chunks")
     replica = Replica.create(disk, HANDLE, 1)
     replica.set_version(1)

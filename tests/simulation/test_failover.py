@@ -29,7 +29,7 @@ from tests.simulation.dfs.group import Member
 from tests.simulation.dfs.run import SETTINGS
 from tests.simulation.dfs.server import SimServer
 from tests.support.dfs_model import Model
-from tests.support.memory_disk import MemoryDisk
+from tests.support.forgetful_disk import ForgetfulDisk
 from tests.unit.dfs.metadata import test_epochs, test_shadow
 
 SEEDS = range(*map(int, os.environ.get("MRSTREAM_FAILOVER_SEEDS", "1:6").split(":")))
@@ -176,7 +176,7 @@ def a_late_order_meets_a_server_that_knows_of_nobody_else() -> None:
 
 def a_power_cut_takes_nothing_of_whom_was_met() -> None:
     """F2 over lives of the server."""
-    disk = MemoryDisk("d")
+    disk = ForgetfulDisk(name="d")
     allegiance.allegiance_of(ChunkStore([disk], cluster="c", server="s")).meet(7)
     disk.crash(random.Random(1))
     again = allegiance.allegiance_of(ChunkStore([disk], cluster="c", server="s"))

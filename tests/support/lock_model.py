@@ -145,6 +145,9 @@ class Client:
     def do(self, kind: type[p.HandleCall], handle: p.Handle, **fields: Any) -> Any:
         return self.model.call(self.on(kind, handle, **fields))
 
+    def putting(self, path: str, contents: bytes, **fields: Any) -> p.PutContents:
+        return p.PutContents(self.session, self.epoch, self.number(), path, contents, **fields)
+
     def acquire(self, handle: p.Handle, **fields: Any) -> str:
         sequencer: str = self.do(p.AcquireLock, handle, **fields).sequencer
         return sequencer

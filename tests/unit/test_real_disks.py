@@ -10,12 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from mrstream.cluster.disk import OsDisk
 from mrstream.cluster.errors import DiskFailed
-from mrstream.cluster.journal.disk import OsDisk
 from mrstream.cluster.journal.journal import Journal
 from mrstream.dfs.chunk import ChunkHandle, ChunkVersion
 from mrstream.dfs.chunks.chunk_store import ChunkStore, Reserve
-from mrstream.dfs.chunks.disk import RealDisk
 
 
 @pytest.fixture
@@ -89,7 +88,7 @@ def test_new_files_of_a_journal_are_in_a_directory_that_was_synced(
 
 def test_a_new_chunk_is_in_a_directory_that_was_synced(tmp_path: Path, synced: list[str]) -> None:
     store = ChunkStore(
-        [RealDisk(str(tmp_path))], cluster="c1", server="h1", reserve=Reserve(fraction=0.0)
+        [OsDisk(str(tmp_path))], cluster="c1", server="h1", reserve=Reserve(fraction=0.0)
     )
     synced.clear()
 

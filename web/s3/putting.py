@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import secrets
 from collections.abc import AsyncIterator, Callable
-from typing import Any, Final
+from typing import Any
 from urllib.parse import unquote
 
 from mrstream.cluster.errors import ClusterError
@@ -40,9 +40,9 @@ from mrstream.web.s3.facts import (
 from mrstream.web.s3.slow import slow_answer
 from mrstream.web.s3.xml import bare, element
 
-COPY_SOURCE_PREFIX: Final = "x-amz-copy-source-"
-TRIES: Final = 3
-REFUSED_HEADERS: Final = {
+COPY_SOURCE_PREFIX = "x-amz-copy-source-"
+TRIES = 3
+REFUSED_HEADERS = {
     "x-amz-server-side-encryption": "encryption by the server",
     "x-amz-server-side-encryption-customer-algorithm": "encryption by the server",
     "x-amz-copy-source-server-side-encryption-customer-algorithm": "encryption by the server",
@@ -55,9 +55,9 @@ REFUSED_HEADERS: Final = {
     "x-amz-grant-full-control": "ACLs",
     "x-amz-write-offset-bytes": "appending",
 }
-OWNERS_ACLS: Final = ("private", "bucket-owner-full-control", "bucket-owner-read")
+OWNERS_ACLS = ("private", "bucket-owner-full-control", "bucket-owner-read")
 """What everything has here anyway."""
-ACLS: Final = (*OWNERS_ACLS, "public-read", "public-read-write", "authenticated-read",
+ACLS = (*OWNERS_ACLS, "public-read", "public-read-write", "authenticated-read",
                "aws-exec-read", "log-delivery-write")  # fmt: skip
 """Words that many clients say with whatever they store; they grant nothing here."""
 

@@ -19,14 +19,15 @@ from collections.abc import Callable, Iterator
 from typing import Any
 from unittest import mock
 
+from mrstream.cluster import retry
 from mrstream.cluster.errors import ClusterError, HostUnreachable, Unavailable
+from mrstream.cluster.retry import RetryPolicy
 from mrstream.cluster.wire.identity import Identity
 from mrstream.dfs import protocol as p
 from mrstream.dfs.chunk import FileId
 from mrstream.dfs.chunks.replica_files import path_of
-from mrstream.dfs.client import hedge, reader, retry
+from mrstream.dfs.client import hedge, reader
 from mrstream.dfs.client.client import DfsClient
-from mrstream.dfs.client.retry import RetryPolicy
 from mrstream.dfs.client.topology import Place
 from tests.simulation.dfs.client import SILENCE, Program, SimClient
 from tests.simulation.dfs.master import NAME as MASTER

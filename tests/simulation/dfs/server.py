@@ -34,7 +34,7 @@ from mrstream.dfs.chunks.push_buffer import PushBuffer
 from mrstream.dfs.errors import NotRegistered, StaleReplica
 from tests.simulation.dfs.master import NAME as MASTER
 from tests.simulation.dfs.world import Clock, World
-from tests.support.memory_disk import MemoryDisk
+from tests.support.forgetful_disk import ForgetfulDisk
 
 RECONNECT_S = 0.2
 ANSWER_S_MAX = 4.0
@@ -198,7 +198,7 @@ class SimServer:
         rate = world.random.uniform(0.995, 1.005)
         self.clock = Clock(world, rate, world.random.uniform(0, 1000))
         self.chance = random.Random(f"{world.seed}-{name}")
-        self.disk = MemoryDisk(name, capacity_bytes=1 << 30, before_step=self._step)
+        self.disk = ForgetfulDisk(name=name, capacity_bytes=1 << 30, before_step=self._step)
         self.die_at_step: int | None = None
         self.fail_at_step: int | None = None
         self.is_doomed = False

@@ -246,13 +246,21 @@ class SimClient:
             if draw < 0.64:
                 self.writes += 1
                 contents = f"{self.name}-{self.number}-{self.world.now_s:.3f}".encode()
-                self._on(p.SetContents, handle, self._act_later, contents=contents)
+                if self.number % 2:
+                    self._on(p.SetContents, handle, self._act_later, contents=contents)
+                else:
+                    self._put(handle.path, contents)
             elif draw < 0.82:
                 self._lock(handle)
             elif draw < 0.93:
                 self._close(handle)
             else:
                 self._on(p.DeleteNode, handle, self._act_later)
+
+    def _put(self, path: str, contents: bytes) -> None:
+        assert self.session is not None
+        self.number += 1
+        self._call(p.PutContents(self.session.id, 0, self.number, path, contents), self._act_later)
 
     def _open(self) -> None:
         assert self.session is not None

@@ -21,8 +21,9 @@ from mrstream.cluster.consensus.lease import Timing
 from mrstream.cluster.consensus.members import MemberId, host_of
 from mrstream.cluster.consensus.records import MARK
 from mrstream.cluster.consensus.replica import Replica
-from mrstream.cluster.consensus.standing import NotLeader
+from mrstream.cluster.consensus.standing import NotLeader, Standing
 from mrstream.cluster.errors import UserError
+from mrstream.cluster.leader.connection import ASK_S_MAX, OTHERS_S_MAX
 from mrstream.cluster.leader.finding import Finding
 from mrstream.cluster.leader.gate import Gate
 from mrstream.cluster.leader.record_log import RecordLog
@@ -33,6 +34,8 @@ from mrstream.lock.cell.cell import Cell
 from mrstream.lock.cell.events import Called, Event, LeadershipBegan, Refuse, Reply, Tick
 from mrstream.lock.cell.image import load_image, pack_image
 from mrstream.lock.cell.records import decode_record
+from mrstream.lock.cell.settings import Settings
+from mrstream.lock.client.link import LOOK_SHARE, PATIENT_SHARE
 from mrstream.lock.duties import Duties
 from mrstream.lock.paths import ROOT
 from tests.simulation.consensus.host import Host
@@ -161,9 +164,10 @@ class LockProcess(Process):
     """One life of one member of the cell."""
 
     host: LockHost
+    settings = SETTINGS
 
     def _start(self, kind: type[Replica]) -> None:
-        self.brain = Cell(SETTINGS, b"secret")
+        self.brain = Cell(self.settings, b"secret")
         self.records = RecordLog(_Journal(self), 1 << 60)  # type: ignore[arg-type]
         self.gate: Gate[Reply | Refuse] = Gate(self.records, self._carry_out, self.may_speak)
         self.duties = Duties(self.brain, self.records, self.gate)
@@ -249,6 +253,14 @@ class LockProcess(Process):
         host = host_of(leader) if leader else ""
         return NotLeader("no", leader=host, address=host, epoch=self.replica.epoch)
 
+    def standing(self) -> Standing:
+        replica = self.replica
+        host = host_of(replica.leader) if replica.leader else ""
+        return Standing(
+            self.me, replica.leader, replica.epoch, replica.committed, replica.last,
+            is_serving=self.takes_calls(), address=host,
+        )  # fmt: skip
+
     def _answer(self) -> None:
         if self.is_alive:
             self.gate.release()
@@ -269,6 +281,13 @@ class LockHost(Host):
 
 class GroupClient(SimClient):
     """A program; it finds the leader as the library does."""
+
+    others_s_max = OTHERS_S_MAX
+
+    @property
+    def lease_s(self) -> float:
+        """By which it measures its patience."""
+        return self.run.settings.lease_s if self.session is None else self.session.lease_s
 
     def __init__(self, world: World, name: str, run: GroupRun, rate: float) -> None:
         self.run = run
@@ -305,8 +324,16 @@ class GroupClient(SimClient):
                 self.finding.lost(asked)
 
         self._transmit(self.name, asked, lambda: self.run.deliver(asked, request, back))
-        is_held = isinstance(request, p.KeepAlive)
-        world.at_host(self.name, SETTINGS.lease_s if is_held else 1.2, silent)
+        if isinstance(request, p.KeepAlive):
+
+            def moved() -> None:
+                if host.life == life and not state["answered"]:
+                    state["answered"] = True
+                    self._send(request, answer)
+
+            Looking(self, asked, lambda: bool(state["answered"]), moved).begin()
+        else:
+            world.at_host(self.name, 1.2, silent)
 
     def _forgets(self, request: Any, call: tuple[int, int], answer: Callable[[Any], None]) -> bool:
         """A member that says NotLeader has done nothing: a call that was sent once may be forgotten
@@ -317,6 +344,64 @@ class GroupClient(SimClient):
         self.book.forgotten[call] = None  # type: ignore[attr-defined]
         answer(UserError("not sent again"))
         return True
+
+
+class Looking:
+    """A KeepAlive that is held back: now and then the library looks whether its leader lives and
+    leads (`LeaderConnection._look_round`), with the limits that it has there."""
+
+    def __init__(
+        self, client: GroupClient, asked: str, is_over: Callable[[], bool],
+        moved: Callable[[], None],
+    ) -> None:  # fmt: skip
+        self._client, self._asked, self._is_over, self._moved = client, asked, is_over, moved
+        lease_s = client.lease_s
+        self._not_before_s = client.world.now_s + PATIENT_SHARE * lease_s
+        self._every_s = LOOK_SHARE * lease_s
+
+    def begin(self) -> None:
+        self._client.world.at_host(self._client.name, self._every_s, self._look)
+
+    def _look(self) -> None:
+        client = self._client
+        if self._is_over():
+            return
+        if client.finding.address != self._asked:
+            self._moved()
+        elif client.world.now_s < self._not_before_s:
+            self.begin()
+        else:
+            self._ask([self._asked, *client.finding.others(self._asked)])
+
+    def _ask(self, places: list[str]) -> None:
+        client = self._client
+        if self._is_over():
+            return
+        if not places:
+            self.begin()
+            return
+        place, rest = places[0], places[1:]
+        state = {"done": False}
+
+        def once(do: Callable[[], None]) -> None:
+            if not state["done"]:
+                state["done"] = True
+                do()
+
+        def heard(seen: Standing) -> None:
+            if place == self._asked and seen.is_serving:
+                self.begin()
+            elif client.finding.heard(seen, self._asked):
+                self._moved()
+            else:
+                self._ask(rest)
+
+        def back(seen: Standing) -> None:
+            client._transmit(place, client.name, lambda: once(lambda: heard(seen)))
+
+        client._transmit(client.name, place, lambda: client.run.describe(place, back))
+        limit_s = ASK_S_MAX if place == self._asked else client.others_s_max
+        client.world.at_host(client.name, limit_s, lambda: once(lambda: self._ask(rest)))
 
 
 class RegisterClient(GroupClient):
@@ -431,6 +516,14 @@ class GroupRun(Run):
         if process is not None:
             assert isinstance(process, LockProcess)
             host.when_running(process, lambda: process.call(request, respond))
+
+    def describe(self, name: str, respond: Callable[[Standing], None]) -> None:
+        """Somebody asks a member who leads."""
+        host = self.by_name[name]
+        process = host.process
+        if process is not None:
+            assert isinstance(process, LockProcess)
+            host.when_running(process, lambda: respond(process.standing()))
 
     def populate(self) -> None:
         """Programs begin when the group is founded."""
@@ -567,6 +660,69 @@ def play_unheard_leaders(process_kind: type[LockProcess] = LockProcess) -> Group
     run.settle()
     run.check()
     return run
+
+
+class Holder(GroupClient):
+    """Takes a lock and does nothing more, on a crowded machine: whatever goes to it or comes from
+    it is late."""
+
+    slow_s = 0.0
+
+    def _transmit(self, source: str, target: str, action: Callable[[], Any]) -> None:
+        self.world.at_host(self.name, self.slow_s, lambda: self.world.send(source, target, action))
+
+    def _act(self) -> None:
+        if not self.handles:
+            self.number += 1
+            request = p.OpenNode(
+                self.session_id, 0, self.number, f"{ROOT}/held", 7, 0, create=p.MAY_CREATE
+            )
+            self._call(request, self._lock_it)
+
+    def _lock_it(self, opened: Any) -> None:
+        if not isinstance(opened, p.Opened):
+            return
+        handle = opened.handle
+        key = (handle.epoch, handle.number)
+        self.handles[key] = handle
+
+        def taken(value: Any) -> None:
+            if isinstance(value, p.Taken):
+                self.holding[key] = (handle.path, False)
+
+        self._on(p.AcquireLock, handle, taken)
+
+
+class RealTimes(LockProcess):
+    """With the leases that a cell has where nobody says otherwise."""
+
+    settings = Settings()
+
+
+def play_idle_holder(idle_s: float, slow_s: float, kind: type[Holder] = Holder) -> bool:
+    """A directed history: somebody holds a lock and has been idle for so long when the leader is
+    cut off from everybody; the machine is crowded. Return whether it has its session later."""
+    run = GroupRun(3, RealTimes, lease_s=3.0)
+    run.settings = RealTimes.settings
+    run.found()
+    run.world.run(run.world.now_s + 3.0)
+    world = run.clients_world
+    world.hosts["c0"] = Place("c0")
+    client = kind(world, "c0", run, 1.0)
+    run.programs.append(client)
+    run.book.clients.append(client)
+    world.run(world.now_s + 20.0 + idle_s)
+    assert client.holding, "it has its lock"
+    session = client.session
+    leader = run.leader()
+    assert leader is not None
+    client.slow_s, gone = slow_s, leader.host.name
+    others = [host.name for host in run.hosts if host.name != gone]
+    run.world.weather.cuts.update([way for o in others for way in ((gone, o), (o, gone))])
+    world.cut.update({(gone, "c0"): None, ("c0", gone): None})
+    world.run(world.now_s + 60.0)
+    assert len(run.oracle.leaders) > 1, "another leads"
+    return client.session is session and session.id in run.book.state.held
 
 
 def main() -> None:

@@ -9,9 +9,9 @@ import pytest
 
 from mrstream.cluster.consensus.members import MemberId, Members
 from mrstream.cluster.consensus.records import EpochBegan, MembersSet, encode_own
+from mrstream.cluster.disk import OsDisk
 from mrstream.cluster.errors import JournalCorrupt, NewerFormat
 from mrstream.cluster.journal.ballot_file import SLOT_BYTES, BallotFile, PromiseFile
-from mrstream.cluster.journal.disk import OsDisk
 from mrstream.cluster.journal.group_log import GroupLog
 from mrstream.cluster.journal.journal import Journal
 from tests.support.forgetful_disk import ForgetfulDisk
@@ -22,6 +22,12 @@ BEGAN = encode_own(EpochBegan(1, ME))
 MEMBERS = encode_own(MembersSet((ME,)))
 
 
+def empty(seed: int = 0) -> ForgetfulDisk:
+    disk = ForgetfulDisk(seed)
+    disk.make_directories("/log")
+    return disk
+
+
 def opened(disk: ForgetfulDisk) -> GroupLog:
     log = GroupLog("/log", "cell", disk)
     log.open(JOURNAL)
@@ -30,7 +36,7 @@ def opened(disk: ForgetfulDisk) -> GroupLog:
 
 def test_a_ballot_comes_back_after_a_power_cut_at_any_byte() -> None:
     for seed in range(200):
-        disk = ForgetfulDisk(seed)
+        disk = empty(seed)
         ballot = BallotFile(disk, "/log")
         for epoch in range(1, 4):
             ballot.save(epoch, JOURNAL)
@@ -46,19 +52,19 @@ def test_a_ballot_comes_back_after_a_power_cut_at_any_byte() -> None:
 
 
 def test_a_ballot_with_two_damaged_slots_is_not_taken_for_an_empty_one() -> None:
-    disk = ForgetfulDisk()
+    disk = empty()
     ballot = BallotFile(disk, "/log")
     ballot.save(1, JOURNAL)
     ballot.save(2, JOURNAL)
-    disk.flip("/log/ballot", 40)
-    disk.flip("/log/ballot", SLOT_BYTES * 8 + 40)
+    disk.flip_bit("/log/ballot", 40)
+    disk.flip_bit("/log/ballot", SLOT_BYTES * 8 + 40)
 
     with pytest.raises(JournalCorrupt, match="both slots"):
         BallotFile(disk, "/log")
 
 
 def test_a_promise_is_exact_after_a_crash_and_whole_after_a_boot() -> None:
-    disk = ForgetfulDisk()
+    disk = empty()
     boot, later = b"a" * 16, b"b" * 16
     assert PromiseFile(disk, "/log", boot).until_s(10.0, 3.0) == 10.0
     PromiseFile(disk, "/log", boot).save(12.5)
@@ -67,13 +73,13 @@ def test_a_promise_is_exact_after_a_crash_and_whole_after_a_boot() -> None:
     assert PromiseFile(disk, "/log", boot).until_s(13.0, 3.0) == 13.0
     assert PromiseFile(disk, "/log", boot).until_s(1.0, 3.0) == 4.0, "never more than a lease"
     assert PromiseFile(disk, "/log", later).until_s(0.5, 3.0) == 3.5
-    disk.flip("/log/promise", 70)
+    disk.flip_bit("/log/promise", 70)
     assert PromiseFile(disk, "/log", boot).until_s(11.0, 3.0) == 14.0
 
 
 def test_a_promise_that_a_power_cut_took_counts_as_a_whole_one() -> None:
     for seed in range(50):
-        disk = ForgetfulDisk(seed)
+        disk = empty(seed)
         PromiseFile(disk, "/log", b"a" * 16).save(12.5)
         disk.crash()
 
@@ -81,7 +87,7 @@ def test_a_promise_that_a_power_cut_took_counts_as_a_whole_one() -> None:
 
 
 def test_a_log_knows_its_epochs_and_members_again() -> None:
-    disk = ForgetfulDisk()
+    disk = empty()
     log = opened(disk)
     log.write(1, [BEGAN, MEMBERS, b"x"])
     log.write(4, [encode_own(EpochBegan(3, ME)), b"y"])
@@ -97,7 +103,7 @@ def test_a_log_knows_its_epochs_and_members_again() -> None:
 
 def test_a_cut_is_durable_and_reaches_over_files() -> None:
     for seed in range(60):
-        disk = ForgetfulDisk(seed)
+        disk = empty(seed)
         log = opened(disk)
         for at in range(1, 10):
             log.write(at, [BEGAN if at == 1 else b"r%d" % at])
@@ -118,14 +124,14 @@ def test_a_cut_is_durable_and_reaches_over_files() -> None:
 def test_a_full_disk_goes_on_with_the_file_that_it_has() -> None:
     """No new file can be begun; the log and its checkpoint lose nothing by that."""
     for room_bytes in (0, 10):
-        disk = ForgetfulDisk()
+        disk = empty()
         log = opened(disk)
         log.write(1, [BEGAN, b"r2"])
-        before = disk.names("/log")
+        before = disk.list("/log")
         disk.room_bytes = room_bytes
         log.rotate()
-        assert disk.names("/log") == before
-        disk.room_bytes = None
+        assert disk.list("/log") == before
+        disk.room_bytes = 1 << 30
         log.write(3, [b"r3"])
         log.sync()
         log.rotate()
@@ -137,7 +143,7 @@ def test_a_full_disk_goes_on_with_the_file_that_it_has() -> None:
 
 def test_a_power_cut_at_any_moment_leaves_what_was_synced() -> None:
     for seed in range(150):
-        disk = ForgetfulDisk(seed)
+        disk = empty(seed)
         log = opened(disk)
         log.write(1, [BEGAN, MEMBERS])
         synced = 0
@@ -164,7 +170,7 @@ def test_a_power_cut_at_any_moment_leaves_what_was_synced() -> None:
 
 def test_a_checkpoint_of_another_member_replaces_a_log_that_does_not_hold_it() -> None:
     """C7: what the checkpoint holds is committed; what differs from it is not."""
-    disk = ForgetfulDisk()
+    disk = empty()
     log = opened(disk)
     log.write(1, [BEGAN, MEMBERS, b"mine", b"mine, too"])
     log.sync()
@@ -185,7 +191,7 @@ def test_a_checkpoint_of_another_member_replaces_a_log_that_does_not_hold_it() -
 
 
 def test_a_checkpoint_that_the_log_holds_leaves_the_log_alone() -> None:
-    disk = ForgetfulDisk()
+    disk = empty()
     log = opened(disk)
     log.write(1, [BEGAN, MEMBERS, b"x", b"y"])
     log.sync()
@@ -196,48 +202,48 @@ def test_a_checkpoint_that_the_log_holds_leaves_the_log_alone() -> None:
 
 
 def test_a_journal_of_one_process_is_read_as_epoch_0_and_refuses_what_becomes_of_it() -> None:
-    disk = ForgetfulDisk()
+    disk = empty()
     journal = Journal("/log", "cell", disk=disk)
     journal.recover()
     for payload in (b"one", b"two"):
         journal.append(payload)
     journal.close()
-    before = disk.read("/log/log-00000000000000000001", 0, 1 << 20)
+    before = disk.contents("/log/log-00000000000000000001")
 
     log = opened(disk)
     assert log.last == 2 and log.look_at_shape().last_epoch == 0
     log.write(3, [BEGAN])
     log.sync()
 
-    assert disk.read("/log/log-00000000000000000001", 0, 1 << 20) == before
+    assert disk.contents("/log/log-00000000000000000001") == before
     assert opened(disk).look_at_shape().rows == [(3, 1)]
-    names = disk.names("/log")
+    names = disk.list("/log")
     with pytest.raises(NewerFormat, match="format 2"):
         Journal("/log", "cell", disk=disk).recover()
-    assert disk.names("/log") == names
+    assert disk.list("/log") == names
 
 
 def test_a_damaged_record_that_was_synced_is_corruption() -> None:
-    disk = ForgetfulDisk()
+    disk = empty()
     log = opened(disk)
     log.write(1, [BEGAN, MEMBERS])
     log.sync()
     log.write(3, [b"later"])
     log.sync()
-    disk.flip("/log/log-00000000000000000001", (120 + 30) * 8)
+    disk.flip_bit("/log/log-00000000000000000001", (120 + 30) * 8)
 
     with pytest.raises(JournalCorrupt):
         opened(disk)
 
 
 def test_a_full_disk_leaves_the_log_as_it_was() -> None:
-    disk = ForgetfulDisk()
+    disk = empty()
     log = opened(disk)
     log.write(1, [BEGAN])
     disk.room_bytes = 10
     with pytest.raises(OSError):
         log.write(2, [b"too much"])
-    disk.room_bytes = None
+    disk.room_bytes = 1 << 30
     log.write(2, [b"now"])
     log.sync()
 

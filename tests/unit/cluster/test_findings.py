@@ -15,6 +15,7 @@ from mrstream.cluster.config.state import Secret
 from mrstream.cluster.hosts import doctor
 from mrstream.cluster.hosts.health import DEAD, DOWN, UP, RoleState
 from mrstream.cluster.hosts.launcher import HostLink, Hosts
+from mrstream.cluster.hosts.status import log_copy_lines
 from mrstream.cluster.hosts.up import FREE_BYTES_LOW, Up
 from mrstream.cluster.version import version
 from mrstream.cluster.wire.messages import HealthReply
@@ -170,3 +171,13 @@ def test_up_goes_on_without_a_host_that_the_master_cannot_reach(config: ClusterC
     }
     assert said == [("h2", "WARNING: h2 cannot reach h3 at 192.0.2.3 (refused)")]
     assert all("unlisten" in link.asked for link in hosts.links)  # type: ignore[attr-defined]
+
+
+def test_a_master_that_goes_on_with_fewer_copies_of_its_log_is_told_of() -> None:
+    assert log_copy_lines({"in_step": 2, "wanted": 2}) == []
+    assert log_copy_lines({"in_step": None, "wanted": None}) == []
+    assert log_copy_lines({"in_step": 1, "wanted": 2}) == [
+        "1 of 2 copies of the dfs master's log are in step"
+    ]
+    (alone,) = log_copy_lines({"in_step": 0, "wanted": 2})
+    assert alone.endswith("one copy only, on the master's own disk")

@@ -79,14 +79,14 @@ def test_pieces_of_a_leader_of_the_past_do_not_get_into_a_checkpoint(receiver: R
 
     assert receiver.state() == b"new-1new-2"
     assert len(receiver.installed) == 1 and receiver.failures == []
-    assert not [name for name in receiver.files.names("/log") if name.endswith(".tmp")]
+    assert not [name for name in receiver.files.list("/log") if name.endswith(".tmp")]
 
 
 def test_a_full_disk_refuses_a_checkpoint_and_takes_it_when_there_is_room(
     receiver: Receiver,
 ) -> None:
     """And gives the room back that the half of it took: the log needs it."""
-    peer, before = object(), receiver.files.names("/log")
+    peer, before = object(), receiver.files.list("/log")
     receiver.files.room_bytes = 300_000
     receiver.begin(9, peer)
     with pytest.raises(Unavailable, match="No space left"):
@@ -94,8 +94,8 @@ def test_a_full_disk_refuses_a_checkpoint_and_takes_it_when_there_is_room(
             receiver.ask(peers.CheckpointPiece(b"x" * 100_000), peer)
     with pytest.raises(Unavailable, match="over this connection"):
         receiver.ask(peers.EndCheckpoint(), peer)
-    assert receiver.files.names("/log") == before
-    receiver.files.room_bytes = None
+    assert receiver.files.list("/log") == before
+    receiver.files.room_bytes = 1 << 30
     receiver.begin(9, peer)
     receiver.ask(peers.CheckpointPiece(b"whole"), peer)
     receiver.ask(peers.EndCheckpoint(), peer)

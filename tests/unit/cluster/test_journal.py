@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import random
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,13 +13,15 @@ from pathlib import Path
 
 import pytest
 
+from mrstream.cluster.disk import OsDisk
+from mrstream.cluster.disk import opened as opened_file
 from mrstream.cluster.errors import DiskFailed, JournalCorrupt, NewerFormat, WrongCluster
 from mrstream.cluster.journal.checkpoint import checkpoint_path, list_checkpoints
-from mrstream.cluster.journal.disk import OsDisk
 from mrstream.cluster.journal.format import FILE_HEADER, RECORD_HEADER
 from mrstream.cluster.journal.journal import Journal
 from mrstream.cluster.journal.recovery import list_logs, log_path
 from mrstream.cluster.wire.network import new_event_loop
+from tests.cluster.local import wait_for
 from tests.support.forgetful_disk import ForgetfulDisk
 
 DIRECTORY = "/j"
@@ -38,6 +41,11 @@ def contents(disk: ForgetfulDisk | OsDisk, directory: str = DIRECTORY) -> list[b
     state += [payload for _, payload in found.records]
     journal.close()
     return state
+
+
+def add_bytes(disk: ForgetfulDisk, path: str, data: bytes) -> None:
+    file = disk.open(path, write=True)
+    file.write(data, file.size())
 
 
 def with_records(disk: ForgetfulDisk, count: int, commit_every: int = 1) -> None:
@@ -87,7 +95,7 @@ def test_a_torn_tail_is_cut_off_and_reported(cut: int) -> None:
     with_records(disk, 3)
     path = log_path(DIRECTORY, 1)
     record_bytes = RECORD_HEADER.size + 2
-    disk.open_append(path).truncate(disk.size_bytes(path) - min(cut, record_bytes))
+    disk.open(path).truncate(len(disk.contents(path)) - min(cut, record_bytes))
 
     journal = Journal(DIRECTORY, "c1", disk=disk)
     found = journal.recover()
@@ -103,7 +111,7 @@ def test_a_zero_filled_tail_is_torn_not_corrupt() -> None:
     """Fault gate 5: a file system may leave zeros where the data never came."""
     disk = ForgetfulDisk()
     with_records(disk, 3)
-    disk.open_append(log_path(DIRECTORY, 1)).write(bytes(10_000))
+    add_bytes(disk, log_path(DIRECTORY, 1), bytes(10_000))
 
     assert contents(disk) == [b"r1", b"r2", b"r3"]
 
@@ -118,7 +126,7 @@ def test_a_bad_record_that_a_later_one_knew_to_be_durable_is_corruption() -> Non
 
     for bit in range(first_bit, first_bit + 3 * record_bytes * 8, 7):
         damaged = disk.copy()
-        damaged.flip(path, bit)
+        damaged.flip_bit(path, bit)
         with pytest.raises(JournalCorrupt, match="damaged"):
             contents(damaged)
 
@@ -134,7 +142,7 @@ def test_sectors_missing_inside_one_unsynced_batch_are_torn_not_corrupt() -> Non
     journal.commit()
     path = log_path(DIRECTORY, 1)
     for bit in range((FILE_HEADER.size + 700) * 8, (FILE_HEADER.size + 1200) * 8):
-        disk.flip(path, bit)
+        disk.flip_bit(path, bit)
 
     assert contents(disk)[0] == b"kept"
 
@@ -144,7 +152,7 @@ def test_a_flipped_bit_in_a_file_header_is_refused_or_named() -> None:
     with_records(disk, 2)
     for bit in range(0, FILE_HEADER.size * 8, 11):
         damaged = disk.copy()
-        damaged.flip(log_path(DIRECTORY, 1), bit)
+        damaged.flip_bit(log_path(DIRECTORY, 1), bit)
         with pytest.raises(JournalCorrupt):
             contents(damaged)
 
@@ -153,13 +161,13 @@ def test_another_clusters_directory_is_refused_before_it_is_touched() -> None:
     """Fault gate 26 (hadoop#6387) and 27."""
     disk = ForgetfulDisk()
     with_records(disk, 2)
-    disk.open_append(log_path(DIRECTORY, 1)).write(b"torn")
-    before = disk.read(log_path(DIRECTORY, 1), 0, 1 << 20)
+    add_bytes(disk, log_path(DIRECTORY, 1), b"torn")
+    before = disk.contents(log_path(DIRECTORY, 1))
 
     with pytest.raises(WrongCluster, match="belongs to cluster c1"):
         Journal(DIRECTORY, "c2", disk=disk).recover()
 
-    assert disk.read(log_path(DIRECTORY, 1), 0, 1 << 20) == before
+    assert disk.contents(log_path(DIRECTORY, 1)) == before
 
 
 def test_a_newer_format_is_refused_before_it_is_touched(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -203,12 +211,41 @@ def test_a_full_disk_is_waited_out(monkeypatch: pytest.MonkeyPatch) -> None:
     sequence = journal.append(b"x" * 100)
     assert not journal.wait_durable(sequence, 0.1)
     assert "no space" in journal.blocked
-    disk.room_bytes = None
+    disk.room_bytes = 1 << 30
 
     assert journal.wait_durable(sequence, 5)
     assert journal.blocked == ""
     journal.close()
     assert contents(disk) == [b"x" * 100]
+
+
+def test_a_full_disk_is_known_while_there_is_room_for_what_is_underway(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Else whoever only reads would wait with the record that waits for the disk (M1)."""
+    monkeypatch.setattr("mrstream.cluster.journal.journal.NO_SPACE_RETRY_S", 0.01)
+    monkeypatch.setattr("mrstream.cluster.journal.journal.RESERVE_BYTES", 4000)
+    disk = ForgetfulDisk()
+    journal = opened(disk)
+    disk.room_bytes = 3000
+    journal.start()
+
+    sequence = journal.append(b"x" * 100)
+    assert journal.wait_durable(sequence, 30), "there is room for that"
+    wait_for(lambda: "no space" in journal.blocked, 30.0, "the full disk to be noticed")
+    disk.room_bytes = 1_000_000
+    wait_for(lambda: not journal.blocked, 30.0, "room to be noticed, though nobody writes")
+    journal.close()
+    assert contents(disk) == [b"x" * 100]
+
+
+def test_room_is_kept_on_a_real_disk_without_making_the_file_longer(tmp_path: Path) -> None:
+    with opened_file(OsDisk(str(tmp_path)), "log", create=True) as file:
+        file.write(b"x" * 10, 0)
+        file.reserve(1 << 20)
+        status = os.stat(tmp_path / "log")
+        assert file.size() == 10
+        assert status.st_blocks * 512 >= 1 << 20
 
 
 def lines(state: list[bytes]) -> list[bytes]:
@@ -235,9 +272,9 @@ def test_two_checkpoints_are_kept_and_a_damaged_one_costs_only_a_longer_replay()
     assert list_logs(disk, DIRECTORY) == [10, 13]
     assert contents(disk) == state
     newest = checkpoint_path(DIRECTORY, 12)
-    for bit in range(0, disk.size_bytes(newest) * 8, 13):
+    for bit in range(0, len(disk.contents(newest)) * 8, 13):
         damaged = disk.copy()
-        damaged.flip(newest, bit)
+        damaged.flip_bit(newest, bit)
         journal = Journal(DIRECTORY, "c1", disk=damaged)
         found = journal.recover()
         assert found.checkpoint_sequence == 9 and len(found.problems) == 1
@@ -385,3 +422,21 @@ def test_files_of_the_journal_are_for_their_owner_only(tmp_path: Path) -> None:
     journal.close()
 
     assert os.stat(log_path(str(tmp_path / "deep" / "er"), 1)).st_mode & 0o77 == 0
+
+
+def test_an_unfinished_file_that_was_removed_does_not_come_back_behind_a_torn_tail() -> None:
+    """The removal was not synced: after a second power cut the file followed one that had been
+    written on, whose torn tail then counted as damage, and the master did not start."""
+    whole = ForgetfulDisk()
+    with_records(whole, 3)
+    unfinished = whole.open(log_path(DIRECTORY, 4), create=True)
+    unfinished.write(b"MRS", 0)
+    unfinished.sync()
+    whole.sync_directory(DIRECTORY)
+
+    for seed in range(20):
+        disk = whole.copy()
+        opened(disk).close()
+        disk.crash(random.Random(seed))
+
+        assert not disk.exists(log_path(DIRECTORY, 4))

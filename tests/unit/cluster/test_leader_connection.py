@@ -36,6 +36,8 @@ class Member:
         self.is_silent = self.is_serving = False
         self.leader, self.epoch = "", 1
         self.refusals_left = 0
+        self.thinks_s = 0.0
+        """Before it says who leads."""
         self.asked: list[tuple[int, int]] = []
         self._loop = loop
         self._identity = Identity("c", SECRET, "dfs.master", host)
@@ -64,6 +66,10 @@ class Member:
     def _who_leads(self, request: WhoLeads, peer: Peer) -> Any:
         if self.is_silent:
             return self._loop.create_future()
+        return self._think()
+
+    async def _think(self) -> Standing:
+        await asyncio.sleep(self.thinks_s)
         me, leader = MemberId(f"{self.host}/j"), MemberId(f"{self.leader}/j" if self.leader else "")
         return Standing(me, leader, self.epoch, 0, 0, is_serving=self.is_serving)
 
@@ -138,6 +144,17 @@ def test_a_silent_host_is_left_even_if_nobody_knows_another_leader(
 
         assert call(client, number=number) == "h3"
         assert {asked[1] for member in members.values() for asked in member.asked} == {number}
+
+
+def test_a_member_that_is_slow_to_say_who_leads_is_heard(members: dict[str, Member]) -> None:
+    """On a crowded machine an answer takes longer than a second: whoever waited no longer for any
+    of them stayed with a leader that was gone until the call itself was given up."""
+    members["h1"].is_silent = True
+    for host in ("h2", "h3"):
+        members[host].leader, members[host].epoch, members[host].thinks_s = "h3", 6, 0.5
+    members["h3"].is_serving = True
+    with client_of(members, "h1") as client:
+        assert call(client, 10.0) == "h3"
 
 
 def test_a_slow_leader_that_lives_keeps_its_clients(members: dict[str, Member]) -> None:

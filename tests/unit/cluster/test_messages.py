@@ -17,8 +17,8 @@ from mrstream.cluster.wire.handshake import Hello
 from mrstream.cluster.wire.messages import DEPTH_MAX, ErrorReply, Message, Request, pack, unpack
 from mrstream.mapreduce.attempt.attempt_report import Message as Report
 from mrstream.mapreduce.job.job import JobSpec
+from mrstream.mapreduce.protocol import SegmentNews
 from mrstream.mapreduce.worker.attempt_process import WorkOrder
-from mrstream.mapreduce.worker.shuffle import ShuffleNews
 
 HELLO = Hello(1, "c", "client", "h", "", 7, b"n" * 16)
 NESTED = b"\x91" * 900 + b"\xc0"
@@ -110,7 +110,7 @@ def test_every_message_says_what_it_holds_down_to_the_last_value() -> None:
         for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             if not module.name.endswith("__main__"):
                 importlib.import_module(module.name)
-    kinds: list[Any] = [JobSpec, WorkOrder, ShuffleNews, Report]
+    kinds: list[Any] = [JobSpec, WorkOrder, SegmentNews, Report]
     waiting: list[type[Message]] = [Message]
     while waiting:
         kind = waiting.pop()

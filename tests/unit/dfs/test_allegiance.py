@@ -19,12 +19,12 @@ from mrstream.dfs.chunks.chunk_store import ChunkStore
 from mrstream.dfs.command_queue import CommandQueue, Outcome
 from mrstream.dfs.errors import StaleMaster
 from mrstream.dfs.protocol import COMMANDS, Command, DeleteChunk
-from tests.support.memory_disk import MemoryDisk
+from tests.support.forgetful_disk import ForgetfulDisk
 
 CONTACT_S = 8.0
 
 
-def store_on(*disks: MemoryDisk) -> ChunkStore:
+def store_on(*disks: ForgetfulDisk) -> ChunkStore:
     return ChunkStore(list(disks), cluster="c", server="s1")
 
 
@@ -36,7 +36,7 @@ def delete(epoch: int, since: int) -> DeleteChunk:
 
 class TestEpochs:
     def test_what_was_met_is_on_every_disk_before_it_is_obeyed(self) -> None:
-        disks = [MemoryDisk("a"), MemoryDisk("b")]
+        disks = [ForgetfulDisk(name="a"), ForgetfulDisk(name="b")]
         allegiance = allegiance_of(store_on(*disks))
 
         allegiance.meet(7)
@@ -47,7 +47,7 @@ class TestEpochs:
         assert disks[0].contents(EPOCHS).split() == [b'{"dfs":', b"7}"]
 
     def test_a_lower_epoch_is_refused_after_a_power_cut_too(self) -> None:
-        disk = MemoryDisk("a")
+        disk = ForgetfulDisk(name="a")
         allegiance_of(store_on(disk)).meet(7)
         disk.crash(random.Random(2))
 
@@ -61,14 +61,14 @@ class TestEpochs:
 
     def test_the_highest_of_all_disks_counts(self) -> None:
         """One came from the shelf."""
-        old, new = MemoryDisk("a"), MemoryDisk("b")
+        old, new = ForgetfulDisk(name="a"), ForgetfulDisk(name="b")
         allegiance_of(store_on(old)).meet(3)
         allegiance_of(store_on(new)).meet(9)
 
         assert allegiance_of(store_on(old, new)).epoch == 9
 
     def test_what_no_disk_takes_is_not_obeyed(self) -> None:
-        disk = MemoryDisk("a", capacity_bytes=1 << 20)
+        disk = ForgetfulDisk(name="a", capacity_bytes=1 << 20)
         allegiance = allegiance_of(store_on(disk))
         disk.capacity_bytes = 0
 
@@ -80,7 +80,7 @@ class TestEpochs:
     def test_a_disk_that_others_filled_still_takes_the_next_epoch(self, epoch: int) -> None:
         """Else the server would register, fail to obey, and register again, without end."""
         for seed in range(20):
-            disk = MemoryDisk("a", capacity_bytes=1 << 20)
+            disk = ForgetfulDisk(name="a", capacity_bytes=1 << 20)
             allegiance = allegiance_of(store_on(disk))
             allegiance.meet(7)
             disk.capacity_bytes = 0
@@ -93,7 +93,7 @@ class TestEpochs:
 
     @given(st.binary(max_size=40))
     def test_a_file_that_cannot_be_read_is_said_and_never_guessed(self, content: bytes) -> None:
-        disk = MemoryDisk("a")
+        disk = ForgetfulDisk(name="a")
         store_on(disk)
         file = disk.open(EPOCHS, create=True)
         file.write(content, 0)

@@ -6,6 +6,7 @@ import random
 from typing import Any
 
 import pytest
+from tests.support.memory_disk import MemoryDisk
 
 from mrstream.dfs.chunk import ChunkHandle, ChunkVersion, cell_of, first_command_id, first_of_cell
 from mrstream.dfs.chunks.allegiance import EPOCHS, allegiance_of
@@ -36,7 +37,6 @@ from mrstream.dfs.protocol import (
     Stat,
 )
 from tests.support.dfs_model import CHUNK, Model
-from tests.support.memory_disk import MemoryDisk
 
 LOGS = 3
 OWN, OTHER = 7, first_of_cell(LOGS) + 7

@@ -9,26 +9,26 @@ from pathlib import Path
 
 import pytest
 
+from mrstream.cluster.disk import OsDisk, OsFile
 from mrstream.cluster.errors import DiskFailed, NewerFormat, Overloaded, WrongCluster
 from mrstream.dfs.chunk import BLOCK_BYTES
 from mrstream.dfs.chunks.chunk_store import ChunkStore, Reserve
-from mrstream.dfs.chunks.disk import RealDisk, RealFile
 from mrstream.dfs.chunks.replica import path_of
 from mrstream.dfs.errors import ChunkCorrupt, DiskFull, NoSuchChunk, StaleReplica
-from tests.support.memory_disk import MemoryDisk
+from tests.support.forgetful_disk import ForgetfulDisk
 
 
-def store_of(*disks: MemoryDisk | RealDisk, reserve: Reserve | None = None) -> ChunkStore:
+def store_of(*disks: ForgetfulDisk | OsDisk, reserve: Reserve | None = None) -> ChunkStore:
     return ChunkStore(disks, cluster="c1", server="h1", reserve=reserve)
 
 
 def test_what_was_written_is_there_after_a_restart(tmp_path: Path) -> None:
     """GFS-02: a replica is an ordinary file; GFS-74: there is no clean shutdown."""
-    store = store_of(RealDisk(str(tmp_path)))
+    store = store_of(OsDisk(str(tmp_path)))
     replica = store.create(7, 1)
     store.write(replica, 0, [b"hello ", b"world"])
 
-    again = store_of(RealDisk(str(tmp_path)))
+    again = store_of(OsDisk(str(tmp_path)))
 
     assert [tuple(report) for report in again.reports()] == [(7, 1, 11)]
     assert bytes(again.read(again.get(7, 1), 6, 100)) == b"world"
@@ -36,7 +36,7 @@ def test_what_was_written_is_there_after_a_restart(tmp_path: Path) -> None:
 
 
 def test_chunks_go_to_the_disk_with_most_room() -> None:
-    small, large = MemoryDisk("small", capacity_bytes=1 << 20), MemoryDisk("large")
+    small, large = ForgetfulDisk(name="small", capacity_bytes=1 << 20), ForgetfulDisk(name="large")
     store = store_of(small, large)
 
     replica = store.create(1, 1)
@@ -46,7 +46,7 @@ def test_chunks_go_to_the_disk_with_most_room() -> None:
 
 def test_another_version_is_stale() -> None:
     """GFS-73: the version is checked by the receiver."""
-    store = store_of(MemoryDisk())
+    store = store_of(ForgetfulDisk())
     store.create(1, 3)
 
     with pytest.raises(StaleReplica, match="version 3, the request 2"):
@@ -55,7 +55,7 @@ def test_another_version_is_stale() -> None:
 
 def test_the_reserve_is_never_used() -> None:
     """Fault gate 7: a full disk is a clear error, and nothing half-written is visible."""
-    disk = MemoryDisk(capacity_bytes=1 << 20)
+    disk = ForgetfulDisk(capacity_bytes=1 << 20)
     store = store_of(disk, reserve=Reserve(fraction=0.5))
     replica = store.create(1, 1)
     store.write(replica, 0, [b"x" * 1000])
@@ -69,7 +69,7 @@ def test_the_reserve_is_never_used() -> None:
 
 
 def test_enospc_from_the_disk_leaves_the_replica_as_it_was() -> None:
-    disk = MemoryDisk(capacity_bytes=1 << 30)
+    disk = ForgetfulDisk(capacity_bytes=1 << 30)
     store = store_of(disk, reserve=Reserve(fraction=0.0))
     replica = store.create(1, 1)
     store.write(replica, 0, [b"x" * 1000])
@@ -90,7 +90,7 @@ def test_enospc_from_the_disk_leaves_the_replica_as_it_was() -> None:
 
 def test_a_failing_fsync_stops_the_server() -> None:
     """Fault gate 6: nobody can tell what the disk kept, so nothing more is acknowledged."""
-    disk = MemoryDisk()
+    disk = ForgetfulDisk()
     store = store_of(disk)
     replica = store.create(1, 1)
 
@@ -104,7 +104,7 @@ def test_a_failing_fsync_stops_the_server() -> None:
 
 
 def test_a_failed_disk_is_taken_out_and_the_rest_serve_on() -> None:
-    bad, good = MemoryDisk("bad", capacity_bytes=1 << 41), MemoryDisk("good")
+    bad, good = ForgetfulDisk(name="bad", capacity_bytes=1 << 41), ForgetfulDisk(name="good")
     store = store_of(bad, good)
     lost = store.create(1, 1)
     bad.capacity_bytes = 1
@@ -128,7 +128,7 @@ def test_a_disk_that_is_bad_at_the_start_is_left_out(tmp_path: Path) -> None:
     blocked = tmp_path / "blocked"
     blocked.write_text("a file where the disk should be mounted")
 
-    store = store_of(RealDisk(str(blocked)), RealDisk(str(tmp_path / "good")))
+    store = store_of(OsDisk(str(blocked)), OsDisk(str(tmp_path / "good")))
 
     assert [use.name for use in store.uses() if use.failure] == [str(blocked)]
     store.create(1, 1)
@@ -136,20 +136,20 @@ def test_a_disk_that_is_bad_at_the_start_is_left_out(tmp_path: Path) -> None:
 
 def test_a_disk_of_another_cluster_or_a_newer_format_is_refused_untouched(tmp_path: Path) -> None:
     """Fault gates 26 and 27."""
-    store_of(RealDisk(str(tmp_path)))
+    store_of(OsDisk(str(tmp_path)))
     identity = tmp_path / "identity"
     before = identity.read_text()
 
     with pytest.raises(WrongCluster, match="belongs to cluster c1"):
-        ChunkStore([RealDisk(str(tmp_path))], cluster="c2", server="h1")
+        ChunkStore([OsDisk(str(tmp_path))], cluster="c2", server="h1")
     identity.write_text(before.replace('"format": 1', '"format": 2'))
     with pytest.raises(NewerFormat, match="format 2"):
-        store_of(RealDisk(str(tmp_path)))
+        store_of(OsDisk(str(tmp_path)))
 
 
 def test_swapped_files_are_caught(tmp_path: Path) -> None:
     """Fault gates 9 and 10: a replica under another's name is never served."""
-    store = store_of(RealDisk(str(tmp_path)))
+    store = store_of(OsDisk(str(tmp_path)))
     for handle in (0x101, 0x201):
         store.write(store.create(handle, 1), 0, [bytes([handle >> 8]) * 100])
     for suffix in ("data", "sums"):
@@ -158,7 +158,7 @@ def test_swapped_files_are_caught(tmp_path: Path) -> None:
         two.rename(one)
         (tmp_path / "aside").rename(two)
 
-    again = store_of(RealDisk(str(tmp_path)))
+    again = store_of(OsDisk(str(tmp_path)))
 
     assert sorted(again.corrupt()) == [0x101, 0x201]
     with pytest.raises(ChunkCorrupt):
@@ -167,7 +167,7 @@ def test_swapped_files_are_caught(tmp_path: Path) -> None:
 
 def test_a_misdirected_block_is_caught_even_with_its_checksum(tmp_path: Path) -> None:
     """Fault gate 10: checksums are bound to chunk and place."""
-    store = store_of(RealDisk(str(tmp_path)))
+    store = store_of(OsDisk(str(tmp_path)))
     for handle in (0x101, 0x201):
         store.write(store.create(handle, 1), 0, [bytes([handle >> 8]) * (2 * BLOCK_BYTES)])
     for suffix, start, size in (("data", 0, BLOCK_BYTES), ("sums", 1024, 4)):
@@ -183,7 +183,7 @@ def test_a_misdirected_block_is_caught_even_with_its_checksum(tmp_path: Path) ->
 
 def test_a_deleted_data_file_is_named(tmp_path: Path) -> None:
     """Fault gate 9."""
-    store = store_of(RealDisk(str(tmp_path)))
+    store = store_of(OsDisk(str(tmp_path)))
     store.write(store.create(5, 1), 0, [b"x"])
     (tmp_path / path_of(5, "data")).unlink()
 
@@ -193,7 +193,7 @@ def test_a_deleted_data_file_is_named(tmp_path: Path) -> None:
 
 def test_a_corrupt_replica_stays_until_its_copy_has_settled() -> None:
     """GFS §5.2: only after the new replica is in place is the bad one deleted."""
-    disk = MemoryDisk()
+    disk = ForgetfulDisk()
     store = store_of(disk)
     store.write(store.create(5, 1), 0, [b"good bytes"])
     disk.flip_bit(path_of(5, "data"), 3)
@@ -210,7 +210,7 @@ def test_a_corrupt_replica_stays_until_its_copy_has_settled() -> None:
 
 
 def test_a_copy_that_a_restart_cut_short_is_forgotten() -> None:
-    disk = MemoryDisk()
+    disk = ForgetfulDisk()
     store = store_of(disk)
     store.write(store.receive(5, 1, 10), 0, [b"half"])
 
@@ -222,7 +222,7 @@ def test_a_copy_that_a_restart_cut_short_is_forgotten() -> None:
 
 def test_a_copy_under_a_new_handle_is_independent() -> None:
     """GFS §3.4: the chunk is copied on the same server."""
-    store = store_of(MemoryDisk())
+    store = store_of(ForgetfulDisk())
     store.write(store.create(1, 4), 0, [b"a" * 100_000])
 
     copy = store.copy(1, 2, 1, length=70_000)
@@ -235,7 +235,7 @@ def test_a_copy_under_a_new_handle_is_independent() -> None:
 
 def test_an_overwrite_first_verifies_the_blocks_it_changes_in_part() -> None:
     """GFS-81: else its new checksum would cover up old damage."""
-    disk = MemoryDisk()
+    disk = ForgetfulDisk()
     store = store_of(disk)
     replica = store.create(1, 1)
     store.write(replica, 0, [b"x" * 1000])
@@ -248,7 +248,7 @@ def test_an_overwrite_first_verifies_the_blocks_it_changes_in_part() -> None:
 
 def test_an_append_keeps_old_damage_visible() -> None:
     """GFS-80: the tail's checksum is continued, not computed anew."""
-    disk = MemoryDisk()
+    disk = ForgetfulDisk()
     store = store_of(disk)
     replica = store.create(1, 1)
     store.write(replica, 0, [b"x" * 1000])
@@ -262,7 +262,7 @@ def test_an_append_keeps_old_damage_visible() -> None:
 
 def test_truncating_forgets_bytes_and_writing_goes_on_there() -> None:
     """Sealing cuts replicas to what all of them have."""
-    disk = MemoryDisk()
+    disk = ForgetfulDisk()
     store = store_of(disk)
     replica = store.create(1, 1)
     store.write(replica, 0, [b"x" * 100_000])
@@ -276,26 +276,26 @@ def test_truncating_forgets_bytes_and_writing_goes_on_there() -> None:
 
 def test_a_data_file_that_is_gone_or_short_is_found_at_the_start(tmp_path: Path) -> None:
     """Fault gate 9: without reading the data."""
-    store = store_of(RealDisk(str(tmp_path)))
+    store = store_of(OsDisk(str(tmp_path)))
     for handle in (1, 2):
         store.write(store.create(handle, 1), 0, [b"x" * 1000])
     (tmp_path / path_of(1, "data")).unlink()
     os.truncate(tmp_path / path_of(2, "data"), 999)
 
-    again = store_of(RealDisk(str(tmp_path)))
+    again = store_of(OsDisk(str(tmp_path)))
 
     assert sorted(again.corrupt()) == [1, 2]
 
 
 def test_half_a_creation_is_no_replica(tmp_path: Path) -> None:
     """A power cut may keep one name of the two; nothing was ever acknowledged on it."""
-    store = store_of(RealDisk(str(tmp_path)))
+    store = store_of(OsDisk(str(tmp_path)))
     for handle in (1, 2):
         store.create(handle, 1)
     (tmp_path / path_of(1, "data")).unlink()
     (tmp_path / path_of(2, "sums")).unlink()
 
-    again = store_of(RealDisk(str(tmp_path)))
+    again = store_of(OsDisk(str(tmp_path)))
 
     assert (again.handles(), again.corrupt()) == ([], {})
     assert not (tmp_path / path_of(1, "sums")).exists()
@@ -304,7 +304,7 @@ def test_half_a_creation_is_no_replica(tmp_path: Path) -> None:
 
 def test_after_a_power_cut_rot_is_not_taken_for_a_write_that_was_cut_short() -> None:
     """Both headers say the same soon after a sync, so a damaged replica is never shortened."""
-    disk = MemoryDisk()
+    disk = ForgetfulDisk()
     store = store_of(disk)
     replica = store.create(1, 1)
     store.write(replica, 0, [b"x" * 200_000])
@@ -326,7 +326,7 @@ def test_what_a_killed_server_made_is_named_for_good_when_it_is_next_synced(seed
     """It was killed before its first sync, started again, and took a new version, durably; then the
     power failed, and the file with the checksums had lost its name: nobody had synced the directory
     (seed 672 of the simulator)."""
-    disk = MemoryDisk()
+    disk = ForgetfulDisk()
     store = store_of(disk)
     store.write(store.create(1, 1), 0, [b"x" * 1000], durable=False)
     again = store_of(disk)
@@ -339,7 +339,7 @@ def test_what_a_killed_server_made_is_named_for_good_when_it_is_next_synced(seed
 
 def test_of_two_copies_on_two_disks_the_better_one_counts() -> None:
     """A power cut may bring back the replica that a clone on another disk has replaced."""
-    one, two = MemoryDisk("one", capacity_bytes=1 << 41), MemoryDisk("two")
+    one, two = ForgetfulDisk(name="one", capacity_bytes=1 << 41), ForgetfulDisk(name="two")
     store_of(one).write(store_of(one).create(1, 1), 0, [b"old"])
     newer = store_of(two)
     newer.write(newer.create(1, 2), 0, [b"newer"])
@@ -358,7 +358,7 @@ def test_of_two_copies_on_two_disks_the_better_one_counts() -> None:
 
 def test_a_write_to_a_replica_whose_file_is_gone_is_corruption_not_a_crash(tmp_path: Path) -> None:
     """Fault gate 9: somebody deleted a chunk file that is being appended to."""
-    store = store_of(RealDisk(str(tmp_path)))
+    store = store_of(OsDisk(str(tmp_path)))
     replica = store.create(1, 1)
     store.write(replica, 0, [b"x"])
     (tmp_path / path_of(1, "data")).unlink()
@@ -370,7 +370,7 @@ def test_a_write_to_a_replica_whose_file_is_gone_is_corruption_not_a_crash(tmp_p
 
 
 def test_a_disk_that_is_no_longer_mounted_is_taken_out(tmp_path: Path) -> None:
-    store = store_of(RealDisk(str(tmp_path / "one")), RealDisk(str(tmp_path / "two")))
+    store = store_of(OsDisk(str(tmp_path / "one")), OsDisk(str(tmp_path / "two")))
     replica = store.create(1, 1)
     store.write(replica, 0, [b"x"])
     os.rename(replica.disk.name, tmp_path / "unplugged")
@@ -389,14 +389,14 @@ def test_a_machine_short_of_descriptors_or_memory_costs_no_disk_and_no_replica(
 ) -> None:
     """What passes is refused for the moment; taking the disk out would lose every replica on it."""
 
-    def refuse(disk: RealDisk, path: str, **_: bool) -> RealFile:
+    def refuse(disk: OsDisk, path: str, **_: bool) -> OsFile:
         raise OSError(kind, os.strerror(kind))
 
-    store = store_of(RealDisk(str(tmp_path)))
+    store = store_of(OsDisk(str(tmp_path)))
     replica = store.create(1, 1)
     store.write(replica, 0, [b"kept"])
     with monkeypatch.context() as short:
-        short.setattr(RealDisk, "open", refuse)
+        short.setattr(OsDisk, "open", refuse)
         for attempt in (
             lambda: store.create(2, 1),
             lambda: store.write(replica, 4, [b"more"]),

@@ -16,11 +16,11 @@ from mrstream.cluster.errors import (
     Unavailable,
 )
 from mrstream.cluster.leader.finding import Finding
+from mrstream.cluster.retry import RetryPolicy
 from mrstream.cluster.wire.identity import Identity
 from mrstream.cluster.wire.messages import pack
 from mrstream.dfs.client import stale
 from mrstream.dfs.client.client import DfsClient
-from mrstream.dfs.client.retry import RetryPolicy
 from mrstream.dfs.errors import NoServers, NoSuchFile
 from mrstream.dfs.protocol import AskShadow, MakeDirectory, ShadowAnswer, Stat, TrashEntry
 

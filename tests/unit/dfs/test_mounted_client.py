@@ -8,12 +8,12 @@ import pytest
 
 from mrstream.cluster.errors import HostUnreachable
 from mrstream.cluster.leader.finding import Finding
+from mrstream.cluster.retry import RetryPolicy
 from mrstream.cluster.wire.identity import Identity
 from mrstream.dfs.chunk import ServerId, cell_of, handle_name
 from mrstream.dfs.client import writer
 from mrstream.dfs.client.cells import MountedClient
 from mrstream.dfs.client.client import DfsClient
-from mrstream.dfs.client.retry import RetryPolicy
 from mrstream.dfs.errors import BadPath, CrossesCells, NoSuchFile
 from mrstream.dfs.metadata.events import Founded
 from mrstream.dfs.metadata.settings import Settings

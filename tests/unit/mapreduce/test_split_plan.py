@@ -211,6 +211,57 @@ def test_ten_thousand_small_files_are_few_splits(tmp_path: Path, files: RoutedFi
     assert whole.file_count == 300
 
 
+class FilesOfHosts(RoutedFiles):
+    """Files that lie on the host that their name begins with."""
+
+    def hosts_of(self, url: str, start: int, length: int) -> tuple[str, ...]:
+        return (url.rpartition("/")[2].partition("_")[0],)
+
+
+@pytest.mark.parametrize(
+    ("least", "combined"),
+    [
+        # What no host fills a split with is packed together, whoever holds it.
+        ("0", ["h1_a h1_b h2_a", "h2_b h3_a"]),
+        # h1 and h2 hold 80 bytes each, h3 40.
+        ("50", ["h1_a h1_b", "h2_a h2_b", "h3_a"]),
+        ("80", ["h1_a h1_b", "h2_a h2_b", "h3_a"]),
+        ("81", ["h1_a h1_b h2_a", "h2_b h3_a"]),
+        ("40", ["h1_a h1_b", "h2_a h2_b", "h3_a"]),
+    ],
+)
+def test_what_is_left_of_a_host_is_a_split_if_it_is_large_enough(
+    least: str, combined: list[str], tmp_path: Path
+) -> None:
+    """`split.minsize.per.node`, with splits of 100 bytes at most."""
+    put(tmp_path, **{f"d__{name}": b"x" * 40 for name in ("h1_a", "h1_b", "h2_a", "h2_b", "h3_a")})
+    size = "mapreduce.input.fileinputformat.split"
+    conf = JobConf({
+        "mapred.input.format.class": "CombineTextInputFormat",
+        f"{size}.maxsize": "100", f"{size}.minsize.per.node": least,
+    })  # fmt: skip
+
+    plan = plan_splits(conf, ["d"], FilesOfHosts("file:///", str(tmp_path)))
+
+    found = [[p.url.rpartition("/")[2] for p in split.pieces] for split in plan.splits]
+    assert sorted(" ".join(names) for names in found) == combined
+
+
+def test_a_host_that_filled_a_split_leaves_its_rest_to_others(tmp_path: Path) -> None:
+    """As Hadoop has it: the least size of a host is for one that has no split yet."""
+    put(tmp_path, **{f"d__h1_{name}": b"x" * 60 for name in "abc"}, d__h2_a=b"x" * 10)
+    size = "mapreduce.input.fileinputformat.split"
+    conf = JobConf({
+        "mapred.input.format.class": "CombineTextInputFormat",
+        f"{size}.maxsize": "100", f"{size}.minsize.per.node": "50",
+    })  # fmt: skip
+
+    plan = plan_splits(conf, ["d"], FilesOfHosts("file:///", str(tmp_path)))
+
+    found = [[p.url.rpartition("/")[2] for p in split.pieces] for split in plan.splits]
+    assert sorted(found) == [["h1_a", "h1_b"], ["h1_c", "h2_a"]]
+
+
 def test_more_maps_than_any_job_may_have_are_refused(
     tmp_path: Path, files: RoutedFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:

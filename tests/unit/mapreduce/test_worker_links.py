@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from mrstream.cluster.wire.messages import Message
+from mrstream.mapreduce.dataflow.segment_place import SegmentAt
 from mrstream.mapreduce.master.worker_links import WorkerLinks
-from mrstream.mapreduce.protocol import RunAttempt, SegmentAt, SegmentNews
+from mrstream.mapreduce.protocol import RunAttempt, SegmentNews
 from tests.unit.mapreduce.test_job_ledger import JOB, ledger_of
 
 MAP = "attempt_1700000000000_0001_m_000000_0"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mrstream.dfs import protocol as p
-from mrstream.dfs.chunk import ChunkReport, ChunkVersion, pack_reports
+from mrstream.dfs.chunk import ChunkReport, ChunkVersion, ServerId, pack_reports
 from mrstream.dfs.metadata.events import Event, Tick
 from tests.support.dfs_model import DISK_BYTES, Model
 
@@ -70,3 +70,71 @@ def test_a_server_is_drained_without_a_moment_of_fewer_good_replicas() -> None:
     state = next(s for s in model.call(p.Report()).servers if s.address.server == "s1")
     assert (state.state, state.chunks_to_drain) == ("drained", 0)
     assert model.fewest == 3
+
+
+class TestAWriterWhoDistrustsTheLastCopy:
+    """The host of one of two replicas is gone, and the primary at the other did not answer in time,
+    since it waited for that host: the writer leaves it out. The master then gave the lease without
+    it, found one copy left, sealed the chunk to clone it there, gave the lease without it, and so
+    on while the writer waited."""
+
+    def blamed(self) -> tuple[Model, p.OpenFile, p.ChunkGrant, str]:
+        """A model in which that has happened, and who is left."""
+        model = Model(3)
+        opened = model.create("/f", first_chunk=True, replication=2)
+        grant = opened.grant
+        assert grant is not None
+        model.write(grant, 50)
+        (dead,) = (a.server for a in grant.replicas if a.server != grant.primary)
+        model.kill(dead)
+        model.pass_time(model.settings.dead_after_s + 1)
+        return model, opened, grant, grant.primary
+
+    def ask(
+        self, model: Model, opened: p.OpenFile, version: ChunkVersion, failed: str
+    ) -> p.ChunkGrant:
+        """What the writer hears in the end."""
+        status = opened.status
+        ask = p.FindLease("", 0, status.file_id, opened.epoch, version, (ServerId(failed),))
+        call = model.begin(ask)
+        for _ in range(10):
+            if model.is_answered(call):
+                break
+            model.pass_time(1)
+        grant: p.ChunkGrant = model.answer(call)
+        return grant
+
+    def test_is_sent_to_two_again(self) -> None:
+        """The last copy was good enough to make another of it: it is not to be left out."""
+        model, opened, grant, blamed = self.blamed()
+
+        again = self.ask(model, opened, grant.version, blamed)
+
+        assert len(again.replicas) == 2 and blamed in {a.server for a in again.replicas}
+        model.write(again, 80)
+        assert model.close(opened, 80).length_bytes == 80
+
+    def test_who_still_cannot_reach_it_goes_on_without_it(self) -> None:
+        """Another one would do; where there is none, the client comes first."""
+        model, opened, grant, blamed = self.blamed()
+        again = self.ask(model, opened, grant.version, blamed)
+
+        alone = self.ask(model, opened, again.version, blamed)
+
+        assert [a.server for a in alone.replicas] != [] and blamed not in {
+            a.server for a in alone.replicas
+        }
+        model.write(alone, 80)
+        assert model.close(opened, 80).length_bytes == 80
+        model.pass_time(5)
+        assert len(model.where("/f")) == 2
+
+    def test_another_server_takes_the_place_of_the_one_that_it_cannot_reach(self) -> None:
+        model, opened, grant, blamed = self.blamed()
+        again = self.ask(model, opened, grant.version, blamed)
+        model.add_server("s4")
+
+        elsewhere = self.ask(model, opened, again.version, blamed)
+
+        assert len(elsewhere.replicas) == 2
+        assert blamed not in {a.server for a in elsewhere.replicas}

@@ -11,10 +11,12 @@ import pytest
 
 from mrstream.cluster.wire.identity import Identity
 from mrstream.cluster.wire.network import BulkServer
-from mrstream.mapreduce.dataflow import merger
+from mrstream.mapreduce.dataflow import block_codec, merger
+from mrstream.mapreduce.dataflow.block_codec import BlockCodec
 from mrstream.mapreduce.dataflow.fetched_runs import MergeRule
-from mrstream.mapreduce.dataflow.fetcher import Fetcher, SegmentPlace
+from mrstream.mapreduce.dataflow.fetcher import Fetcher
 from mrstream.mapreduce.dataflow.record_form import FRAMED_RECORDS, TEXT_RECORDS, text_form
+from mrstream.mapreduce.dataflow.segment_place import SegmentAt
 from mrstream.mapreduce.dataflow.segment_server import SegmentServer
 from mrstream.mapreduce.dataflow.sort_buffer import SortPlan
 from mrstream.mapreduce.dataflow.spill import MapOutput, SpillPlan
@@ -37,8 +39,8 @@ class Heard:
     def fetched(self, length_bytes: int) -> None:
         self.bytes += length_bytes
 
-    def failed(self, place: SegmentPlace, reason: str, *, gone: bool) -> None:
-        self.failures.append((place.attempt, reason, gone))
+    def failed(self, place: SegmentAt, reason: str, *, gone: bool) -> None:
+        self.failures.append((place.attempt_id, reason, gone))
         self.something_failed.set()
 
 
@@ -54,15 +56,21 @@ class Host:
         self.server = BulkServer(self.segments.serve, SERVER)
         self.address = self.server.start("127.0.0.1:0")
 
-    def write(self, map_index: int, lines: list[bytes], number: int = 0) -> SegmentPlace:
+    def write(
+        self,
+        map_index: int,
+        lines: list[bytes],
+        number: int = 0,
+        codec: BlockCodec = block_codec.NONE,
+    ) -> SegmentAt:
         attempt = f"attempt_1_0001_m_{map_index:06}_{number}"
         path = str(self.directory / attempt)
-        plan = SpillPlan(sort=SortPlan(PARTITIONS), path=path, capacity_bytes=1 << 20)
+        plan = SpillPlan(sort=SortPlan(PARTITIONS), path=path, capacity_bytes=1 << 20, codec=codec)
         output = MapOutput(plan)
         output.feed(b"".join(lines))
         output.finish()
         self.paths[attempt] = path
-        return SegmentPlace(map_index, attempt, self.name, self.address)
+        return SegmentAt(map_index, attempt, self.name, self.address)
 
 
 @pytest.fixture
@@ -100,7 +108,7 @@ def expected(hosts: list[Host], tmp_path: Path, all_lines: list[list[bytes]]) ->
         for host in hosts:
             path = host.paths.get(f"attempt_1_0001_m_{index:06}_0")
             if path:
-                local.add(SegmentPlace(index, f"m{index}", host.name, "", path))
+                local.add(SegmentAt(index, f"m{index}", host.name, "", path))
     return merged(local, tmp_path)
 
 
@@ -136,14 +144,14 @@ def test_a_missing_segment_is_told_at_once_and_a_new_place_is_fetched(
 ) -> None:
     lines = [b"k\tv\n"] * 5
     lost = hosts[0].write(0, lines)
-    del hosts[0].paths[lost.attempt]
+    del hosts[0].paths[lost.attempt_id]
     heard = Heard()
     fetcher = new_fetcher(tmp_path, 1, heard, memory_bytes=1 << 20)
     fetcher.add(lost)
 
     def run_again() -> None:
         assert heard.something_failed.wait(10)
-        fetcher.withdraw(lost.attempt)
+        fetcher.withdraw(lost.attempt_id)
         fetcher.add(hosts[1].write(0, lines, number=1))
 
     runner = threading.Thread(target=run_again)
@@ -158,9 +166,9 @@ def test_a_missing_segment_is_told_at_once_and_a_new_place_is_fetched(
 def test_a_flipped_bit_on_disk_is_never_merged(hosts: list[Host], tmp_path: Path) -> None:
     """A corrupt segment is asked for twice, then its map is blamed."""
     place = hosts[0].write(0, [b"k%d\tv\n" % n for n in range(100)])
-    path = Path(hosts[0].paths[place.attempt])
+    path = Path(hosts[0].paths[place.attempt_id])
     content = bytearray(path.read_bytes())
-    with_partition = hosts[0].segments._partition(place.attempt, 1)[1]
+    with_partition = hosts[0].segments._partition(place.attempt_id, 1)[1]
     content[with_partition.offset + with_partition.length - 1] ^= 0x10
     path.write_bytes(content)
     heard = Heard()
@@ -201,3 +209,25 @@ def test_a_host_that_does_not_answer_is_tried_again_until_its_segment_moves(
     mover.join()
 
     assert heard.failures[0][2] is False
+
+
+@pytest.mark.parametrize("codec", ["none", "zlib", "lz4", "zstd", "snappy", "bzip2"])
+def test_large_partitions_come_whole_in_pages_of_their_own(
+    hosts: list[Host], tmp_path: Path, codec: str
+) -> None:
+    """Packed or not: they are read where they were received, twice, and never copied first."""
+    rng = random.Random(1)
+    all_lines = [
+        [b"k%05d\t%0240x\n" % (n, rng.getrandbits(960)) for n in range(index, 24_000, 3)]
+        for index in range(3)
+    ]
+    places = [
+        hosts[index].write(index, lines, codec=block_codec.by_name(codec))
+        for index, lines in enumerate(all_lines)
+    ]
+    fetcher = new_fetcher(tmp_path, len(places), Heard(), memory_bytes=1 << 26)
+    for place in places:
+        fetcher.add(place)
+
+    assert merged(fetcher, tmp_path) == expected(hosts, tmp_path, all_lines)
+    fetcher.close()

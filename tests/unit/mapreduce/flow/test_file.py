@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mrstream.cluster.errors import UserError
-from mrstream.mapreduce.flow.brain.plan import BadFlow, Until, resolved
+from mrstream.mapreduce.flow.brain.plan import BadFlow, Until, narrowed, resolved
 from mrstream.mapreduce.flow.file import read_flow
 
 GOOD = """
@@ -46,6 +46,24 @@ steps:
 
 def read(text: str, **variables: str) -> Any:
     return read_flow(text, "f1", "/work", variables)
+
+
+@pytest.mark.parametrize(
+    ("names", "left"),
+    [
+        (["counts"], ["counts"]),
+        (["top"], ["counts", "top"]),
+        (["rank", "counts"], ["counts", "rank"]),
+        (["tell"], ["counts", "top", "rank", "tell"]),
+    ],
+)
+def test_chosen_steps_bring_what_they_need_and_no_more(names: list[str], left: list[str]) -> None:
+    assert [step.name for step in narrowed(read(GOOD), names).steps] == left
+
+
+def test_a_chosen_step_that_is_not_there_is_named() -> None:
+    with pytest.raises(BadFlow, match="no step 'tops'; the flow has counts, top, rank, tell"):
+        narrowed(read(GOOD), ["top", "tops"])
 
 
 def test_steps_become_words_in_an_order_in_which_they_can_run() -> None:

@@ -277,6 +277,32 @@ def test_a_loop_goes_on_until_its_counter_says_so(
     assert desk.left_behind() == []
 
 
+def test_chosen_steps_run_alone_and_are_resumed_alone(desk: Desk, wanted: dict[str, str]) -> None:
+    desk.write_program("exit 1")
+    assert desk.run("run", "flow.yaml", "-steps", "total")[0] == 1
+    desk.write_program('tr -s " " "\\n"')
+    (flow_id,) = all_flows()
+
+    status, said = desk.run("resume", flow_id)
+
+    assert status == 0, said
+    assert completed(flow_id) == {"split", "total"}
+    total = {name: text for name, text in wanted.items() if name.startswith("total")}
+    assert desk.outputs() == total and total
+    assert desk.left_behind() == []
+
+
+def test_status_says_where_a_result_without_a_name_lies(desk: Desk) -> None:
+    assert desk.run("run", "flow.yaml", "-steps", "both")[0] == 0
+    (flow_id,) = all_flows()
+
+    said = desk.run("status", flow_id)[1]
+
+    place = said.partition("  both: complete → ")[2].strip()
+    assert "longword" in (Path(place) / "part-00000").read_text()
+    assert "  split: complete\n" in said, "what is between is gone"
+
+
 def test_a_dry_run_shows_the_plan_and_changes_nothing(desk: Desk) -> None:
     status, said = desk.run("run", "flow.yaml", "--dry-run")
 
@@ -291,6 +317,8 @@ def test_a_dry_run_shows_the_plan_and_changes_nothing(desk: Desk) -> None:
         (("run", "nothing.yaml"), "cannot be read"),
         (("run",), "needs one FILE"),
         (("run", "flow.yaml", "-v", "a"), "NAME=VALUE"),
+        (("run", "flow.yaml", "-steps", "all"), "there is no step 'all'"),
+        (("run", "flow.yaml", "-steps", ","), "needs the name of a step"),
         (("resume", "flow_none"), "there is no flow"),
         (("resume", "../x"), "needs the id"),
         (("nonsense",), "usage"),

@@ -1,18 +1,26 @@
-"""One directory of one disk: the seam between chunks and the operating system.
+"""The disk as a seam: what journals and chunks need of a file system, and the real one.
 
-Takes paths relative to its root; gives files that are read and written at offsets. Nothing is
-durable before `sync` (a file's bytes) and `sync_directory` (a name). It knows nothing of chunks.
-The simulator stands in a disk that forgets what was not synced; tests one that fails on demand.
+Files are read and written at offsets. Nothing is durable before `sync` (a file's bytes) and
+`sync_directory` (a name). Tests and simulators put a disk in its place that forgets what was not
+synced. Nothing here decides anything; an `OSError` passes through to whoever must act on it.
 """
 
 from __future__ import annotations
 
-import ctypes
+import contextlib
+import errno
+import functools
 import hashlib
 import os
+from collections.abc import Iterator
 from typing import Any, Protocol, TypeAlias
 
-from mrstream.cluster.journal.disk import WRITE_BYTES
+WRITE_BYTES = 64 * 1024
+"""At most so much of a long write goes to the kernel in one call: for more it takes larger pages,
+and in a virtual machine those are often the ones that the host has to find first (a third of the
+CPU time of a write by the megabyte: docs/performance.md)."""
+_SYNC_FILE_RANGE_WRITE = 2
+_FALLOC_FL_KEEP_SIZE = 1
 
 Bytes: TypeAlias = bytes | bytearray | memoryview
 
@@ -27,7 +35,7 @@ class DiskFile(Protocol):
         """Return up to `size` bytes from `offset`, fewer only at the end of the file."""
 
     def write(self, data: Bytes, offset: int) -> None:
-        """Write all of `data` at `offset`."""
+        """Write all of `data` at `offset` (into the cache; see `sync`)."""
 
     def truncate(self, size: int) -> None: ...
 
@@ -36,17 +44,22 @@ class DiskFile(Protocol):
     def sync(self) -> None:
         """Return when the bytes and the length are on disk; raise OSError if they may not be."""
 
+    def reserve(self, size: int) -> None:
+        """Keep room for the file to become so long, which it does not yet; ENOSPC if there is
+        none. A file system that cannot promise anything says nothing."""
+
     def begin_writing_out(self, offset: int, size: int) -> None:
         """Let the disk start on these bytes now, so that the next `sync` takes less time."""
 
     def fileno(self) -> int:
         """The descriptor, for passing to another process; raises OSError if there is none."""
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Give the file back; says nothing about durability."""
 
 
 class Disk(Protocol):
-    """A directory of a disk. All paths are relative to it and use '/'."""
+    """A directory of a disk. Paths are relative to it and use '/'; an absolute one is itself."""
 
     @property
     def name(self) -> str:
@@ -78,7 +91,7 @@ class Disk(Protocol):
         """A 64-bit number that changes whenever unsynced bytes may have been lost."""
 
 
-class RealFile:
+class OsFile:
     """A file of the operating system."""
 
     __slots__ = ("_fd",)
@@ -122,10 +135,20 @@ class RealFile:
         # fdatasync writes the length too whenever it is needed to read the bytes back.
         os.fdatasync(self._fd)
 
+    def reserve(self, size: int) -> None:
+        fallocate = _fallocate()
+        if fallocate is not None and fallocate(self._fd, _FALLOC_FL_KEEP_SIZE, 0, size) != 0:
+            import ctypes
+
+            number = ctypes.get_errno()
+            if number not in (errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL):
+                raise OSError(number, os.strerror(number))
+
     def begin_writing_out(self, offset: int, size: int) -> None:
-        if _sync_file_range is not None:
+        sync_file_range = _sync_file_range()
+        if sync_file_range is not None:
             # Only a hint: whether it helped or not, `sync` tells the truth.
-            _sync_file_range(self._fd, offset, size, _SYNC_FILE_RANGE_WRITE)
+            sync_file_range(self._fd, offset, size, _SYNC_FILE_RANGE_WRITE)
 
     def fileno(self) -> int:
         return self._fd
@@ -134,37 +157,37 @@ class RealFile:
         os.close(self._fd)
 
 
-class RealDisk:
+class OsDisk:
     """A directory of the operating system."""
 
-    def __init__(self, root: str) -> None:
+    def __init__(self, root: str = "/", *, mode: int = 0o600) -> None:
         self._root = os.path.abspath(root)
+        self._mode = mode
+        """Of new files; who may read them may enter the directories too."""
         self._boot_id = _kernel_boot_id()
 
     @property
     def name(self) -> str:
         return self._root
 
-    def open(self, path: str, *, create: bool = False, write: bool = False) -> RealFile:
+    def open(self, path: str, *, create: bool = False, write: bool = False) -> OsFile:
         flags = os.O_RDWR if create or write else os.O_RDONLY
         if create:
             flags |= os.O_CREAT | os.O_TRUNC
-        return RealFile(os.open(self._at(path), flags | os.O_CLOEXEC, 0o644))
+        return OsFile(os.open(self._at(path), flags | os.O_CLOEXEC, self._mode))
 
     def exists(self, path: str) -> bool:
         return os.path.lexists(self._at(path))
 
     def remove(self, path: str) -> None:
-        try:
+        with contextlib.suppress(FileNotFoundError):
             os.unlink(self._at(path))
-        except FileNotFoundError:
-            return
 
     def rename(self, source: str, target: str) -> None:
         os.rename(self._at(source), self._at(target))
 
     def make_directories(self, path: str) -> None:
-        os.makedirs(self._at(path), exist_ok=True)
+        os.makedirs(self._at(path), self._mode | (self._mode & 0o444) >> 2, exist_ok=True)
 
     def list(self, path: str) -> list[str]:
         try:
@@ -190,18 +213,61 @@ class RealDisk:
         return os.path.join(self._root, path) if path else self._root
 
 
-_SYNC_FILE_RANGE_WRITE = 2
+@contextlib.contextmanager
+def opened(
+    disk: Disk, path: str, *, create: bool = False, write: bool = False
+) -> Iterator[DiskFile]:
+    """Open a file for a while."""
+    file = disk.open(path, create=create, write=write)
+    try:
+        yield file
+    finally:
+        file.close()
 
 
-def _find_sync_file_range() -> Any:
+def read_part(disk: Disk, path: str, offset: int, size: int) -> bytes:
+    """Return up to `size` bytes of a file from `offset`, fewer only at its end."""
+    with opened(disk, path) as file:
+        return file.read(size, offset)
+
+
+def read_whole(disk: Disk, path: str) -> bytes:
+    """Return all of a file."""
+    with opened(disk, path) as file:
+        return file.read(file.size(), 0)
+
+
+def make_directory(disk: Disk, path: str) -> None:
+    """Make a directory, and those above it that are missing; their names last when this returns."""
+    if disk.exists(path):
+        return
+    parent = os.path.dirname(path)
+    make_directory(disk, parent)
+    disk.make_directories(path)
+    disk.sync_directory(parent)
+
+
+@functools.cache
+def _sync_file_range() -> Any:
     """The C library's sync_file_range, which Python does not offer; None where there is none."""
+    import ctypes  # only chunkservers need it
+
     function = getattr(ctypes.CDLL(None), "sync_file_range", None)
     if function is not None:
         function.argtypes = [ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint]
     return function
 
 
-_sync_file_range = _find_sync_file_range()
+@functools.cache
+def _fallocate() -> Any:
+    """The C library's fallocate, of which Python offers only the form that makes the file longer;
+    None where there is none."""
+    import ctypes
+
+    function = getattr(ctypes.CDLL(None, use_errno=True), "fallocate", None)
+    if function is not None:
+        function.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64]
+    return function
 
 
 def _kernel_boot_id() -> int:

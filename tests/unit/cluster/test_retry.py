@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import time
 
 import pytest
 
-from mrstream.cluster.errors import Unavailable
-from mrstream.dfs.client import retry
-from mrstream.dfs.client.retry import RetryPolicy
+from mrstream.cluster import retry
+from mrstream.cluster.errors import HostUnreachable, Unavailable
+from mrstream.cluster.retry import RetryPolicy
+from mrstream.cluster.wire.addresses import why_wait
 
 
 def test_it_tries_until_the_time_is_over_and_then_raises_the_last_error() -> None:
@@ -49,3 +51,30 @@ def test_a_short_silence_is_not_worth_a_word(caplog: pytest.LogCaptureFixture) -
         for attempt in RetryPolicy(total_s=0.1, first_s=0.01).attempts():
             attempt.failed(Unavailable("refused"), "the master does not answer")
     assert caplog.messages == []
+
+
+def test_a_wait_that_is_cut_short_is_the_last() -> None:
+    """A master that stops does not leave a thread behind that tries for ever."""
+    waits: list[float] = []
+
+    def cut_short(wait_s: float) -> bool:
+        waits.append(wait_s)
+        return len(waits) == 3
+
+    with pytest.raises(Unavailable, match="try 3"):
+        for attempt in RetryPolicy(math.inf, first_s=1.0, longest_s=1.0, wait=cut_short).attempts():
+            attempt.failed(Unavailable(f"try {attempt.number}"))
+
+    assert len(waits) == 3 and all(0.5 <= wait_s <= 1.0 for wait_s in waits)
+
+
+@pytest.mark.parametrize(
+    "error, said",
+    [
+        (HostUnreachable("h1:7700: timed out"), "does not answer (h1:7700: timed out): `mrstream"),
+        (Unavailable("no chunkserver has room"), "cannot do it yet (no chunkserver has room): "),
+    ],
+)
+def test_one_who_waits_is_told_whether_the_master_answers(error: Unavailable, said: str) -> None:
+    """Nobody looks for a dead daemon where a disk is full."""
+    assert why_wait("dfs", error).startswith(f"the dfs master {said}")

@@ -1,4 +1,4 @@
-"""The one retry policy of the file system's clients: only for `Unavailable`, and for so long.
+"""The one retry policy of whoever asks somebody else: only for `Unavailable`, and for so long.
 
 for attempt in policy.attempts():
     try:
@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from mrstream.cluster.errors import Unavailable
@@ -29,6 +29,8 @@ class RetryPolicy:
     total_s: float = 60.0
     first_s: float = 0.05
     longest_s: float = 1.0
+    wait: Callable[[float], bool | None] = time.sleep
+    """True: it was cut short, and there shall be no other try."""
 
     def attempts(self) -> Iterator[Attempt]:
         """Yield attempts without end; `Attempt.failed` ends them."""
@@ -38,7 +40,7 @@ class RetryPolicy:
         has_said = False
         while True:
             number += 1
-            attempt = Attempt(number, wait_s, began_s, began_s + self.total_s, has_said)
+            attempt = Attempt(number, wait_s, began_s, self, has_said)
             yield attempt
             has_said = attempt.has_said
             wait_s = min(wait_s * 2, self.longest_s)
@@ -51,7 +53,7 @@ class Attempt:
     number: int
     wait_s: float
     began_s: float
-    deadline_s: float
+    policy: RetryPolicy
     has_said: bool = False
 
     def failed(self, error: Unavailable, said: str = "") -> None:
@@ -59,10 +61,12 @@ class Attempt:
         for people, once, when they have waited for a while."""
         # Spread out those who fail together, so that they do not come back together.
         wait_s = self.wait_s * random.uniform(0.5, 1.0)
-        if time.monotonic() + wait_s >= self.deadline_s:
+        deadline_s = self.began_s + self.policy.total_s
+        if time.monotonic() + wait_s >= deadline_s:
             raise error
         if said and not self.has_said and time.monotonic() - self.began_s >= SILENCE_S:
             self.has_said = True
-            left_s = self.deadline_s - time.monotonic()
+            left_s = deadline_s - time.monotonic()
             _log.warning("%s; trying for another %.0f s", said, left_s)
-        time.sleep(wait_s)
+        if self.policy.wait(wait_s):
+            raise error
