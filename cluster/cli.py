@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 INTERRUPTED = 130
 LEADER_S_MAX = 60.0
 LOOK_EVERY_S = 0.2
+LISTED_MAX = 10_000
 _printing = threading.Lock()
 
 
@@ -293,6 +294,7 @@ def _doctor(options: Namespace) -> int:
 
     cluster = _cluster_running(options)
     findings = examine(cluster, _chunks(_reports(cluster)), _log_copies(cluster))
+    findings += _hidden(cluster)
     if options.json:
         print(json.dumps({"name": cluster.config.name, "findings": findings}, indent=2))
         return 1 if findings else 0
@@ -301,6 +303,23 @@ def _doctor(options: Namespace) -> int:
     if not findings:
         print(f"cluster {cluster.config.name} is well")
     return 1 if findings else 0
+
+
+def _hidden(cluster: Cluster) -> list[str]:
+    """Say what lies in the root cell where another cell is mounted: nobody sees it."""
+    from mrstream.dfs.protocol import ListDirectory, Page
+
+    cells = {cell.path: cell.name for cell in cluster.config.dfs.cells}
+    found: list[str] = []
+    with contextlib.suppress(ClusterError), _dfs_master(cluster) as connection:
+        page: Page = connection.call(ListDirectory("/", "", LISTED_MAX), 3.0) if cells else Page(())
+        found = [entry.path for entry in page.entries if entry.path in cells]
+    return [
+        f"{path}: cell {cells[path]} is mounted over something of that name in the root cell, and "
+        "nobody sees it: take the cell out of cluster.yaml, `mrstream cluster up -f` it, `mrstream "
+        f"dfs -mv {path} {path}-before`, and put the cell back"
+        for path in found
+    ]
 
 
 def _add(options: Namespace) -> int:
