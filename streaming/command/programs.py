@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from mrstream.streaming.command.command import StreamingCommand
 from mrstream.streaming.command.options import BadCommandLine
 from mrstream.streaming.task.child import parse_command
+from mrstream.streaming.task.shipping import local_path
 
 _SCRIPT_SUFFIXES = (
     ".awk",
@@ -50,10 +51,12 @@ def check_programs(command: StreamingCommand, *, on_cluster: bool) -> Iterator[s
             yield from _shell_signs(option, text)
             yield from _missing(option, text, command, on_cluster=on_cluster)
     for item in command.shipped:
-        if item.word and _has_windows_line_ends(item.source):
+        path = local_path(item.source)
+        if path is not None and not item.archive and _has_windows_line_ends(path):
+            name = item.word or path
             yield (
-                f"{item.word} has Windows line ends (CRLF), which its interpreter may take for "
-                f"part of names and commands: `sed -i 's/\\r$//' {item.word}` mends it"
+                f"{name} has Windows line ends (CRLF), which its interpreter may take for "
+                f"part of names and commands: `sed -i 's/\\r$//' {name}` mends it"
             )
 
 

@@ -89,3 +89,12 @@ def test_scripts_with_windows_line_ends_are_named(tmp_path: Path) -> None:
 
     (line,) = warned("-mapper", "w.sh", "-reducer", "u.sh")
     assert line.startswith("w.sh has Windows line ends (CRLF)")
+
+
+@pytest.mark.parametrize("words", [("-file", "w.sh"), ("-files", "w.sh"), ("-files", "w.sh#m.sh")])
+def test_so_are_those_that_were_asked_to_travel(words: tuple[str, str], tmp_path: Path) -> None:
+    (tmp_path / "w.sh").write_bytes(b"#!/bin/sh\r\ncat\r\n")
+    name = "m.sh" if "#" in words[1] else "w.sh"
+
+    (line,) = warned(*words, "-mapper", name)
+    assert "w.sh has Windows line ends (CRLF)" in line and line.endswith("w.sh` mends it")
