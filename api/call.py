@@ -9,7 +9,7 @@ from mrstream.api.functions import BadFunctions, unpack_value
 
 
 def main(argv: Sequence[str]) -> int:
-    """Call the function with its output directory and its inputs; gives the exit status."""
+    """Call the function with its output directory and its inputs; return the exit status."""
     path, output, *inputs = argv
     try:
         with open(path, "rb") as file:

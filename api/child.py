@@ -25,7 +25,7 @@ RECORD_MARK = "mrstream: the record: "
 
 def main(stage: str, words: Sequence[str] = ()) -> int:
     """Run the function of a stage over standard input, or a source with the words that tell it
-    what to do; gives the exit status."""
+    what to do; return the exit status."""
     try:
         with open(LINK, "rb") as file:
             functions = unpack(file.read())
@@ -84,7 +84,7 @@ def _run_source(functions: Functions, words: Sequence[str], records: int) -> Non
 
 
 def result_lines(functions: Functions) -> Callable[[Sequence[Any]], bytes]:
-    """Give the function that makes the lines of results."""
+    """Return the function that makes the lines of results."""
     lines = functions.writes.lines
     return (lambda records: lines(_pairs(records))) if functions.only_pairs else lines
 

@@ -79,7 +79,7 @@ def all_pairs(records: Sequence[Any]) -> bool:
 
 
 def shown(value: Any) -> str:
-    """Give a value as an error shows it."""
+    """Return a value as an error shows it."""
     text = repr(value)
     return text if len(text) <= _SHOWN_CHARS_MAX else text[:_SHOWN_CHARS_MAX] + "…"
 
@@ -209,7 +209,7 @@ raw: Codec = _Raw()
 
 
 def codec_of(given: Any) -> Codec:
-    """Give the codec that a user named: a codec, or a pair of functions."""
+    """Return the codec that a user named: a codec, or a pair of functions."""
     if isinstance(given, Codec):
         return given
     if isinstance(given, tuple) and len(given) == 2 and all(map(callable, given)):

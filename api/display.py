@@ -73,7 +73,7 @@ def _is_notebook() -> bool:
 
 
 def display_for(result: Shown, progress: bool | None) -> Nothing:
-    """Give what shows a result here; `progress` is what the user asked for, if anything."""
+    """Return what shows a result here; `progress` is what the user asked for, if anything."""
     if progress is False:
         return Nothing()
     if _is_notebook():

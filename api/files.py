@@ -20,7 +20,7 @@ READ_BYTES = 1 << 20
 
 
 def fs(cluster: str | None = None) -> Any:
-    """Give the fsspec file system that jobs read and write: the dfs of the cluster named, else of
+    """Return the fsspec file system that jobs read and write: the dfs of the cluster named, else of
     the current one; without a cluster, this machine's disk."""
     import fsspec  # 100 ms that jobs need not pay
 
@@ -37,7 +37,7 @@ def is_here(command: StreamingCommand) -> bool:
 
 
 def output_lines(output: str, cluster: str | None, *, is_local: bool) -> Iterator[bytes]:
-    """Give the lines of the parts of an output directory, in the order of their names."""
+    """Yield the lines of the parts of an output directory, in the order of their names."""
     name = None if is_local else _cluster_name(cluster)
     files = files_for("file:///" if name is None else f"dfs://{name}/")
     for part in _parts(files, files.qualify(output)):
@@ -48,8 +48,8 @@ def output_lines(output: str, cluster: str | None, *, is_local: bool) -> Iterato
 
 
 def hadoop_lines(output: str, engine: str, cluster: str | None) -> Iterator[bytes]:
-    """Give the lines of the parts of a job that Hadoop ran, by its own client; `engine` is what the
-    job's words say, if they do."""
+    """Yield the lines of the parts of a job that Hadoop ran, by its own client; `engine` is what
+    the job's words say, if they do."""
     from mrstream.cluster.config import config
     from mrstream.mapreduce.engine import choice, hadoop
 
@@ -79,7 +79,7 @@ def _parts(files: Files, url: str) -> Iterator[FileStatus]:
 
 
 def _cluster_name(named: str | None) -> str | None:
-    """Give the name of the cluster to use, and have its dfs at hand; None: there is none."""
+    """Return the name of the cluster to use, and have its dfs at hand; None: there is none."""
     from mrstream.cluster.config import state
 
     if state.chosen(named) is None:

@@ -215,7 +215,7 @@ class Flow:
         return state.plan.flow_id
 
     def plan(self, steps: Iterable[FlowStep] = ()) -> str:
-        """Give what would run, step by step."""
+        """Return what would run, step by step."""
         state = self._state(steps)
         return "\n".join(dry_run(state, start.files_of(state)))
 

@@ -66,7 +66,7 @@ class Stage(msgspec.Struct, frozen=True):
 
 
 def stage_of(given: Any, method: str) -> Stage:
-    """Give the stage of a function, of an object with `method`, or of a class of such objects."""
+    """Return the stage of a function, of an object with `method`, or of a class of such objects."""
     if inspect.isclass(given):
         given = given()
     call = getattr(given, method, None)
@@ -98,17 +98,17 @@ def takes_pairs(mapper: Any) -> bool:
 
 
 def pack(functions: Functions) -> bytes:
-    """Give the bytes of a file of functions."""
+    """Return the bytes of a file of functions."""
     return pack_value(msgspec.structs.asdict(functions))
 
 
 def unpack(data: bytes) -> Functions:
-    """Give the functions of a file; `BadFunctions` if this Python cannot run them."""
+    """Return the functions of a file; `BadFunctions` if this Python cannot run them."""
     return Functions(**unpack_value(data))
 
 
 def pack_value(value: Any) -> bytes:
-    """Give the bytes of a file that holds a value, functions in it by value."""
+    """Return the bytes of a file that holds a value, functions in it by value."""
     import cloudpickle  # only who makes a job of functions needs it
 
     head = MAGIC + b"%d.%d\n" % sys.version_info[:2]
@@ -124,7 +124,7 @@ def pack_value(value: Any) -> bytes:
 
 
 def unpack_value(data: bytes) -> Any:
-    """Give the value of a file; `BadFunctions` if this Python cannot run what it holds."""
+    """Return the value of a file; `BadFunctions` if this Python cannot run what it holds."""
     head, _, body = data.partition(b"\n")
     if not head.startswith(MAGIC):
         raise BadFunctions(f"this is no file of functions: it begins with {data[:40]!r}")
@@ -139,7 +139,7 @@ def unpack_value(data: bytes) -> Any:
 
 
 def keep(data: bytes) -> str:
-    """Write a file of functions where `-repeat` will find it; gives its path."""
+    """Write a file of functions where `-repeat` will find it; return its path."""
     import hashlib
 
     from mrstream.mapreduce.history import home  # not for tasks, which start quickly

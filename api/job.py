@@ -154,8 +154,8 @@ class Job:
         )
 
     def words(self) -> list[str]:
-        """Give the words of the command line that is this job, and keep its functions in the state
-        directory for as long as failed jobs are kept."""
+        """Return the words of the command line that is this job, and keep its functions in the
+        state directory for as long as failed jobs are kept."""
         files = list(self._files)
         if any(map(is_function, (self.mapper, self.combiner, self.reducer, self.source))):
             files.append(f"{keep(pack(self.functions()))}#{LINK}")
@@ -174,7 +174,7 @@ class Job:
         return [*words, *self._layout_words(), *self._more, *self._options]
 
     def functions(self) -> Functions:
-        """Give what travels to the tasks."""
+        """Return what travels to the tasks."""
         return Functions(
             mapper=self.mapper if is_function(self.mapper) else None,
             combiner=self.combiner if is_function(self.combiner) else None,
@@ -188,7 +188,7 @@ class Job:
             keeps_bytes=(self.writes if self.reducer is None else self.codec) is not codecs.json,
         )
 
-    # ---- what was not said -------------------------------------------------------------------
+    # --- what was not said
 
     def _codec(self) -> Codec:
         """JSON where functions speak to functions, text where a command takes part."""
@@ -219,7 +219,7 @@ class Job:
             if self.combiner is not None and not is_function(self.combiner):
                 raise ValueError("with partition, sort_key or sort_values a combiner is a function")
 
-    # ---- words -------------------------------------------------------------------------------
+    # --- words
 
     def _program_words(self) -> list[str]:
         words = []
@@ -256,9 +256,9 @@ def is_function(given: Program) -> bool:
 
 
 def child_command(stage: str, python: str = "") -> str:
-    """Give the command that runs the function of a stage: by the Python that runs the tasks, or by
-    that of the job's environment, which needs a file to find mrstream; outside a task by `python`.
-    Words behind the command go to the child."""
+    """Return the command that runs the function of a stage: by the Python that runs the tasks, or
+    by that of the job's environment, which needs a file to find mrstream; outside a task by
+    `python`. Words behind the command go to the child."""
     own = f"${{MRSTREAM_PYTHON:-{python}}}" if python else "$MRSTREAM_PYTHON"
     python = f'"${{MRSTREAM_ENV_PYTHON:-{own}}}" -P ${{MRSTREAM_RUN:+"$MRSTREAM_RUN"}}'
     words = ' "$0" "$@"' if stage == "source" else ""

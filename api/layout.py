@@ -52,14 +52,14 @@ class Layout:
         return 1 if self.partition is not None else self.key_index + 1
 
     def key_of(self) -> Callable[[tuple[bytes, bytes, bytes]], bytes]:
-        """Give the function that finds the key in a line that was cut at its first tab."""
+        """Return the function that finds the key in a line that was cut at its first tab."""
         if self.is_plain:
             return itemgetter(0)
         index = self.key_index
         return lambda parts: parts[0].split(FIELD_END)[index]
 
     def writer(self, reduces: int) -> Callable[[Sequence[Any]], bytes]:
-        """Give the function that makes lines of pairs, in a job of so many reduces."""
+        """Return the function that makes lines of pairs, in a job of so many reduces."""
         if self.is_plain:
             return self.codec.lines
         marks = partition_marks(reduces) if self.partition is not None else []
@@ -105,7 +105,7 @@ def _the_same(value: Any) -> Any:
 
 
 def partition_marks(reduces: int) -> list[bytes]:
-    """Give for each reduce a word that the key field partitioner sends there."""
+    """Return for each reduce a word that the key field partitioner sends there."""
     from mrstream.streaming.records.partitioner import key_field_partition, partition
 
     spec = key_field_partition("-k1,1", FIELD_END)

@@ -78,7 +78,7 @@ class Place:
 
 
 def blocks(descriptor: int) -> Iterator[bytes]:
-    """Give the input in blocks of whole lines, each without its last line end."""
+    """Yield the input in blocks of whole lines, each without its last line end."""
     rest = b""
     while data := os.read(descriptor, READ_BYTES):
         head, end, tail = data.rpartition(LINE_END)
@@ -94,7 +94,7 @@ def blocks(descriptor: int) -> Iterator[bytes]:
 def records_of(
     source: Iterable[bytes], reads: Codec | None, errors: str
 ) -> Iterator[Sequence[Any]]:
-    """Give what a mapper is called with, block by block: lines of text, or tuples of arguments."""
+    """Yield what a mapper is called with, block by block: lines of text, or tuples of arguments."""
     for block in source:
         if reads is None:
             yield block.decode("utf-8", errors).split("\n")

@@ -18,7 +18,7 @@ DIGITS_MAX = 0xFFFF
 
 
 def ordered(value: Any) -> bytes:
-    """Give the bytes of a value: None, a number, text, bytes, or a tuple or list of these."""
+    """Return the bytes of a value: None, a number, text, bytes, or a tuple or list of these."""
     match value:
         case None:
             return b"0"

@@ -49,7 +49,7 @@ def dumps(value: Any) -> bytes:
 
 
 def loads(data: bytes) -> Any:
-    """Give the value of a pickle."""
+    """Return the value of a pickle."""
     return _Reader(io.BytesIO(data)).load()
 
 

@@ -45,7 +45,7 @@ def tell() -> None:
 
 
 def take() -> dict[str, dict[str, int]]:
-    """Give what was counted, by group and name, and begin anew."""
+    """Return what was counted, by group and name, and begin anew."""
     counters: dict[str, dict[str, int]] = {}
     for (group, name), amount in _amounts.items():
         counters.setdefault(group, {})[name] = amount

@@ -78,7 +78,7 @@ class Result:
         self._launch = Launch(words, results=self._printed)
         _live.add(self)
 
-    # ---- the job -----------------------------------------------------------------------------
+    # --- the job
 
     @property
     def job_id(self) -> str:
@@ -139,7 +139,7 @@ class Result:
             text = f"{said}\n{text}"
         raise JobFailed(text, status, self.job_id, failure)
 
-    # ---- what came of it ---------------------------------------------------------------------
+    # --- what came of it
 
     @property
     def output(self) -> str | None:
@@ -165,14 +165,14 @@ class Result:
         return counters
 
     def counter(self, group: str, name: str) -> int:
-        """Give one counter; 0 if nothing counted it."""
+        """Return one counter; 0 if nothing counted it."""
         return self.counters.get(group, {}).get(name, 0)
 
     def __iter__(self) -> Iterator[Any]:
         return map(self.codec.record, self.lines())
 
     def lines(self) -> Iterator[bytes]:
-        """Give the lines of the results, part after part, as bytes without their ends."""
+        """Yield the lines of the results, part after part, as bytes without their ends."""
         self.wait(progress=False)
         if self._printed is None:
             from mrstream.api.files import hadoop_lines, output_lines
@@ -188,7 +188,7 @@ class Result:
             for line in file:
                 yield line.removesuffix(LINE_END)
 
-    # ---- for people --------------------------------------------------------------------------
+    # --- for people
 
     def __repr__(self) -> str:
         maps, reduces = self.percents

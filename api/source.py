@@ -21,7 +21,7 @@ def is_source(given: object) -> bool:
 
 
 def name_of(source: Any) -> str:
-    """Give what stands for the object where a path would stand."""
+    """Return what stands for the object where a path would stand."""
     return (source if inspect.isclass(source) else type(source)).__name__
 
 

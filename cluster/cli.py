@@ -13,20 +13,28 @@ import sys
 import threading
 from argparse import Namespace
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from mrstream.cluster.config import state
-from mrstream.cluster.config.config import DFS_MASTER, GATEWAY, ROLES, Cluster, ClusterConfig, load
+from mrstream.cluster.config.config import (
+    DFS_MASTER,
+    GATEWAY,
+    CellConfig,
+    Cluster,
+    ClusterConfig,
+    load,
+)
 from mrstream.cluster.errors import ClusterError, Unavailable, UserError
 from mrstream.cluster.hosts import arguments
 
 if TYPE_CHECKING:
     from mrstream.cluster.leader.connection import LeaderConnection
     from mrstream.cluster.wire.messages import Request
+    from mrstream.dfs.protocol import ClusterReport
 
 INTERRUPTED = 130
-LEADER_S_MAX: Final = 60.0
-LOOK_EVERY_S: Final = 0.2
+LEADER_S_MAX = 60.0
+LOOK_EVERY_S = 0.2
 _printing = threading.Lock()
 
 
@@ -176,7 +184,11 @@ def _status(options: Namespace) -> int:
     from mrstream.cluster.leader.group_view import look_at_groups
 
     cluster = _cluster_running(options)
-    document = status_document(cluster, roles_now(cluster), _chunks(cluster), _log_copies(cluster))
+    reports = _reports(cluster)
+    document = status_document(cluster, roles_now(cluster), _chunks(reports), _log_copies(cluster))
+    cells = {cell.name: _cell(cell, reports[cell.role]) for cell in cluster.config.dfs.cells}
+    if cells:
+        document["cells"] = cells
     groups = look_at_groups(cluster)
     document["groups"] = {name: group.document() for name, group in groups.items()}
     if options.json:
@@ -198,20 +210,38 @@ def _switch(options: Namespace) -> int:
     return 0
 
 
-def _chunks(cluster: Cluster) -> dict[str, int | None]:
-    """Ask the dfs master for its numbers; None each if it does not answer."""
-    from mrstream.dfs.protocol import ClusterReport, Report
+def _reports(cluster: Cluster) -> dict[str, ClusterReport | None]:
+    """Ask every dfs master for its numbers, by role; None for one that does not answer."""
+    from mrstream.dfs.protocol import Report
 
-    try:
-        with _dfs_master(cluster) as connection:
-            report: ClusterReport = connection.call(Report(), 3.0)
-    except ClusterError:
+    reports: dict[str, ClusterReport | None] = {}
+    for role in cluster.config.dfs_masters:
+        reports[role] = None
+        with contextlib.suppress(ClusterError), _dfs_master(cluster, role) as connection:
+            reports[role] = connection.call(Report(), 3.0)
+    return reports
+
+
+def _chunks(reports: dict[str, ClusterReport | None]) -> dict[str, int | None]:
+    """The numbers of all cells together; None each if one of them does not say."""
+    known = [report for report in reports.values() if report is not None]
+    if len(known) < len(reports):
         return dict.fromkeys(("total", "under_replicated", "missing", "corrupt"))
     return {
-        "total": report.chunk_count,
-        "under_replicated": report.under_replicated,
-        "missing": report.missing,
-        "corrupt": report.corrupt,
+        "total": sum(report.chunk_count for report in known),
+        "under_replicated": sum(report.under_replicated for report in known),
+        "missing": sum(report.missing for report in known),
+        "corrupt": sum(report.corrupt for report in known),
+    }
+
+
+def _cell(cell: CellConfig, report: ClusterReport | None) -> dict[str, Any]:
+    """One cell in `status --json`; numbers are None if its master does not answer."""
+    return {
+        "path": cell.path,
+        "number": cell.number,
+        "files": None if report is None else report.file_count,
+        "chunks": None if report is None else report.chunk_count,
     }
 
 
@@ -226,11 +256,11 @@ def _log_copies(cluster: Cluster) -> dict[str, int | None]:
     return {key: int(figures[name]) if name in figures else None for key, name in names.items()}
 
 
-def _dfs_master(cluster: Cluster) -> LeaderConnection:
-    """The dfs master that leads."""
+def _dfs_master(cluster: Cluster, role: str = DFS_MASTER) -> LeaderConnection:
+    """The dfs master that leads, of the root cell or another."""
     from mrstream.cluster.leader.connection import connect_to_leader
 
-    return connect_to_leader(cluster, DFS_MASTER, connect_s_max=3.0)
+    return connect_to_leader(cluster, role, connect_s_max=3.0)
 
 
 def _patiently(master: LeaderConnection, request: Request) -> Any:
@@ -251,7 +281,7 @@ def _logs(options: Namespace) -> int:
 
     config = _config_running(options)
     there = {role for host in config.hosts for role in config.roles_of(host.name)}
-    roles = [options.role] if options.role else [role for role in ROLES if role in there]
+    roles = [options.role] if options.role else [role for role in config.roles if role in there]
     logs = [f"{role}.rpc" for role in roles] if options.rpc else roles
     if options.audit:
         logs = [f"{GATEWAY}.audit"]
@@ -262,7 +292,7 @@ def _doctor(options: Namespace) -> int:
     from mrstream.cluster.hosts.doctor import examine
 
     cluster = _cluster_running(options)
-    findings = examine(cluster, _chunks(cluster), _log_copies(cluster))
+    findings = examine(cluster, _chunks(_reports(cluster)), _log_copies(cluster))
     if options.json:
         print(json.dumps({"name": cluster.config.name, "findings": findings}, indent=2))
         return 1 if findings else 0
@@ -286,14 +316,19 @@ def _remove(options: Namespace) -> int:
     from mrstream.dfs.protocol import DrainServer, ForgetServer, Report, ServerStatus
 
     cluster = _cluster_running(options)
-    with _dfs_master(cluster) as master:
+    with contextlib.ExitStack() as stack:
+        roles = cluster.config.dfs_masters
+        masters = [stack.enter_context(_dfs_master(cluster, role)) for role in roles]
 
-        def known(host: str) -> ServerStatus | None:
+        def known(master: LeaderConnection, host: str) -> ServerStatus | None:
             servers: tuple[ServerStatus, ...] = _patiently(master, Report()).servers
             return next((s for s in servers if s.address.server == host), None)
 
         def drain(host: str) -> int:
-            server = known(host)
+            return sum(drain_cell(master, host) for master in masters)
+
+        def drain_cell(master: LeaderConnection, host: str) -> int:
+            server = known(master, host)
             if server is None or server.state == "drained":
                 return 0
             if server.state == "dead":
@@ -307,12 +342,14 @@ def _remove(options: Namespace) -> int:
             return max(1, int(server.chunks_to_drain))
 
         def silence_of(host: str) -> float | None:
-            server = known(host)
-            return server.last_heard_s_ago if server and server.state != "dead" else None
+            servers = [known(master, host) for master in masters]
+            alive = [server for server in servers if server and server.state != "dead"]
+            return min((server.last_heard_s_ago for server in alive), default=None)
 
         def forget(host: str) -> None:
-            if known(host) is not None:
-                _patiently(master, ForgetServer(ServerId(host)))
+            for master in masters:
+                if known(master, host) is not None:
+                    _patiently(master, ForgetServer(ServerId(host)))
 
         if options.lost:
             config = remove_lost_host(cluster, options.host, _say, silence_of, forget)
@@ -382,7 +419,7 @@ def _ca(options: Namespace) -> int:
     return 0
 
 
-_COMMANDS: Final[dict[str, Callable[[Namespace], int]]] = {
+_COMMANDS: dict[str, Callable[[Namespace], int]] = {
     "up": _up,
     "down": _down,
     "status": _status,

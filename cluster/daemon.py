@@ -22,13 +22,15 @@ import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final, NoReturn, Protocol
+from typing import Any, NoReturn, Protocol
 
 from mrstream.cluster.agent.guard import guard_state
 from mrstream.cluster.agent.processes import module_of
 from mrstream.cluster.agent.watch import EXIT_BUG
 from mrstream.cluster.clock import SystemClock
 from mrstream.cluster.config.config import (
+    CELL_MARK,
+    DFS_MASTER,
     Cluster,
     ClusterConfig,
     HostConfig,
@@ -44,9 +46,9 @@ from mrstream.cluster.wire.network import Handler, Peer, Server, new_event_loop
 
 log = logging.getLogger(__name__)
 
-EXIT_REFUSED: Final = 1
-EXIT_RUNNING: Final = 3
-STOP_GRACE_S: Final = 10.0
+EXIT_REFUSED = 1
+EXIT_RUNNING = 3
+STOP_GRACE_S = 10.0
 
 
 class Service(Protocol):
@@ -149,6 +151,9 @@ def run(role: str, build: Callable[[Daemon], Service], argv: Sequence[str] | Non
         config = load(options.config or os.path.join(directory, "cluster.yaml"))
         secret = read_identity(os.path.join(directory, "identity.json"))
         host = config.host(options.host)
+        if options.cell:
+            role = f"{role}{CELL_MARK}{options.cell}"
+            config.cell(role)
         lock = _lock(directory, role)
     except (ClusterError, OSError) as error:
         print(f"{role}: {error}", file=sys.stderr, flush=True)
@@ -172,6 +177,11 @@ def _parse(role: str, argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--host", required=True, help="the name of this host in cluster.yaml")
     parser.add_argument("--dir", required=True, help="the cluster's directory on this host")
     parser.add_argument("--config", help="the cluster file, if not DIR/cluster.yaml")
+    parser.set_defaults(cell="")
+    if role == DFS_MASTER:
+        parser.add_argument(
+            "--cell", help="the cell of the dfs whose master it is; else the root's"
+        )
     return parser.parse_args(argv)
 
 
@@ -329,6 +339,9 @@ def _say_running(daemon: Daemon, ended: int | None = None) -> None:
         "extras": list(daemon.config.extras_of(daemon.host.name)),
         "masters": list(daemon.config.masters_known_to(daemon.role)),
     }
+    mounts = daemon.config.mounts_known_to(daemon.role)
+    if mounts:
+        fields["mounts"] = mounts
     if ended is not None:
         fields["ended"] = ended
     temporary = f"{path}.{os.getpid()}"

@@ -8,17 +8,19 @@ synced. Nothing here decides anything; an `OSError` passes through to whoever mu
 from __future__ import annotations
 
 import contextlib
+import errno
 import functools
 import hashlib
 import os
 from collections.abc import Iterator
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
-WRITE_BYTES: Final = 64 * 1024
+WRITE_BYTES = 64 * 1024
 """At most so much of a long write goes to the kernel in one call: for more it takes larger pages,
 and in a virtual machine those are often the ones that the host has to find first (a third of the
 CPU time of a write by the megabyte: docs/performance.md)."""
-_SYNC_FILE_RANGE_WRITE: Final = 2
+_SYNC_FILE_RANGE_WRITE = 2
+_FALLOC_FL_KEEP_SIZE = 1
 
 Bytes: TypeAlias = bytes | bytearray | memoryview
 
@@ -41,6 +43,10 @@ class DiskFile(Protocol):
 
     def sync(self) -> None:
         """Return when the bytes and the length are on disk; raise OSError if they may not be."""
+
+    def reserve(self, size: int) -> None:
+        """Keep room for the file to become so long, which it does not yet; ENOSPC if there is
+        none. A file system that cannot promise anything says nothing."""
 
     def begin_writing_out(self, offset: int, size: int) -> None:
         """Let the disk start on these bytes now, so that the next `sync` takes less time."""
@@ -128,6 +134,15 @@ class OsFile:
     def sync(self) -> None:
         # fdatasync writes the length too whenever it is needed to read the bytes back.
         os.fdatasync(self._fd)
+
+    def reserve(self, size: int) -> None:
+        fallocate = _fallocate()
+        if fallocate is not None and fallocate(self._fd, _FALLOC_FL_KEEP_SIZE, 0, size) != 0:
+            import ctypes
+
+            number = ctypes.get_errno()
+            if number not in (errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL):
+                raise OSError(number, os.strerror(number))
 
     def begin_writing_out(self, offset: int, size: int) -> None:
         sync_file_range = _sync_file_range()
@@ -240,6 +255,18 @@ def _sync_file_range() -> Any:
     function = getattr(ctypes.CDLL(None), "sync_file_range", None)
     if function is not None:
         function.argtypes = [ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint]
+    return function
+
+
+@functools.cache
+def _fallocate() -> Any:
+    """The C library's fallocate, of which Python offers only the form that makes the file longer;
+    None where there is none."""
+    import ctypes
+
+    function = getattr(ctypes.CDLL(None, use_errno=True), "fallocate", None)
+    if function is not None:
+        function.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64]
     return function
 
 

@@ -10,9 +10,8 @@ and braces; inside `[…]` they are characters like any other. Never lists anyth
 from __future__ import annotations
 
 import re
-from typing import Final
 
-BRACES_MAX: Final = 1000
+BRACES_MAX = 1000
 """Patterns that one pattern with braces may stand for."""
 
 

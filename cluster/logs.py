@@ -15,20 +15,20 @@ import queue
 import threading
 import time
 from collections import deque
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
 from mrstream.cluster.errors import ClusterError
 from mrstream.cluster.wire.messages import Request
 
-LOG_BYTES_MAX: Final = 16 * 1024 * 1024
-LOG_FILES_KEPT: Final = 4
-RPC_INTERVAL_S: Final = 1.0
-RPC_SINGLE_MAX: Final = 500
+LOG_BYTES_MAX = 16 * 1024 * 1024
+LOG_FILES_KEPT = 4
+RPC_INTERVAL_S = 1.0
+RPC_SINGLE_MAX = 500
 """Requests that are logged singly in an interval; those beyond are summed up."""
-RPC_QUEUE_MAX: Final = 200_000
-_FIELD_CHARS_MAX: Final = 120
+RPC_QUEUE_MAX = 200_000
+_FIELD_CHARS_MAX = 120
 
 
 class _Lines(logging.Formatter):

@@ -7,19 +7,18 @@ And as they read them in a sentence. Two other places write sizes, neither of th
 from __future__ import annotations
 
 import re
-from typing import Final
 
-_SIZES: Final = {
+_SIZES = {
     "": 1, "B": 1,
     "K": 1024, "KB": 1000, "KIB": 1024,
     "M": 1024**2, "MB": 1000**2, "MIB": 1024**2,
     "G": 1024**3, "GB": 1000**3, "GIB": 1024**3,
     "T": 1024**4, "TB": 1000**4, "TIB": 1024**4,
 }  # fmt: skip
-_TIMES: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
-_NUMBER_UNIT: Final = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z%]*)\s*")
-_RANGE: Final = re.compile(r"\[([0-9]+)-([0-9]+)\]")
-RANGE_COUNT_MAX: Final = 10_000
+_TIMES = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+_NUMBER_UNIT = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z%]*)\s*")
+_RANGE = re.compile(r"\[([0-9]+)-([0-9]+)\]")
+RANGE_COUNT_MAX = 10_000
 
 
 def parse_size(text: str) -> int:

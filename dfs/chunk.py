@@ -48,6 +48,19 @@ NO_FENCE: Fence = ("", 0)
 
 
 _EPOCH_BITS = 32
+_CELL_SHIFT = 56
+
+ROOT_CELL = 0
+
+
+def first_of_cell(cell: int) -> int:
+    """Return the number below all handles and file ids of a cell; those of two cells never meet."""
+    return cell << _CELL_SHIFT
+
+
+def cell_of(number: int) -> int:
+    """Return the cell whose master gave out this handle or file id."""
+    return number >> _CELL_SHIFT
 
 
 def first_command_id(epoch: int) -> int:

@@ -1,9 +1,9 @@
 """A chunkserver: holds replicas, serves their bytes, does what the master says (GFS Figure 1).
 
-The shell around `dfs.chunks`. One asyncio loop talks with the master (`master_link`); its commands
-come pushed in between and run in threads, those of one chunk one after the other. Bytes go over
-`BulkServer` threads that never touch the loop. When fsync fails the process ends at once. There is
-no clean shutdown: kill is the normal stop (GFS-74).
+The shell around `dfs.chunks`. One asyncio loop talks with the masters (`master_link`), those of
+each cell about its own chunks; their commands come pushed in between and run in threads, those of
+one chunk one after the other. Bytes go over `BulkServer` threads that never touch the loop. When
+fsync fails the process ends at once. There is no clean shutdown: kill is the normal stop (GFS-74).
 """
 
 from __future__ import annotations
@@ -14,12 +14,19 @@ import os
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, NoReturn
+from functools import partial
+from typing import Any, NoReturn
 
 from mrstream.cluster.clock import Clock
-from mrstream.cluster.config.config import CHUNKSERVER, CHUNKSERVER_BULK, DFS_MASTER
+from mrstream.cluster.config.config import (
+    CHUNKSERVER,
+    CHUNKSERVER_BULK,
+    DFS_MASTER,
+    ClusterConfig,
+)
 from mrstream.cluster.daemon import Daemon, run
 from mrstream.cluster.disk import OsDisk
 from mrstream.cluster.errors import DiskFailed, Unavailable
@@ -27,8 +34,9 @@ from mrstream.cluster.logs import RpcLog
 from mrstream.cluster.wire.addresses import join_address
 from mrstream.cluster.wire.identity import Identity
 from mrstream.cluster.wire.network import BulkServer, Handler, Peer
-from mrstream.dfs.chunk import ServerId, epoch_of_command
+from mrstream.dfs.chunk import ROOT_CELL, ServerId, cell_of, epoch_of_command
 from mrstream.dfs.chunks.allegiance import allegiance_of
+from mrstream.dfs.chunks.cell import Cell
 from mrstream.dfs.chunks.chunk_service import ChunkService, Observe
 from mrstream.dfs.chunks.chunk_store import ChunkStore, Reserve
 from mrstream.dfs.chunks.commands import CommandRunner, Throttle
@@ -42,9 +50,18 @@ from mrstream.dfs.transfer.bulk_pool import BulkPool
 
 log = logging.getLogger(__name__)
 
-ROLE: Final = CHUNKSERVER
+ROLE = CHUNKSERVER
 UNIX_PATH_CHARS_MAX = 100
 BUSY_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class CellPlan:
+    """Where the masters of a cell are: whoever leads, and those who watch."""
+
+    number: int
+    role: str
+    masters: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +72,8 @@ class ServerPlan:
     host: str
     control_port: int
     bulk_port: int
-    masters: tuple[str, ...]
-    """Whoever leads, and those who watch."""
+    cells: tuple[CellPlan, ...]
+    """The root's first."""
     disks: tuple[str, ...]
     rack: str = ""
     local_socket: str = ""
@@ -104,26 +121,38 @@ class ChunkServer:
         self._stopping = threading.Event()
         throttle = Throttle(0, self.is_busy, self._pause)
         self._runner = CommandRunner(self.service, self._pool, clock, throttle)
-        allegiance = allegiance_of(self.store)
-        commands = CommandQueue(self._runner, allegiance, self._tell, self._disk_failed, fail)
-        holdings = Holdings(
-            self._address(),
-            time.time_ns(),
-            identity,
-            clock,
-            self.service,
-            allegiance,
-            commands,
-            News(self.service, self._runner),
-            self.is_busy,
-            self._take_settings,
-            self._told,
-        )
-        self._links = [MasterLink(master, holdings) for master in plan.masters]
+        self._news = News(self.service, self._runner)
+        self._incarnation = time.time_ns()
+        self._links = {cell.number: self._links_to(cell) for cell in plan.cells}
         self._bulk = BulkServer(self.service.serve, identity, on_bug=fail)
         self._local = BulkServer(self.service.serve, identity, on_bug=fail)
         self._tasks: list[asyncio.Task[None]] = []
         self._scrubber = Scrubber(self.store, plan.scrub_every_s)
+
+    def _links_to(self, plan: CellPlan) -> list[MasterLink]:
+        """All that is kept for one cell: whom its chunks obey, and what they were told to do."""
+        links: list[MasterLink] = []
+        allegiance = allegiance_of(self.store, plan.number)
+        commands = CommandQueue(
+            self._runner, allegiance, partial(_tell, links), self._disk_failed, self._fail
+        )
+        holdings = Holdings(
+            Cell(plan.number, self.store, self.order),
+            plan.role,
+            self._address(),
+            self._incarnation,
+            self._identity,
+            self._clock,
+            self.service,
+            allegiance,
+            commands,
+            self._news,
+            self.is_busy,
+            self._take_settings,
+            self._told,
+        )
+        links += [MasterLink(master, holdings) for master in plan.masters]
+        return links
 
     # -- life -----------------------------------------------------------------------------
 
@@ -133,7 +162,7 @@ class ChunkServer:
         if self._plan.local_socket:
             self._local.start(f"unix:{self._plan.local_socket}")
         threading.Thread(target=self._scrub, name="scrub", daemon=True).start()
-        for link in self._links:
+        for link in [link for links in self._links.values() for link in links]:
             task = asyncio.ensure_future(link.talk())
             task.add_done_callback(self._end_on_bug)
             self._tasks.append(task)
@@ -148,11 +177,15 @@ class ChunkServer:
         await asyncio.get_running_loop().run_in_executor(None, self._close_bulk)
 
     def ready(self) -> tuple[bool, str]:
-        """Registered with the master?"""
-        words = f"{len(self.store.handles())} chunks"
-        if not any(link.is_registered for link in self._links):
-            return False, f"{words}, waiting for the master at {' or '.join(self._plan.masters)}"
-        return True, words
+        """Registered with the master? Those of other cells than the root's are only named: files
+        elsewhere do not wait for them."""
+        words, is_ready = f"{len(self.store.handles())} chunks", True
+        for plan in self._plan.cells:
+            if not any(link.is_registered for link in self._links[plan.number]):
+                whose = "" if plan.number == ROOT_CELL else f" of cell {plan.number}"
+                words += f", waiting for the master{whose} at {' or '.join(plan.masters)}"
+                is_ready = is_ready and plan.number != ROOT_CELL
+        return is_ready, words
 
     def connected(self, peer: Peer) -> None:
         """Nothing is kept with control connections."""
@@ -185,11 +218,21 @@ class ChunkServer:
         return {
             **self.service.counters,
             "chunks": float(len(self.store.handles())),
+            **self._chunks_of_cells(),
             "chunks_corrupt": float(len(self.store.corrupt())),
             "disks_failed": float(sum(1 for use in uses if use.failure)),
             "free_bytes": float(sum(use.free_bytes for use in uses)),
             "scrub_rounds": float(self._scrubber.rounds_count),
         }
+
+    def _chunks_of_cells(self) -> dict[str, float]:
+        """Of each cell that there is, or of which there are chunks: a master that has lost its log
+        is known by them."""
+        counts = Counter(map(cell_of, self.store.handles()))
+        numbers = {plan.number for plan in self._plan.cells} | set(counts)
+        if numbers == {ROOT_CELL}:
+            return {}
+        return {f"chunks_of_cell_{number}": float(counts[number]) for number in sorted(numbers)}
 
     def _disk_failed(self, error: DiskFailed) -> None:
         self._fail(error, "a disk no longer keeps what it is given")
@@ -199,7 +242,7 @@ class ChunkServer:
             wait_s = BUSY_S if self.is_busy() else self._scrubber.step()
             self._stopping.wait(wait_s)
 
-    # -- the master -----------------------------------------------------------------------
+    # --- the master
 
     def _take_settings(self, settings: ServerSettings) -> None:
         """A master has said how this cluster does things."""
@@ -212,12 +255,6 @@ class ChunkServer:
             plan.server, plan.host, plan.control_port, plan.bulk_port, plan.rack, plan.local_socket
         )
 
-    def _tell(self, outcome: Outcome) -> None:
-        epoch = epoch_of_command(outcome.command_id)
-        for link in self._links:
-            if link.leads and link.epoch == epoch:
-                link.tell(outcome)
-
     def _told(self, heard: asyncio.Future[object]) -> None:
         error = None if heard.cancelled() else heard.exception()
         if isinstance(error, Unavailable):
@@ -225,6 +262,22 @@ class ChunkServer:
             log.info("outcome of a command was not heard: %s", error)
         elif error is not None:
             self._fail(error, "chunkserver")
+
+
+def _tell(links: list[MasterLink], outcome: Outcome) -> None:
+    """Answer the master of a cell that gave the command."""
+    epoch = epoch_of_command(outcome.command_id)
+    for link in links:
+        if link.leads and link.epoch == epoch:
+            link.tell(outcome)
+
+
+def _cells(config: ClusterConfig) -> tuple[CellPlan, ...]:
+    numbers = {DFS_MASTER: ROOT_CELL} | {cell.role: cell.number for cell in config.dfs.cells}
+    return tuple(
+        CellPlan(number, role, tuple(config.master_addresses(role).values()))
+        for role, number in numbers.items()
+    )
 
 
 def build(daemon: Daemon) -> ChunkServer:
@@ -239,7 +292,7 @@ def build(daemon: Daemon) -> ChunkServer:
         host=host.address,
         control_port=config.port(CHUNKSERVER),
         bulk_port=config.port(CHUNKSERVER_BULK),
-        masters=tuple(config.master_addresses(DFS_MASTER).values()),
+        cells=_cells(config),
         disks=disks or (daemon.state_directory,),
         rack=host.rack,
         local_socket=socket_path if len(socket_path) <= UNIX_PATH_CHARS_MAX else "",

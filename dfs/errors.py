@@ -4,6 +4,7 @@ UserError     NoSuchFile · FileExists · NotADirectory · IsADirectory · Direc
               BadPath · BadRequest · PermissionDenied · WriterFenced · FileBusy
               RecordTooLarge · NotInTrash · FencedOff · FileReplaced · NotAligned
               NameQuotaExceeded · SpaceQuotaExceeded · NoSuchKey · AlreadySpent
+              CrossesCells · WrongCell
 Unavailable   SafeMode · LeaseExpired · NotPrimary · StaleReplica · NoReplica · NoServers
               NoSuchChunk · ChunkFull · DataNotPushed · ReplicaFailed · NotRegistered
               StaleMaster
@@ -89,6 +90,14 @@ class NoSuchKey(UserError, LookupError):
 
 class AlreadySpent(UserError):
     """The link was used before."""
+
+
+class CrossesCells(UserError, OSError):
+    """The two paths are in different cells, and this can be done within one only."""
+
+
+class WrongCell(UserError):
+    """The path is not of the cell whose master was asked."""
 
 
 class SafeMode(Unavailable):

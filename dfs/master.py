@@ -26,18 +26,18 @@ from typing import Any
 
 import msgspec
 
-from mrstream.cluster.config.config import DFS_MASTER, DfsConfig
+from mrstream.cluster.config.config import DFS_MASTER, CellConfig, DfsConfig
 from mrstream.cluster.config.state import LOSS_ACCEPTED_MARK
 from mrstream.cluster.consensus.standing import AskGroup
 from mrstream.cluster.daemon import Daemon, run
-from mrstream.cluster.errors import ClusterError, Unavailable, WrongCluster
+from mrstream.cluster.errors import ClusterError, Unavailable, UserError, WrongCluster
 from mrstream.cluster.journal.journal import Journal
 from mrstream.cluster.leader.epoch_file import EpochFile
 from mrstream.cluster.leader.log_check import WayBack, check_founding, look_and_compare
 from mrstream.cluster.leader.office import Office
 from mrstream.cluster.user import login_name
 from mrstream.cluster.wire.network import Handler, Peer
-from mrstream.dfs.chunk import ServerId
+from mrstream.dfs.chunk import ROOT_CELL, ServerId, cell_of
 from mrstream.dfs.duties import Duties
 from mrstream.dfs.metadata.events import (
     Called,
@@ -58,13 +58,19 @@ from mrstream.dfs.metadata.events import (
 )
 from mrstream.dfs.metadata.image import load_image, pack_image
 from mrstream.dfs.metadata.metadata import WATCHED, Metadata
+from mrstream.dfs.metadata.operations import DirectoryMade, FileCreated, parts_of
 from mrstream.dfs.metadata.settings import Settings
-from mrstream.dfs.oplog import fold
+from mrstream.dfs.mounts import ROOT_NAME, Mounts, names_paths
+from mrstream.dfs.oplog import decode_record, fold
 from mrstream.dfs.protocol import (
     PROTOCOL_VERSION,
+    AbandonFile,
     AskShadow,
     Checkpoint,
+    CloseFile,
     ClusterReport,
+    Delete,
+    Expunge,
     Register,
     Report,
     Summarise,
@@ -75,14 +81,17 @@ log = logging.getLogger(__name__)
 
 ROLE = DFS_MASTER
 LOG = "oplog"
+MAKES_ROOM = frozenset({AbandonFile, CloseFile, Delete, Expunge})
+"""What is taken on when the log's disk is full: there is room for some of it."""
 TICK_S = 0.25
 BEHIND_TICK_S = 0.02
 """While chunks wait to be looked at: a million of them take seconds, a slice at a time."""
 
 
-def settings_from(config: DfsConfig) -> Settings:
-    """Return the brain's numbers as cluster.yaml gives them."""
+def settings_from(config: DfsConfig, cell: CellConfig | None = None) -> Settings:
+    """Return the brain's numbers as cluster.yaml gives them, for the root cell or another."""
     return Settings(
+        cell=cell.number if cell is not None else ROOT_CELL,
         chunk_bytes=config.chunk_bytes,
         replication=config.replication,
         trash_after_s=config.trash_after_s,
@@ -100,14 +109,15 @@ class Master:
 
     def __init__(self, daemon: Daemon) -> None:
         self._daemon = daemon
+        self._cell = daemon.config.cell(daemon.role)
         self._clock = daemon.clock
         self._loop = daemon.loop
-        self._settings = settings_from(daemon.config.dfs)
+        self._settings = settings_from(daemon.config.dfs, self._cell)
         self._cluster_id = daemon.identity.cluster_id
         seed = random.SystemRandom().getrandbits(64)
         self._brain = Metadata(self._settings, random.Random(seed))
         self._alone: Journal | None = None
-        if len(daemon.config.masters_of(ROLE)) == 1:
+        if len(daemon.config.masters_of(daemon.role)) == 1:
             self._alone = Journal(
                 os.path.join(daemon.state_directory, LOG),
                 self._cluster_id,
@@ -130,6 +140,9 @@ class Master:
         self._replayed = 0
         self._is_new = True
         """Nothing was ever logged."""
+        self._is_cell_seen = self._cell is None
+        """Is the log known to be this cell's? The root's place is its own."""
+        self._stored = _metric_of_chunks(daemon.config.dfs, self._cell)
         shadow = Shadow(self._brain, office, self._clock, daemon.config.failover_after_s)
         guarded = office.guard(
             {
@@ -140,6 +153,8 @@ class Master:
                 Checkpoint: self._checkpoint_now,
             }
         )
+        if daemon.config.dfs.cells:
+            guarded = self._with_mounts(guarded)
         self.handlers: Mapping[type[Any], Handler] = {
             **office.handlers,
             **guarded,
@@ -156,7 +171,7 @@ class Master:
         began_s = time.perf_counter()
         if self._alone is not None and self._is_alone:
             # Nothing is changed or served before it is known that nobody needs a log that is gone.
-            found = await look_and_compare(self._daemon, self._alone, "chunks")
+            found = await look_and_compare(self._daemon, self._alone, self._stored)
             await self._office.start(found)
             await self._give_up_what_is_lost(found.last_sequence)
         else:
@@ -181,10 +196,13 @@ class Master:
     def load(self, pieces: Iterator[bytes]) -> None:
         """The state of a checkpoint."""
         load_image(self._brain, pieces)
+        self._see_own_cell(self._brain.cell)
         self._is_new = False
 
     def apply(self, payload: bytes) -> None:
         """A record of the log."""
+        if not self._is_cell_seen:
+            self._see_cell_of(payload)
         fold(payload, self._brain)
         self._replayed += 1
         self._is_new = False
@@ -196,7 +214,43 @@ class Master:
         if self._office.is_log_in_doubt:
             self._doubt(True)
         if self._is_new:
-            self._happened(Founded(login_name(), _group_name()))
+            mount = self._cell.path if self._cell is not None else ""
+            self._happened(Founded(login_name(), _group_name(), mount))
+
+    def _see_cell_of(self, payload: bytes) -> None:
+        """The first record that makes something tells the log's cell."""
+        for record in parts_of(decode_record(payload)):
+            if isinstance(record, DirectoryMade | FileCreated):
+                self._see_own_cell(cell_of(record.file_id))
+                self._is_cell_seen = True
+
+    def _see_own_cell(self, found: int) -> None:
+        """End where the log is of another number: its chunks would be taken for nobody's."""
+        own = self._settings.cell
+        if found != own:
+            self._daemon.refuse(
+                UserError(
+                    f"the log here is of cell number {found}, and cluster.yaml gives this cell "
+                    f"number {own}: cells keep their numbers; say `number: {found}` there"
+                )
+            )
+
+    def _with_mounts(self, handlers: Mapping[type[Any], Handler]) -> dict[type[Any], Handler]:
+        """Refuse what other cells have, whatever a client believes."""
+        mounts = Mounts({cell.path: cell.name for cell in self._daemon.config.dfs.cells})
+        own = self._cell.name if self._cell is not None else ROOT_NAME
+
+        def checked(handler: Handler) -> Handler:
+            def answer(request: Any, peer: Peer) -> Any:
+                mounts.check(request, own)
+                return handler(request, peer)
+
+            return answer
+
+        return {
+            kind: checked(handler) if names_paths(kind) else handler
+            for kind, handler in handlers.items()
+        }
 
     async def _give_up_what_is_lost(self, last_sequence: int) -> None:
         """Where `restore --from` left its mark, for the log that it put here: once, for good."""
@@ -274,7 +328,7 @@ class Master:
         """A wish for the group; a new one is founded only over a log that nobody has more of."""
         if ask.verb == "found":
             directory = self._office.journal.directory
-            await check_founding(self._daemon, directory, self._office.seen, "chunks")
+            await check_founding(self._daemon, directory, self._office.seen, self._stored)
         wished: Any = self._office.handlers[AskGroup](ask, peer)
         return await wished
 
@@ -303,11 +357,23 @@ class Master:
 
     def _call(self, request: Any, peer: Peer) -> Any:
         name = type(request).__name__
+        if request.mutates and self._is_alone and type(request) not in MAKES_ROOM:
+            self._check_room()
         self._counts[name] = self._counts.get(name, 0) + 1
         call, answer = self._new_call()
         request_id = peer.request_id if request.mutates else (0, 0)
         self._event(Called(call, request, request_id))
         return self._outcome(answer)
+
+    def _check_room(self) -> None:
+        """While the log's disk is full nothing new is taken on: what waited for the disk would
+        make all that is asked wait with it (M1)."""
+        blocked = self._office.journal.blocked
+        if blocked:
+            raise Unavailable(
+                f"the master cannot log a change: {blocked}; files can be read and deleted, and "
+                "changed again when there is room"
+            )
 
     def _outcome(self, answer: asyncio.Future[Any]) -> Any:
         """The answer if there is one (or its refusal, raised), else what to wait for."""
@@ -434,6 +500,13 @@ class Master:
         while self._checkpointing:
             await asyncio.shield(self._checkpointing[0])
         return sequence
+
+
+def _metric_of_chunks(config: DfsConfig, cell: CellConfig | None) -> str:
+    """By which chunkservers count the chunks of this master's cell."""
+    if not config.cells:
+        return "chunks"
+    return f"chunks_of_cell_{cell.number if cell is not None else ROOT_CELL}"
 
 
 def _give_memory_back() -> None:

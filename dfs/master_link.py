@@ -1,5 +1,6 @@
 """A chunkserver's link to one master: register, report everything held, then a heartbeat a second.
 
+It tells of and is told about the chunks of that master's cell alone (`Cell`).
 Whatever the master says is weighed by `Allegiance` first: a registration's answer, a heartbeat's
 and each command (F2). A master that does not lead is told the same, and nothing that it says is an
 order. Before anything is reported to a master of a new epoch, what an older one had
@@ -13,19 +14,19 @@ import logging
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 from mrstream.cluster.clock import Clock
-from mrstream.cluster.config.config import DFS_MASTER
 from mrstream.cluster.errors import ClusterError, DiskFailed
 from mrstream.cluster.wire.identity import Identity
 from mrstream.cluster.wire.network import Channel
 from mrstream.dfs.chunk import ChunkHandle, ChunkReport, ChunkVersion, pack_reports
 from mrstream.dfs.chunks.allegiance import Allegiance
+from mrstream.dfs.chunks.cell import Cell
 from mrstream.dfs.chunks.chunk_service import ChunkService
-from mrstream.dfs.chunks.commands import CommandRunner
+from mrstream.dfs.chunks.commands import CommandRunner, describe
 from mrstream.dfs.command_queue import CommandQueue, Outcome
-from mrstream.dfs.errors import NotRegistered, StaleMaster
+from mrstream.dfs.errors import NotRegistered, StaleMaster, WrongCell
 from mrstream.dfs.protocol import (
     COMMANDS,
     Command,
@@ -44,16 +45,19 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-SAMPLE_CHUNKS: Final = 1000
-RECONNECT_S: Final = 0.2
-NOT_YET: Final = ServerSettings(1.0, 60.0, 5.0, 64 << 20, 0)
+SAMPLE_CHUNKS = 1000
+RECONNECT_S = 0.2
+NOT_YET = ServerSettings(1.0, 60.0, 5.0, 64 << 20, 0)
 """What holds until a master has said otherwise."""
 
 
 @dataclass(frozen=True)
 class Holdings:
-    """What a chunkserver has to tell of, and to be told about."""
+    """What a chunkserver has to tell the masters of one cell, and to be told about."""
 
+    cell: Cell
+    role: str
+    """Of its masters."""
     address: ServerAddress
     incarnation: int
     identity: Identity
@@ -104,10 +108,11 @@ class News:
         """What the link has not told yet."""
         changed, lost = self._service.take_changed(), self._service.store.take_lost()
         touched = self._runner.take_touched()
-        for gathered in self._gathered.values():
-            gathered.changed.update(dict.fromkeys(changed))
-            gathered.touched.update(dict.fromkeys([*changed, *touched]))
-            gathered.lost.update(dict.fromkeys(lost))
+        for other, gathered in self._gathered.items():
+            own = other.cell.own
+            gathered.changed.update(dict.fromkeys(own(changed)))
+            gathered.touched.update(dict.fromkeys(own([*changed, *touched])))
+            gathered.lost.update(dict.fromkeys(own(lost)))
         news, self._gathered[link] = self._gathered[link], Gathered()
         return news
 
@@ -123,6 +128,7 @@ class MasterLink:
         self.epoch = 0
         """Of the master there, since the last registration."""
         self._h = holdings
+        self.cell = holdings.cell
         self._settings = NOT_YET
         self._channel: Channel | None = None
         self._to_sample: list[int] = []
@@ -148,7 +154,7 @@ class MasterLink:
         channel = await Channel.connect(
             self.master,
             self._h.identity,
-            role=DFS_MASTER,
+            role=self._h.role,
             on_push=self._pushed,
             push_types=COMMANDS,
         )
@@ -171,7 +177,7 @@ class MasterLink:
     # --- what is told
 
     async def _register(self, channel: Channel) -> None:
-        h, order = self._h, self._h.service.order
+        h = self._h
         sent_at_s = h.clock.now_s()
         disks = await self._looked(self._disk_uses)
         registration = h.allegiance.numbered(sent_at_s)
@@ -180,16 +186,15 @@ class MasterLink:
             h.incarnation,
             h.identity.cluster_id,
             disks,
-            order.held(sent_at_s),
+            h.cell.held(sent_at_s),
             number=registration,
             epoch=h.allegiance.epoch,
         )
         settings: ServerSettings = await channel.call(request, timeout_s=30.0)
         if settings.leads:
             await self._looked(lambda: h.allegiance.meet(settings.epoch))
-            for handle in settings.void:
-                order.lease_over(handle)
-            order.contact(sent_at_s, settings.contact_s)
+            h.cell.void(settings.void)
+            h.cell.contact(sent_at_s, settings.contact_s)
             h.on_settings(settings)
             await h.commands.settled(settings.epoch)
         self.leads, self.epoch, self._settings = settings.leads, settings.epoch, settings
@@ -199,7 +204,7 @@ class MasterLink:
 
     async def _report(self, channel: Channel, registration: int) -> None:
         h, size = self._h, self._settings.report_chunks
-        reports = h.service.store.reports()
+        reports = h.cell.reports()
         parts = [reports[at : at + size] for at in range(0, len(reports), size)] or [[]]
         for number, part in enumerate(parts):
             is_last = number == len(parts) - 1
@@ -213,12 +218,12 @@ class MasterLink:
         )  # fmt: skip
 
     async def _beat(self, channel: Channel) -> None:
-        h, store = self._h, self._h.service.store
+        h = self._h
         sent_at_s = h.clock.now_s()
         news = h.news.take(self)
         leases: tuple[HeldLease, ...] = ()
         if self.leads:
-            leases = h.service.order.to_extend(sent_at_s, self._settings.lease_s / 2)
+            leases = h.cell.to_extend(sent_at_s, self._settings.lease_s / 2)
         request = Heartbeat(
             h.address.server,
             h.incarnation,
@@ -228,10 +233,7 @@ class MasterLink:
             pack_reports(self._reports_of(list(news.changed if self.leads else news.touched))),
             pack_reports(self._sample()),
             tuple(ChunkHandle(handle) for handle in news.lost),
-            tuple(
-                (ChunkHandle(handle), ChunkVersion(version))
-                for handle, version in store.corrupt_versions()
-            ),
+            h.cell.corrupt(),
             h.is_busy(),
         )
         reply: HeartbeatReply = await channel.call(request, timeout_s=self._settings.contact_s)
@@ -244,7 +246,7 @@ class MasterLink:
     def _sample(self) -> list[ChunkReport]:
         """The next few of all chunks held, in turn (GFS §4.4.1)."""
         if not self._to_sample:
-            self._to_sample = self._h.service.store.handles()
+            self._to_sample = self._h.cell.handles()
         following, self._to_sample = (
             self._to_sample[:SAMPLE_CHUNKS],
             self._to_sample[SAMPLE_CHUNKS:],
@@ -274,12 +276,11 @@ class MasterLink:
     def _take(self, reply: HeartbeatReply, sent_at_s: float) -> None:
         if not self.leads:
             return  # F4
-        h, order = self._h, self._h.service.order
+        h = self._h
         h.allegiance.check(self.epoch, "a heartbeat's answer")
-        order.contact(sent_at_s, self._settings.contact_s)
-        for lease in reply.extended:
-            order.extended(lease.handle, lease.version, sent_at_s + lease.left_s)
-        for handle, version in reply.garbage:
+        h.cell.contact(sent_at_s, self._settings.contact_s)
+        h.cell.extend(reply, sent_at_s)
+        for handle, version in h.cell.garbage(reply):
             h.commands.collect(handle, version, self.epoch)
 
     def _pushed(self, command: Command) -> None:
@@ -288,10 +289,11 @@ class MasterLink:
         try:
             if not self.leads:
                 raise StaleMaster(f"{type(command).__name__} comes from a shadow")
+            h.cell.check(command)
             since_s = h.allegiance.admit(command, h.clock.now_s(), self._settings.contact_s)
-        except StaleMaster as stale:
-            log.warning("master=%s command refused: %s", self.master, stale)
-            self.tell(Outcome(command.command_id, 0, 0, f"StaleMaster: {stale}"))
+        except (StaleMaster, WrongCell) as refused:
+            log.warning("master=%s command refused: %s", self.master, refused)
+            self.tell(Outcome(command.command_id, 0, 0, describe(refused)))
             return
         # However late it comes, a lease began when the master decided, or before.
         h.commands.put(command, since_s)

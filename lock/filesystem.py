@@ -46,7 +46,7 @@ class LockFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec has no
             self._cells = {os.getpid(): cell}
         return cell
 
-    # -- paths ----------------------------------------------------------------------------
+    # --- paths
 
     @classmethod
     def _strip_protocol(cls, path: Any) -> Any:
@@ -69,7 +69,7 @@ class LockFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec has no
         rest = self._strip_protocol(name).split("/", 3)[3:]
         return "/".join([f"ls://{self.cluster or 'local'}", *rest])
 
-    # -- looking --------------------------------------------------------------------------
+    # --- looking
 
     def info(self, path: str, **kwargs: Any) -> dict[str, Any]:
         return _info(self.cell.stat(self._strip_protocol(path)))
@@ -94,7 +94,7 @@ class LockFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec has no
     ) -> bytes:
         return self.cell.get(self._strip_protocol(path))[start:end]
 
-    # -- changing -------------------------------------------------------------------------
+    # --- changing
 
     def pipe_file(self, path: str, value: bytes, mode: str = "overwrite", **kwargs: Any) -> None:
         generation = 0 if mode == "create" else ANY_GENERATION

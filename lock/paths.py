@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import functools
 import re
-from typing import Final
 
 from mrstream.lock.errors import BadNodePath
 
-ROOT: Final = "/ls/local"
-ACL_DIRECTORY: Final = f"{ROOT}/acl"
-PATH_BYTES_MAX: Final = 255
+ROOT = "/ls/local"
+ACL_DIRECTORY = f"{ROOT}/acl"
+PATH_BYTES_MAX = 255
 """So that every lock's name can be that of a fence in the dfs."""
-_FORBIDDEN: Final = re.compile(r"[:\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+_FORBIDDEN = re.compile(r"[:\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 
 @functools.lru_cache(4096)

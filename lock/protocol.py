@@ -7,39 +7,39 @@ leader it reaches. There are no calls from the cell to a client: events ride on 
 
 from __future__ import annotations
 
-from typing import ClassVar, Final
+from typing import ClassVar
 
 from mrstream.cluster.wire.messages import Message, Request
 
-CONTENTS_BYTES_MAX: Final = 256 * 1024
-LOCK_DELAY_S_MAX: Final = 60.0
-CLOCK_RATE: Final = 0.01
+CONTENTS_BYTES_MAX = 256 * 1024
+LOCK_DELAY_S_MAX = 60.0
+CLOCK_RATE = 0.01
 """How far a clock may run from true time: leases are counted longer by it at the cell and shorter
 at the client (§2.8)."""
-LISTED_CONTENTS_MAX: Final = 100
-LISTED_BYTES_MAX: Final = 4096
+LISTED_CONTENTS_MAX = 100
+LISTED_BYTES_MAX = 4096
 
 # What a handle may be used for.
-READ: Final = 1
-WRITE: Final = 2
-CHANGE_ACL: Final = 4
+READ = 1
+WRITE = 2
+CHANGE_ACL = 4
 
 # What its holder wants to hear of (§2.5).
-CONTENTS_CHANGED: Final = 1
-CHILDREN_CHANGED: Final = 2
-FAILED_OVER: Final = 4
-HANDLE_INVALID: Final = 8
-LOCK_ACQUIRED: Final = 16
-LOCK_WANTED: Final = 32
-INVALIDATE: Final = 64
+CONTENTS_CHANGED = 1
+CHILDREN_CHANGED = 2
+FAILED_OVER = 4
+HANDLE_INVALID = 8
+LOCK_ACQUIRED = 16
+LOCK_WANTED = 32
+INVALIDATE = 64
 """Not for applications: an entry of the cache must go. `path` is its key."""
 
 # Whether opening may make a node.
-EXISTING: Final = 0
-MAY_CREATE: Final = 1
-MUST_CREATE: Final = 2
+EXISTING = 0
+MAY_CREATE = 1
+MUST_CREATE = 2
 
-ANY_GENERATION: Final = -1
+ANY_GENERATION = -1
 
 
 class Acl(Message, frozen=True):

@@ -14,15 +14,14 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final
 
 from mrstream.lock.client.session import Expired, Jeopardy, News, Safe
 
-NOT_HAD: Final = 75
+NOT_HAD = 75
 """Exit status: the lock was not had in time (EX_TEMPFAIL)."""
-LOST: Final = 76
+LOST = 76
 """Exit status: the session was lost, and the command ended."""
-KILL_AFTER_S: Final = 5.0
+KILL_AFTER_S = 5.0
 _FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
 

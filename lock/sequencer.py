@@ -10,18 +10,17 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Final
 
 from mrstream.lock.errors import BadNodePath, SequencerInvalid
 from mrstream.lock.paths import PATH_BYTES_MAX, canonical
 
-ENVIRONMENT: Final = "MRSTREAM_SEQUENCER"
+ENVIRONMENT = "MRSTREAM_SEQUENCER"
 """Where `mrstream lock acquire` leaves the fence for the command that it runs."""
 
-EXCLUSIVE: Final = "exclusive"
-SHARED: Final = "shared"
-_MODES: Final = {EXCLUSIVE: False, SHARED: True}
-_GENERATION: Final = re.compile(r"[1-9][0-9]{0,18}")
+EXCLUSIVE = "exclusive"
+SHARED = "shared"
+_MODES = {EXCLUSIVE: False, SHARED: True}
+_GENERATION = re.compile(r"[1-9][0-9]{0,18}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,7 +45,7 @@ _ZSH = "autoload -U +X bashcompinit && bashcompinit\n"
 
 
 def main(argv: Sequence[str]) -> int:
-    """Print what is asked for; gives the exit status."""
+    """Print what is asked for; return the exit status."""
     made = {"bash": bash, "zsh": lambda: _ZSH + bash(), "man": manual}
     if len(argv) != 1 or argv[0] not in made:
         asked = list(argv) in (["--help"], ["-h"], ["-help"])
@@ -56,7 +56,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def bash() -> str:
-    """Give the script that bash reads."""
+    """Return the script that bash reads."""
     options = [f"-{option.name}" for option in _options()]
     verbs = {
         "dfs": [f"-{name}" for name in VERBS],
@@ -74,7 +74,7 @@ def bash() -> str:
 
 
 def manual() -> str:
-    """Give the manual page, in the language of man."""
+    """Return the manual page, in the language of man."""
     lines = [
         f'.TH MRSTREAM 1 "" "mrstream {version()}" "User Commands"',
         ".SH NAME",

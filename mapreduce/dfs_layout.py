@@ -10,39 +10,37 @@
 
 from __future__ import annotations
 
-from typing import Final
-
-STAGED: Final = "/.mrstream/files"
-STAGED_KEPT_S: Final = 30 * 24 * 3600.0
+STAGED = "/.mrstream/files"
+STAGED_KEPT_S = 30 * 24 * 3600.0
 """A staged file goes this long after it was stored; one of half that age is stored again."""
-ENVIRONMENTS: Final = "/.mrstream/environments"
-ENVIRONMENT_KEPT_S: Final = 30 * 24 * 3600.0
+ENVIRONMENTS = "/.mrstream/environments"
+ENVIRONMENT_KEPT_S = 30 * 24 * 3600.0
 """An environment goes this long after a job last used it."""
-ENVIRONMENT_NOTED_S: Final = 24 * 3600.0
+ENVIRONMENT_NOTED_S = 24 * 3600.0
 """That it is used is noted again after so long."""
-RESULTS: Final = "/.mrstream/results"
-HISTORY: Final = "/.mrstream/history"
-FLOWS: Final = "/.mrstream/flows"
-RESULTS_KEPT_S: Final = 24 * 3600.0
+RESULTS = "/.mrstream/results"
+HISTORY = "/.mrstream/history"
+FLOWS = "/.mrstream/flows"
+RESULTS_KEPT_S = 24 * 3600.0
 
 
 def staged_path(digest: str, name: str, *, is_executable: bool) -> str:
-    """Give where a file of this content and name lies."""
+    """Return where a file of this content and name lies."""
     return f"{STAGED}/{digest}{'x' if is_executable else '-'}/{name}"
 
 
 def staged_key(path: str) -> str | None:
-    """Give what names the content of a staged file; None if the file is a user's own."""
+    """Return what names the content of a staged file; None if the file is a user's own."""
     return path.removeprefix(f"{STAGED}/") if path.startswith(f"{STAGED}/") else None
 
 
 def environment_directory(key: str) -> str:
-    """Give where an environment lies."""
+    """Return where an environment lies."""
     return f"{ENVIRONMENTS}/{key}"
 
 
 def environment_facts(key: str) -> str:
-    """Give the file that says what an environment needs, and that it is whole."""
+    """Return the file that says what an environment needs, and that it is whole."""
     return f"{ENVIRONMENTS}/{key}/facts.json"
 
 

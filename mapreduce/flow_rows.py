@@ -19,7 +19,8 @@ _ORDER = ("running", "waiting")
 
 
 def flow_of(row: JobRow) -> str:
-    """Give the id of the flow that a job is a step of, or that it runs; empty if there is none."""
+    """Return the id of the flow that a job is a step of, or that it runs; empty if there is
+    none."""
     found = _FLOW.search(f"{row.output}/")
     return found[1] if found else ""
 
@@ -30,15 +31,15 @@ def is_runner(row: JobRow) -> bool:
 
 
 def with_ended_steps(running: Sequence[JobRow], everything: Iterable[JobRow]) -> list[JobRow]:
-    """Give the jobs that run, and of the flows among them those that are over: a flow's row counts
-    both."""
+    """Return the jobs that run, and of the flows among them those that are over: a flow's row
+    counts both."""
     keys = {row.key for row in running}
     flows = {flow_of(row) for row in running} - {""}
     return [row for row in everything if row.key in keys or flow_of(row) in flows]
 
 
 def folded(rows: Iterable[JobRow]) -> list[JobRow]:
-    """Give the rows with one for each flow, where its first job was."""
+    """Return the rows with one for each flow, where its first job was."""
     flows: dict[str, list[JobRow]] = {}
     order: list[str | JobRow] = []
     for row in rows:

@@ -47,7 +47,7 @@ _PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def main(argv: Sequence[str]) -> int:
-    """Write the commands; gives the exit status."""
+    """Write the commands; return the exit status."""
     words = list(argv)
     if len(words) != 1 or words[0].startswith("-"):
         asked = words in (["--help"], ["-help"], ["-h"])
@@ -93,11 +93,11 @@ def _quoted(word: str) -> str:
 _LISTING = frozenset(("-ls", "-lsr", "-du", "-dus", "-count", "-find", "-checksum"))
 
 
-# ---- what the scripts run ------------------------------------------------------------------
+# --- what the scripts run
 
 
 def act(command: str, argv: Sequence[str]) -> int:
-    """Be a Hadoop command; gives the exit status."""
+    """Be a Hadoop command; return the exit status."""
     places = _places()
     meant = meaning_of(command, argv, places)
     match meant.kind:
@@ -232,7 +232,7 @@ def _application_id(job_id: str) -> str:
 
 
 def _job_rows(*, all_jobs: bool) -> list[JobRow]:
-    """Give the jobs of the current cluster, else those that ran here."""
+    """Return the jobs of the current cluster, else those that ran here."""
     from mrstream.cluster.config.config import current_cluster
 
     cluster = current_cluster()

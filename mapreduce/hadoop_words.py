@@ -72,7 +72,7 @@ class Meant(msgspec.Struct, frozen=True):
 
 
 def meaning_of(command: str, argv: Sequence[str], places: Places) -> Meant:
-    """Give what a Hadoop command line means; `NeedsJava` if it means nothing here."""
+    """Return what a Hadoop command line means; `NeedsJava` if it means nothing here."""
     words = _without_config(argv)
     verb = words[0] if words else ""
     rest = words[1:]
@@ -135,7 +135,7 @@ def _without_config(argv: Sequence[str]) -> list[str]:
 
 
 def _local(places: Places) -> tuple[str, ...]:
-    """Give the words that say that this machine's disk is meant."""
+    """Return the words that say that this machine's disk is meant."""
     return ("-fs", "local") if places.is_local else ()
 
 
@@ -158,16 +158,16 @@ def _job_words(words: Sequence[str], places: Places) -> Iterator[str]:
 
 
 def _place(word: str, before: str) -> str:
-    """Give a word with its `hdfs://HOST:PORT` replaced; a path that has been here stays."""
+    """Return a word with its `hdfs://HOST:PORT` replaced; a path that has been here stays."""
     return _HDFS.sub("" if before and f"{before}/" in word else before, word)
 
 
 def _job_word(word: str) -> str:
-    """Give the id of a job for that of its application."""
+    """Return the id of a job for that of its application."""
     return re.sub(r"^application_", "job_", word)
 
 
-# ---- lines ---------------------------------------------------------------------------------
+# --- lines
 
 _LINE = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}) (INFO|WARN|ERROR) (.*)", re.DOTALL)
 _LOGGERS = (
@@ -181,7 +181,7 @@ _LOGGERS = (
 
 
 def retold(line: str, url_of: Callable[[str], str]) -> Iterator[str]:
-    """Give the lines that Hadoop prints where our console prints this one: each names its logger.
+    """Yield the lines that Hadoop prints where our console prints this one: each names its logger.
     `url_of` makes the `hdfs://` URL of an output directory."""
     found = _LINE.fullmatch(line)
     if found is None:

@@ -29,7 +29,7 @@ _NUMBERS_MAX = 1000
 
 
 def home() -> str:
-    """Give the state directory: $MRSTREAM_HOME, else ~/.mrstream."""
+    """Return the state directory: $MRSTREAM_HOME, else ~/.mrstream."""
     return os.path.abspath(os.environ.get("MRSTREAM_HOME") or os.path.expanduser("~/.mrstream"))
 
 
@@ -65,7 +65,7 @@ class JobRecord:
         _write(os.path.join(self.directory, "job.msgpack"), encode(spec))
 
     def read_spec(self) -> JobSpec:
-        """Give the job that was kept."""
+        """Return the job that was kept."""
         with open(os.path.join(self.directory, "job.msgpack"), "rb") as file:
             return decode(file.read())
 
@@ -75,7 +75,7 @@ class JobRecord:
         _write(os.path.join(self.directory, "report.json"), text.encode())
 
     def read_report(self) -> dict[str, Any]:
-        """Give how the job went; empty while it runs."""
+        """Return how the job went; empty while it runs."""
         try:
             with open(os.path.join(self.directory, "report.json"), "rb") as file:
                 report: dict[str, Any] = json.load(file)
@@ -126,13 +126,13 @@ def begin(job_number: int | None = None) -> JobRecord:
 
 
 def find(job_id: JobId) -> JobRecord | None:
-    """Give the record of a job, if there is one."""
+    """Return the record of a job, if there is one."""
     directory = os.path.join(home(), "jobs", job_id)
     return JobRecord(job_id, directory) if os.path.isdir(directory) else None
 
 
 def attempt_named(text: str) -> AttemptId:
-    """Give the attempt that a user names; NoSuchAttempt if nothing is called so."""
+    """Return the attempt that a user names; NoSuchAttempt if nothing is called so."""
     try:
         return parse_attempt_id(text)
     except ValueError:
@@ -142,7 +142,7 @@ def attempt_named(text: str) -> AttemptId:
 
 
 def find_attempt(text: str) -> tuple[JobRecord, str]:
-    """Give the job and the directory of a kept attempt; NoSuchAttempt says why there is none."""
+    """Return the job and the directory of a kept attempt; NoSuchAttempt says why there is none."""
     attempt = attempt_named(text)
     record = find(attempt.task_id.job_id)
     if record is None:
@@ -159,7 +159,7 @@ def find_attempt(text: str) -> tuple[JobRecord, str]:
 
 
 def all_jobs() -> Iterator[JobRecord]:
-    """Give the kept jobs, oldest first."""
+    """Yield the kept jobs, oldest first."""
     jobs = os.path.join(home(), "jobs")
     if os.path.isdir(jobs):
         for name in sorted(os.listdir(jobs)):
@@ -168,7 +168,7 @@ def all_jobs() -> Iterator[JobRecord]:
 
 
 def prune(now_s: float, running: JobId | None = None) -> list[JobId]:
-    """Remove what is too old, then the oldest while all is too large; gives what was removed."""
+    """Remove what is too old, then the oldest while all is too large; return what was removed."""
     removed: list[JobId] = []
     kept: list[tuple[float, int, JobRecord]] = []
     for record in all_jobs():

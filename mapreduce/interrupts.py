@@ -6,10 +6,10 @@ import contextlib
 import signal
 from collections.abc import Iterator
 from types import FrameType
-from typing import Final, NoReturn
+from typing import NoReturn
 
-INTERRUPTED: Final = 130
-TERMINATED: Final = 143
+INTERRUPTED = 130
+TERMINATED = 143
 
 
 @contextlib.contextmanager
@@ -33,5 +33,5 @@ def interruptible() -> Iterator[None]:
 
 
 def exit_status(stop: KeyboardInterrupt) -> int:
-    """Give the status with which to end after Ctrl-C, or after a request from elsewhere."""
+    """Return the status with which to end after Ctrl-C, or after a request from elsewhere."""
     return TERMINATED if stop.args else INTERRUPTED

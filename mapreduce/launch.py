@@ -16,7 +16,7 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from typing import IO, Any, Final
+from typing import IO, Any
 
 import msgspec
 
@@ -24,9 +24,9 @@ from mrstream.cluster.errors import ClusterError
 from mrstream.mapreduce import history
 from mrstream.mapreduce.scheduler.ids import LOCAL_JOB, JobId
 
-LINES_MAX: Final = 20_000
+LINES_MAX = 20_000
 """Of what a command says so many lines are held, the last ones."""
-KILL_S_MAX: Final = 30.0
+KILL_S_MAX = 30.0
 """As long a command may clear up before it is ended the hard way."""
 # Hadoop's own client, which runs jobs of `-engine hadoop`, says who speaks.
 _HADOOPS = "mapreduce.Job: "
@@ -139,7 +139,7 @@ class Launch:
 
 
 def command_words(words: Sequence[str], *, ends_with_us: bool = False) -> list[str]:
-    """Give the words that run the `mrstream` of this very Python."""
+    """Return the words that run the `mrstream` of this very Python."""
     python = [sys.executable, "-P", "-m"]
     if ends_with_us:
         return [*python, "mrstream.mapreduce.launch", str(os.getpid()), *words]
@@ -147,7 +147,7 @@ def command_words(words: Sequence[str], *, ends_with_us: bool = False) -> list[s
 
 
 def program_words(words: Sequence[str]) -> list[str]:
-    """Give the words that run any program, which is asked to end when this process does."""
+    """Return the words that run any program, which is asked to end when this process does."""
     return [sys.executable, "-P", "-m", "mrstream.mapreduce.launch", str(os.getpid()), "--", *words]
 
 
@@ -221,7 +221,7 @@ def counters_in(lines: Sequence[str]) -> dict[str, dict[str, int]]:
 
 
 def complaint_in(lines: Sequence[str]) -> str:
-    """Give the words that say why a command did nothing, or ended early."""
+    """Return the words that say why a command did nothing, or ended early."""
     logged = [(entry[1], entry[2]) for line in lines if (entry := _LOGGED.match(line))]
     errors = [text for level, text in logged if level == "ERROR" and text != "Job not successful!"]
     due = [text for _, text in logged if " due to: " in text]
@@ -233,7 +233,7 @@ def complaint_in(lines: Sequence[str]) -> str:
 
 
 def report_of(job_id: str, cluster: str | None = None) -> dict[str, Any]:
-    """Give the report of a job that is over: its state, counters and failures; empty if none is
+    """Return the report of a job that is over: its state, counters and failures; empty if none is
     kept. `cluster` names the cluster that ran it, if it is not the current one."""
     if job_id.startswith(LOCAL_JOB):
         record = history.find(JobId(job_id))

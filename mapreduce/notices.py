@@ -106,20 +106,20 @@ class Notices:
         self.attempts_failed = 0
         """Of all jobs since this master started: it never falls, whatever is forgotten."""
 
-    # What watchers ask ----------------------------------------------------------------
+    # --- what watchers ask
 
     def snapshot(self, hosts_version: int, jobs_version: int, now_s: float) -> ClusterSnapshot:
-        """Give what changed in the tables of hosts and jobs."""
+        """Return what changed in the tables of hosts and jobs."""
         return ClusterSnapshot(
             now_s, self.hosts.since(hosts_version), self.jobs.since(jobs_version)
         )
 
     def job(self, job_id: JobId, seen: JobSeen, now_s: float) -> JobSnapshot | None:
-        """Give what changed in one job; None if it is not shown (any more)."""
+        """Return what changed in one job; None if it is not shown (any more)."""
         watched = self._watched.get(job_id)
         return watched.board.since(seen, now_s) if watched else None
 
-    # What the master tells ------------------------------------------------------------
+    # --- what the master tells
 
     def job_submitted(self, row: JobRow, tally: JobTally) -> None:
         """A job was accepted; its row names it, and its tally is fed here from now on."""
@@ -211,7 +211,7 @@ class Notices:
             if watched.board.job.state in ("waiting", "running"):
                 self._tick_job(watched, now_s)
 
-    # Events ---------------------------------------------------------------------------
+    # --- events
 
     def _see_event(self, event: Event, now_s: float) -> None:
         match event:
@@ -296,7 +296,7 @@ class Notices:
         for text in row.running if row else ():
             self._attempt_ended(parse_attempt_id(text), "killed", f"{host} lost: {why}", now_s)
 
-    # Commands -------------------------------------------------------------------------
+    # --- commands
 
     def _see_command(self, command: Command, now_s: float) -> None:
         match command:
@@ -403,7 +403,7 @@ class Notices:
         if len(self._ended) > JOBS_KEPT_MAX:
             self.jobs.drop(self._ended.pop(0))
 
-    # Rows -----------------------------------------------------------------------------
+    # --- rows
 
     def _tick_job(self, watched: _Watched, now_s: float) -> None:
         row, moved, before = watched.board.job, watched.tally.moved, watched.moved_before
@@ -475,7 +475,7 @@ class Notices:
 
 
 def task_key(task_id: TaskId) -> str:
-    """Give the short name of a task within its job: `m000012`."""
+    """Return the short name of a task within its job: `m000012`."""
     return f"{task_id.kind.value}{task_id.task_index:06d}"
 
 

@@ -33,7 +33,7 @@ Slots = Annotated[int, msgspec.Meta(ge=0, le=100_000)]
 Fraction = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
 HostLabel = Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
 
-# --- clients ---------------------------------------------------------------------------
+# --- clients
 
 
 class SubmitJob(Request, frozen=True):
@@ -209,7 +209,7 @@ class ReadKept(Request, frozen=True):
     offset: Count = 0
 
 
-# --- workers to the master -------------------------------------------------------------
+# --- workers to the master
 
 
 class KeptSegment(Message, frozen=True):
@@ -258,13 +258,13 @@ class AttemptNews(Message, frozen=True):
 
 
 def news_of(attempt_id: str, progress: Progress) -> AttemptNews:
-    """Give what a heartbeat says of an attempt: what it told last."""
+    """Return what a heartbeat says of an attempt: what it told last."""
     news = AttemptNews(attempt_id, *msgspec.structs.astuple(progress))
     return msgspec.structs.replace(news, fraction=min(1.0, max(0.0, news.fraction)))
 
 
 def progress_of(news: AttemptNews) -> Progress:
-    """Give what the attempt told."""
+    """Return what the attempt told."""
     return Progress(*msgspec.structs.astuple(news)[1:])
 
 
@@ -332,7 +332,7 @@ class AttemptSaid(Request, frozen=True):
     text: str
 
 
-# --- the master to workers (pushed) ----------------------------------------------------
+# --- the master to workers (pushed)
 
 
 class RunAttempt(Message, frozen=True):

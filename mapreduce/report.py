@@ -53,7 +53,7 @@ def exit_code_means(code: int) -> str:
 
 
 def failure_text(attempt_id: str, failure: Failure, *, repeatable: bool, host: str = "") -> str:
-    """Give the report of one failed attempt; `host` if it may have run elsewhere."""
+    """Return the report of one failed attempt; `host` if it may have run elsewhere."""
     rows: list[tuple[str, str]] = [("why", failure.message)]
     if host:
         rows.append(("host", host))
@@ -124,7 +124,7 @@ SKEW_RECORDS_MIN = 1000
 
 
 def closing_text(facts: JobFacts) -> str:
-    """Give the closing report of a job that succeeded."""
+    """Return the closing report of a job that succeeded."""
     rate = facts.input_bytes / facts.elapsed_s if facts.elapsed_s > 0 else 0.0
     sentences = [
         f"Took {duration(facts.elapsed_s)}: read {decimal_size(facts.input_bytes)} "

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from mrstream.cluster.errors import UserError
 
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from mrstream.cluster.config.config import ClusterConfig
     from mrstream.mapreduce.saw_job import SawRequest
 
-HERE: Final = "local"
-EXIT: Final = "exit status: 0 done; 1 refused or failed, and why is said; 130 interrupted"
+HERE = "local"
+EXIT = "exit status: 0 done; 1 refused or failed, and why is said; 130 interrupted"
 
 
 class BadWords(UserError):
@@ -60,7 +60,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def chosen_cluster(named: str | None) -> ClusterConfig | None:
-    """Give the cluster that was named, else the current one; None for this machine."""
+    """Return the cluster that was named, else the current one; None for this machine."""
     from mrstream.cluster.config import state
 
     if named == HERE or state.chosen(named) is None:

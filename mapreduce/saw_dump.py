@@ -30,7 +30,7 @@ class NoResult(UserError):
 
 
 def rows(sources: Sequence[str], files: Files, names: Sequence[str] = ()) -> Iterator[Row]:
-    """Give the rows of one result, or of several with the same tables, as if of one job."""
+    """Yield the rows of one result, or of several with the same tables, as if of one job."""
     found = [_result(source, files) for source in sources]
     tables = report.same_tables([(place, manifest) for place, manifest, _ in found])
     wanted = report.chosen(tables, names)

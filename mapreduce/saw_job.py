@@ -70,7 +70,7 @@ def shards_of(word: str, option: str) -> tuple[str, int | None]:
 
 
 def spec_of(request: SawRequest) -> JobSpec:
-    """Give the job; a UserError, with every fault of the program, if there is none."""
+    """Return the job; a UserError, with every fault of the program, if there is none."""
     output, shards = shards_of(request.destination, "--destination")
     conf = JobConf()
     for name, value in request.properties:

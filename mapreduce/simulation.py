@@ -242,7 +242,7 @@ class SimulatedCluster:
         self._unread_bytes = 0.0
         self._plan_start()
 
-    # --- running ----------------------------------------------------------------------
+    # --- running
 
     def run(self) -> Outcome:
         """Run until the job has ended."""
@@ -366,7 +366,7 @@ class SimulatedCluster:
         elif isinstance(command, FinishJob):
             self.finished = command
 
-    # --- attempts ---------------------------------------------------------------------
+    # --- attempts
 
     def _start(self, command: StartAttempt) -> None:
         if command.worker_id in self._killed:
@@ -442,7 +442,7 @@ class SimulatedCluster:
         attempt.stage = Stage.GONE
         del self.attempts[attempt.attempt_id]
 
-    # --- the shuffle ------------------------------------------------------------------
+    # --- the shuffle
 
     def _plan_next_shuffle(self) -> None:
         while self._shuffles and self._shuffles[0][2].stage is Stage.GONE:
@@ -473,7 +473,7 @@ class SimulatedCluster:
                 self._next_stage(attempt, Stage.SORT, self.plan.sort_bytes_per_s)
                 self.tell(ShuffleFinished(attempt.attempt_id))
 
-    # --- workers and time -------------------------------------------------------------
+    # --- workers and time
 
     def _register(self, worker_id: WorkerId) -> None:
         host = HostName(worker_id)

@@ -155,7 +155,7 @@ class Board(Generic[RowType]):
         return key in self._rows
 
     def get(self, key: str) -> RowType | None:
-        """Give the row with this key, or None."""
+        """Return the row with this key, or None."""
         found = self._rows.get(key)
         return found[1] if found else None
 
@@ -182,7 +182,7 @@ class Board(Generic[RowType]):
             self._forgotten = self._gone.pop(oldest)
 
     def since(self, version: int) -> Changes[RowType]:
-        """Give what changed after `version`; everything if that is too long ago to say."""
+        """Return what changed after `version`; everything if that is too long ago to say."""
         if version < self._forgotten or version > self.version or version == 0:
             rows = tuple(row for _, row in self._rows.values())
             return Changes(self.version, rows, whole=True)
@@ -191,7 +191,7 @@ class Board(Generic[RowType]):
         return Changes(self.version, rows, gone)
 
     def apply(self, changes: Changes[RowType]) -> list[str]:
-        """Bring a watcher's board up to date; gives the keys that differ from before."""
+        """Bring a watcher's board up to date; return the keys that differ from before."""
         touched: dict[str, None] = {}
         if changes.whole:
             wanted = {row.key for row in changes.rows}
@@ -261,7 +261,7 @@ class JobBoard:
         self.counters: dict[str, dict[str, int]] = {}
 
     def since(self, seen: JobSeen, at_s: float) -> JobSnapshot:
-        """Give what a watcher that has seen `seen` does not know yet."""
+        """Return what a watcher that has seen `seen` does not know yet."""
         if seen.events > len(self.events) or seen.rates > len(self.rates):
             seen = JobSeen()  # it watched a master that ran before this one
         return JobSnapshot(
@@ -324,7 +324,7 @@ def _median(values: list[float] | list[int]) -> float:
 
 
 def by_name(row: msgspec.Struct) -> dict[str, Any]:
-    """Give a row by the names of its fields, for JSON; on the wire between ours it has none."""
+    """Return a row by the names of its fields, for JSON; on the wire between ours it has none."""
     return {name: _plain(value) for name, value in msgspec.structs.asdict(row).items()}
 
 

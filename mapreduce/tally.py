@@ -9,7 +9,6 @@ themselves; gives `JobProgress`, counters (each task once, of the attempt that c
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
 
 import msgspec
 
@@ -37,7 +36,7 @@ from mrstream.mapreduce.scheduler.events import (
 from mrstream.mapreduce.scheduler.ids import AttemptId, JobId, TaskId, TaskKind, WorkerId
 from mrstream.mapreduce.scheduler.phases import JobTotals, JobView
 
-NO_LIMIT: Final = 1 << 30
+NO_LIMIT = 1 << 30
 """Of users' counters, where they were counted within a limit before."""
 
 
@@ -59,7 +58,7 @@ class Figures(msgspec.Struct, frozen=True):
         return Figures(*map(_grown, self._all(), new._all(), old._all()))
 
     def at_least(self, other: Figures) -> Figures:
-        """Give the greater of each."""
+        """Return the greater of each."""
         return Figures(*map(max, self._all(), other._all()))
 
     def _all(self) -> tuple[int, ...]:
@@ -270,7 +269,8 @@ class JobTally:
         return sum(task_id.kind is kind for task_id in self.results)
 
     def progress(self, view: JobView | None, now_s: float) -> JobProgress:
-        """Give how far the job is; without a view, of one that was over before this process was."""
+        """Return how far the job is; without a view, of one that was over before this process
+        was."""
         maps_done = view.maps_committed if view else self.done_tasks(TaskKind.MAP)
         reduces_done = view.reduces_committed if view else self.done_tasks(TaskKind.REDUCE)
         reduced = view.reduce_fraction if view else reduces_done / max(1, self.reduces)
@@ -292,7 +292,7 @@ class JobTally:
         )
 
     def counters(self, totals: JobTotals | None) -> Counters:
-        """Give the counters so far: of tasks that are done, of one running attempt of each of the
+        """Return the counters so far: of tasks that are done, of one running attempt of each of the
         others (users' only), and those of the job itself."""
         total = Counters(self._counters.as_dict(), user_counters_max=self._user_counters_max)
         for told in self._furthest():
@@ -307,7 +307,7 @@ class JobTally:
         return total
 
     def facts(self, now_s: float) -> JobFacts:
-        """Give what the job took."""
+        """Return what the job took."""
         times: dict[TaskKind, list[TaskTime]] = {TaskKind.MAP: [], TaskKind.REDUCE: []}
         for task_id, result in self.results.items():
             times[task_id.kind].append(_task_time(task_id, result))

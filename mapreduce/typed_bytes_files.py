@@ -46,7 +46,8 @@ def dumptb(pattern: str, files: Files, output: BinaryIO) -> None:
 
 
 def loadtb(path: str, files: Files, source: BinaryIO) -> int:
-    """Write the pairs of `source` to a new sequence file of TypedBytesWritable; gives their number.
+    """Write the pairs of `source` to a new sequence file of TypedBytesWritable; return their
+    number.
 
     The file gets its name only when it is complete.
     """

@@ -30,19 +30,19 @@ class Translator(Protocol):
     """What a call needs of the expressions around it."""
 
     def value(self, node: tree.Expression, target: Type | None = None) -> Code:
-        """Give the code of an expression."""
+        """Return the code of an expression."""
         ...
 
     def of_type(self, node: tree.Expression, wanted: Type, what: str) -> Code:
-        """Give the code of an expression that must have a type."""
+        """Return the code of an expression that must have a type."""
         ...
 
     def copied(self, code: Code) -> Code:
-        """Give a value of one's own."""
+        """Return a value of one's own."""
         ...
 
     def pattern(self, node: tree.Expression) -> Code:
-        """Give the code of a regular expression."""
+        """Return the code of a regular expression."""
         ...
 
 
@@ -54,7 +54,7 @@ class Calls:
         self._expressions = expressions
 
     def call(self, node: tree.Call, target: Type | None) -> Code:
-        """Give the code of a call."""
+        """Return the code of a call."""
         match node.name:
             case "saw" | "sawn":
                 return self._saw(node)
@@ -124,7 +124,7 @@ class Calls:
         text = f"{function.python}({', '.join(argument.text for argument in arguments)})"
         return Code(text, function.result or Type("nothing"), undef=True)
 
-    # ---- conversions -------------------------------------------------------------------------
+    # --- conversions
 
     def _conversion(self, node: tree.Call, target: Type) -> Code:
         if not node.arguments:
@@ -140,7 +140,7 @@ class Calls:
         return replace(code, undef=code.undef or any(one.undef for one in (value, *parameters)))
 
     def constant_time(self, at: int, text: str, code: Code) -> Code:
-        """Give a time that is written out, read now."""
+        """Return a time that is written out, read now."""
         try:
             time = times.parse_time(text, self._context.zone)
         except ValueError as error:
@@ -164,7 +164,7 @@ class Calls:
             raise Faulty(node.at, f"cannot convert {value.type} to {target}")
         return replace(code, undef=code.undef or value.undef)
 
-    # ---- the few with a syntax of their own --------------------------------------------------
+    # --- the few with a syntax of their own
 
     def _saw(self, node: tree.Call) -> Code:
         first = 1 if node.name == "saw" else 2

@@ -36,7 +36,7 @@ class Code:
     """A shorter way to what a conversion makes of it: (way, Python of what it begins with)."""
 
     def at(self, level: int) -> str:
-        """Give the text for a place that needs this precedence."""
+        """Return the text for a place that needs this precedence."""
         return self.text if self.prec >= level else f"({self.text})"
 
     @property
@@ -46,7 +46,7 @@ class Code:
 
 
 def wrapped(text: str, low: int, high: int, prec: int, *, undef: bool) -> Code:
-    """Give an int whose value is in an interval before it is cut to 64 bits."""
+    """Return an int whose value is in an interval before it is cut to 64 bits."""
     if low < INT_MIN or high > INT_MAX:
         inner = text if prec >= ADD else f"({text})"
         text = f"({inner} + 0x8000000000000000 & 0xFFFFFFFFFFFFFFFF) - 0x8000000000000000"
@@ -55,7 +55,7 @@ def wrapped(text: str, low: int, high: int, prec: int, *, undef: bool) -> Code:
 
 
 def known(number: int) -> Code:
-    """Give a whole number."""
+    """Return a whole number."""
     return Code(
         str(number),
         INT,
@@ -67,16 +67,16 @@ def known(number: int) -> Code:
 
 
 def sum_interval(a: Code, b: Code) -> tuple[int, int]:
-    """Give the interval of a + b before wrapping."""
+    """Return the interval of a + b before wrapping."""
     return a.low + b.low, a.high + b.high
 
 
 def difference_interval(a: Code, b: Code) -> tuple[int, int]:
-    """Give the interval of a - b before wrapping."""
+    """Return the interval of a - b before wrapping."""
     return a.low - b.high, a.high - b.low
 
 
 def product_interval(a: Code, b: Code) -> tuple[int, int]:
-    """Give the interval of a * b before wrapping."""
+    """Return the interval of a * b before wrapping."""
     corners = [x * y for x in (a.low, a.high) for y in (b.low, b.high)]
     return min(corners), max(corners)

@@ -122,10 +122,10 @@ class Context:
         self._indent = 0
         self._blocks = 0
 
-    # ---- names -------------------------------------------------------------------------------
+    # --- names
 
     def python_name(self, name: str) -> str:
-        """Give a Python name that no other variable has."""
+        """Return a Python name that no other variable has."""
         plain = f"u{name}" if name.startswith("_") else name
         wanted = f"{plain}_" if plain in _PYTHON else plain
         count = 1
@@ -142,7 +142,7 @@ class Context:
         self.scopes[-1][name] = meaning
 
     def meaning(self, at: int, name: str) -> Meaning:
-        """Give what a name means here."""
+        """Return what a name means here."""
         for scope in reversed(self.scopes):
             if name in scope:
                 return scope[name]
@@ -150,7 +150,7 @@ class Context:
         raise Faulty(at, f"{name} is not declared{did_you_mean(name, known)}")
 
     def find(self, name: str) -> Meaning | None:
-        """Give what a name means here, if it means anything."""
+        """Return what a name means here, if it means anything."""
         return next((scope[name] for scope in reversed(self.scopes) if name in scope), None)
 
     @contextmanager
@@ -163,7 +163,7 @@ class Context:
             self.scopes.pop()
 
     def constant(self, prefix: str, value: Any) -> str:
-        """Give a global of the generated code that has this value."""
+        """Return a global of the generated code that has this value."""
         for name, known in self.namespace.items():
             if known is value:
                 return name
@@ -176,10 +176,10 @@ class Context:
         if var.frame is not self.frame:
             self.frame.nonlocals.update(names)
 
-    # ---- types -------------------------------------------------------------------------------
+    # --- types
 
     def type(self, node: tree.TypeNode) -> Type:
-        """Give the type that a piece of text means."""
+        """Return the type that a piece of text means."""
         found = self._type(node)
         if found.depth() > TYPE_DEPTH_MAX:
             raise Faulty(node.at, f"types are nested more than {TYPE_DEPTH_MAX} deep")
@@ -212,7 +212,7 @@ class Context:
         self.mark_partial(message.type)
 
     def message(self, node: tree.TypeNode) -> MessageType | None:
-        """Give the message that a piece of text means, if its type is one's."""
+        """Return the message that a piece of text means, if its type is one's."""
         if not isinstance(node, tree.NamedType):
             return None
         found = self._messages.get(node.name)
@@ -230,7 +230,7 @@ class Context:
         for part in kind.parts:
             self.mark_partial(part)
 
-    # ---- lines -------------------------------------------------------------------------------
+    # --- lines
 
     def line(self, text: str, at: int = -1) -> None:
         """Add a line of Python; `at` is what it comes from."""

@@ -17,7 +17,7 @@ CONVERTIBLE = ("bool", "int", "float", "string", "bytes", "time", "fingerprint")
 def converted(
     context: Context, code: Code, target: Type, parameters: Sequence[Code] = ()
 ) -> Code | None:
-    """Give the code converted to a type, or None if there is no such conversion."""
+    """Return the code converted to a type, or None if there is no such conversion."""
     if parameters:
         return _with_parameter(context, code, target, parameters)
     if code.type == target:

@@ -83,7 +83,7 @@ class Emits:
             local.new = context.python_name(f"{name}_new")
         self._locals[number] = local
 
-    # ---- emit --------------------------------------------------------------------------------
+    # --- emit
 
     def emit(self, node: tree.Emit) -> None:
         """Translate an emit."""
@@ -167,7 +167,7 @@ class Emits:
             return code.text
         return f"{self._context.constant('frozen', freezer(code.type))}({code.text})"
 
-    # ---- around the loop ---------------------------------------------------------------------
+    # --- around the loop
 
     def begin(self) -> None:
         """Add the lines before the loop over a block's records."""

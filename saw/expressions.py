@@ -28,7 +28,8 @@ class Expressions:
         self._calls = Calls(context, self)
 
     def value(self, node: tree.Expression, target: Type | None = None) -> Code:
-        """Give the code of an expression; `target` is the type that is wanted, if one is known."""
+        """Return the code of an expression; `target` is the type that is wanted, if one is
+        known."""
         match node:
             case tree.Literal():
                 return self._literal(node)
@@ -55,14 +56,15 @@ class Expressions:
                 raise Faulty(node.at, "skip stands only among the arguments of saw and sawn")
 
     def of_type(self, node: tree.Expression, wanted: Type, what: str) -> Code:
-        """Give the code of an expression that must have a type."""
+        """Return the code of an expression that must have a type."""
         code = self.value(node, wanted)
         if not same(code.type, wanted):
             raise Faulty(node.at, f"{what} is {_a(wanted)}, not {_a(code.type)}")
         return code
 
     def initial(self, node: tree.Expression, wanted: Type, name: str) -> Code:
-        """Give the code of an initialiser: converted to the variable's type if that is possible."""
+        """Return the code of an initialiser: converted to the variable's type if that is
+        possible."""
         code = self.value(node, wanted)
         if same(code.type, wanted):
             return replace(code, type=wanted)
@@ -72,17 +74,17 @@ class Expressions:
         return replace(other, undef=other.undef or code.undef)
 
     def condition(self, node: tree.Expression) -> Code:
-        """Give the code of a condition."""
+        """Return the code of a condition."""
         return self.of_type(node, BOOL, "a condition")
 
     def copied(self, code: Code) -> Code:
-        """Give a value that its new holder may change without changing another's (§10)."""
+        """Return a value that its new holder may change without changing another's (§10)."""
         if code.fresh or not code.type.is_mutable or not self._context.facts.has_mutation:
             return code
         copy = self._context.constant("copy", copier(code.type))
         return replace(code, text=f"{copy}({code.text})", prec=ATOM, fresh=True)
 
-    # ---- the simplest ------------------------------------------------------------------------
+    # --- the simplest
 
     def _literal(self, node: tree.Literal) -> Code:
         if node.type == INT:
@@ -141,7 +143,7 @@ class Expressions:
                 return operand
         raise Faulty(node.at, f"{node.op} does not take {_a(operand.type)}")
 
-    # ---- parts of values ---------------------------------------------------------------------
+    # --- parts of values
 
     def _index(self, node: tree.Index) -> Code:
         base = self.value(node.base)
@@ -172,7 +174,7 @@ class Expressions:
         return Code(f"{base.at(ATOM)}[{ends}]", base.type, undef=undef, fresh=fresh)
 
     def field_number(self, node: tree.FieldOf, kind: Type) -> int:
-        """Give the place of a field in its tuple."""
+        """Return the place of a field in its tuple."""
         if kind.name != "tuple":
             raise Faulty(node.at, f"{_a(kind)} has no fields")
         if node.name not in kind.names:
@@ -201,7 +203,7 @@ class Expressions:
         hint = (library.LOG_TIME, group) if kind == TIME else ("", "")
         return Code(apache_field(node.name, group), kind, undef=True, low=low, hint=hint)
 
-    # ---- made values -------------------------------------------------------------------------
+    # --- made values
 
     def _composite(self, node: tree.Composite, target: Type | None) -> Code:
         if target is None or target.name not in ("array", "map", "tuple"):
@@ -250,7 +252,7 @@ class Expressions:
         value = self.of_type(node, target.parts[1], "a value of this map")
         return self.of_type(key, target.parts[0], "a key of this map"), self.copied(value)
 
-    # ---- def ---------------------------------------------------------------------------------
+    # --- def
 
     def _def(self, node: tree.Def) -> Code:
         code = self.value(node.operand)
@@ -276,7 +278,7 @@ class Expressions:
         return Code(f"0 <= {index.at(ADD)} < len({base.text})", BOOL, COMPARE)
 
     def pattern(self, node: tree.Expression) -> Code:
-        """Give the code of a regular expression; one that is written out is checked now."""
+        """Return the code of a regular expression; one that is written out is checked now."""
         code = self.of_type(node, STRING, "a pattern")
         if isinstance(code.constant, str):
             try:
@@ -287,7 +289,7 @@ class Expressions:
 
 
 def not_negative(index: Code) -> str:
-    """Give an index that Python does not count from the end."""
+    """Return an index that Python does not count from the end."""
     if index.low >= 0:
         return index.text
     if index.is_simple:

@@ -40,7 +40,7 @@ def facts_of(program: tree.Block) -> Facts:
 
 
 def root_name(node: tree.Expression) -> str:
-    """Give the variable that an assignment to this would change."""
+    """Return the variable that an assignment to this would change."""
     while isinstance(node, tree.Index | tree.FieldOf | tree.Slice):
         node = node.base
     return node.name if isinstance(node, tree.Name) else ""
@@ -77,7 +77,7 @@ def _look(node: tree.Node, facts: Facts, *, in_function: bool, in_loop: bool) ->
 
 
 def children(node: tree.Node) -> Iterator[tree.Node]:
-    """Give what stands directly in a node."""
+    """Yield what stands directly in a node."""
     for name in node.__struct_fields__:
         yield from _nodes(getattr(node, name))
 

@@ -161,7 +161,7 @@ class NoSuchCall(Exception):
 
 
 def call(context: Context, name: str, arguments: Sequence[Code]) -> Code | None:
-    """Give the code of a call, or None if there is no such function."""
+    """Return the code of a call, or None if there is no such function."""
     if name in PLAIN:
         return _plain(name, arguments)
     if name in TIMES:
@@ -171,7 +171,7 @@ def call(context: Context, name: str, arguments: Sequence[Code]) -> Code | None:
 
 
 def names() -> set[str]:
-    """Give the names of all functions."""
+    """Return the names of all functions."""
     return {*PLAIN, *TIMES, *SPECIAL}
 
 
@@ -223,7 +223,7 @@ def _time_part(context: Context, name: str, arguments: Sequence[Code]) -> Code:
     return Code(text, result, undef=True, low=low, high=high)
 
 
-# ---- functions of any type -------------------------------------------------------------------
+# --- functions of any type
 
 
 def _undef(arguments: Sequence[Code]) -> bool:

@@ -38,7 +38,7 @@ class Messages:
             context.declare(node.at, name, var)
 
     def parsed(self, node: tree.Variable) -> Code | None:
-        """Give bytes parsed as a message, if that is what a variable begins with; of one that is
+        """Return bytes parsed as a message, if that is what a variable begins with; of one that is
         only read by fields, these alone."""
         context = self._context
         message = context.message(node.type)

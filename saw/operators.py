@@ -29,7 +29,7 @@ _BITS = {"&": BIT_AND, "|": BIT_OR, "^": BIT_XOR}
 
 
 def binary(node: tree.Binary, left: Code, right: Code) -> Code:
-    """Give the code of an operation."""
+    """Return the code of an operation."""
     undef = left.undef or right.undef
     if node.op in ("&&", "||"):
         if left.type != BOOL or right.type != BOOL:
@@ -57,7 +57,7 @@ def binary(node: tree.Binary, left: Code, right: Code) -> Code:
 
 
 def _shape(kind: Type) -> Type:
-    """Give a type without the names of fields."""
+    """Return a type without the names of fields."""
     return Type(kind.name, tuple(map(_shape, kind.parts)))
 
 

@@ -12,7 +12,7 @@ from mrstream.saw.words import Words
 
 
 def parsed(source: Source) -> tuple[tree.Block, list[Fault]]:
-    """Give the statements of a program and the faults of those that cannot be read."""
+    """Return the statements of a program and the faults of those that cannot be read."""
     try:
         parser = _Parser(source)
     except Faulty as fault:
@@ -89,7 +89,7 @@ class _Parser:
         self._words.take()
         return block
 
-    # ---- declarations ------------------------------------------------------------------------
+    # --- declarations
 
     def _static(self) -> tree.Statement:
         self._words.take()
@@ -146,7 +146,7 @@ class _Parser:
         self._words.takes(";")
         return tree.Proto(at, str(token.value))
 
-    # ---- control -----------------------------------------------------------------------------
+    # --- control
 
     def _condition(self, word: str) -> tree.Expression:
         self._words.expect("(", f"behind {word}")
@@ -256,7 +256,7 @@ class _Parser:
         self._end("return")
         return tree.Return(at, value)
 
-    # ---- simple statements -------------------------------------------------------------------
+    # --- simple statements
 
     def _emit(self) -> tree.Emit:
         words = self._words

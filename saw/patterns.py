@@ -32,14 +32,14 @@ def check(pattern: str) -> None:
 
 @lru_cache(maxsize=512)
 def text_pattern(pattern: str) -> re.Pattern[str]:
-    """Give a checked pattern for strings."""
+    """Return a checked pattern for strings."""
     check(pattern)
     return re.compile(pattern)
 
 
 @lru_cache(maxsize=512)
 def bytes_pattern(pattern: str) -> re.Pattern[bytes]:
-    """Give a checked pattern for bytes."""
+    """Return a checked pattern for bytes."""
     check(pattern)
     return re.compile(pattern.encode())
 
@@ -55,13 +55,13 @@ def match_bytes(pattern: str, text: bytes) -> bool:
 
 
 def matchstrs(pattern: str, text: str) -> list[str]:
-    """Give the first match and its groups; an empty array if there is none."""
+    """Return the first match and its groups; an empty array if there is none."""
     found = text_pattern(pattern).search(text)
     return [] if found is None else [found.group(), *(group or "" for group in found.groups())]
 
 
 def matchposns(pattern: str, text: str) -> list[int]:
-    """Give begin and end of the first match and of each group (-1 of one that took no part)."""
+    """Return begin and end of the first match and of each group (-1 of one that took no part)."""
     found = text_pattern(pattern).search(text)
     if found is None:
         return []

@@ -52,11 +52,11 @@ class Program:
         self._code = _python_compiled(source, self.python)
 
     def run(self, chance: Chance) -> Run:
-        """Give a run of the program, with empty tables."""
+        """Return a run of the program, with empty tables."""
         return Run(self, chance)
 
     def made(self, run: Run) -> Any:
-        """Give the generated function, its static values made."""
+        """Return the generated function, its static values made."""
         namespace = dict(self._namespace)
         exec(self._code, namespace)  # our own translation, in which every name and value is ours
         return namespace["make"](run.skipped, self._stop)
@@ -67,7 +67,7 @@ class Program:
         return runtime.Stop(line, column, runtime.reason(error, self._names))
 
     def stopped(self, error: BaseException, records: Sequence[Any]) -> ProgramStopped | None:
-        """Give what to say about an error that ended a run; None if it is a bug of ours."""
+        """Return what to say about an error that ended a run; None if it is a bug of ours."""
         if isinstance(error, runtime.Stop):
             line, column, message = error.line, error.column, error.message
         elif isinstance(error, (*runtime.UNDEFS, runtime.AssertionFailed, RecursionError)):
@@ -116,7 +116,7 @@ class TableStates:
         return is_sum or kind in KEYED_BY_VALUE
 
     def packed(self) -> Iterator[tuple[bytes, bytes]]:
-        """Give key and packed state of each index."""
+        """Yield key and packed state of each index."""
         parts = len(keys.key_types(self.declaration))
         for index, state in self.states.items():
             whole = (index,) if parts == 1 else index
@@ -168,7 +168,7 @@ class Run:
         return entries * (VALUE_BYTES + record_bytes) + self._measured_bytes
 
     def drain(self) -> Iterator[tuple[bytes, bytes]]:
-        """Give key and packed state of all that was emitted since the last time, and forget it."""
+        """Yield key and packed state of all that was emitted since the last time, and forget it."""
         for table in self._tables:
             if table.declaration.kind != "mrcounter":
                 yield from table.packed()
@@ -176,7 +176,7 @@ class Run:
         self._measured_bytes = self._fed_since = 0
 
     def counters(self) -> dict[str, int]:
-        """Give what was emitted to tables of kind mrcounter."""
+        """Return what was emitted to tables of kind mrcounter."""
         return {
             table.declaration.name: table.states[()]
             for table in self._tables
@@ -192,7 +192,7 @@ class Run:
 
 
 def proto_files(text: str, name: str = "program.szl") -> list[str]:
-    """Give the files that a program's `proto` statements name; `Refused` if it cannot be read."""
+    """Return the files that a program's `proto` statements name; `Refused` if it cannot be read."""
     source = Source(text, name)
     block, faults = parsed(source)
     if faults:
@@ -209,7 +209,7 @@ def compiled(
     zone: str = "UTC",
     protos: Mapping[str, bytes] | None = None,
 ) -> Program:
-    """Give the program of a text; `Refused` with every fault if it has any.
+    """Return the program of a text; `Refused` with every fault if it has any.
 
     `protos` has, for each of `proto_files`, the descriptors that protoc makes of it.
     """
@@ -282,7 +282,7 @@ def _python_compiled(source: Source, python: str) -> types.CodeType:
 
 
 def _runtime() -> dict[str, Any]:
-    """Give the globals of generated code: what the language needs, each behind an underscore."""
+    """Return the globals of generated code: what the language needs, each behind an underscore."""
     shared: dict[str, Any] = {"_math": math}
     for module in (runtime, times, patterns, readers):
         for name, value in vars(module).items():
@@ -294,14 +294,14 @@ def _runtime() -> dict[str, Any]:
 
 
 def runtime_fault(line: int, column: int, message: str) -> Any:
-    """Give the fault of a program that runs."""
+    """Return the fault of a program that runs."""
     from mrstream.saw.source import Fault
 
     return Fault(line, column, message)
 
 
 def _record_of(traceback: types.TracebackType | None, records: Sequence[Any]) -> tuple[int, Any]:
-    """Give the number of the record that a run was at, and the record."""
+    """Return the number of the record that a run was at, and the record."""
     while traceback is not None:
         frame = traceback.tb_frame
         if frame.f_code.co_filename == FILE and frame.f_code.co_name == "run":

@@ -72,7 +72,7 @@ class Message:
         self._descriptor = descriptor
 
     def reader(self, fields: frozenset[str] | None) -> Callable[[bytes], Value]:
-        """Give the function that parses a record; fields other than these stay missing."""
+        """Return the function that parses a record; fields other than these stay missing."""
         parse = message_factory.GetMessageClass(self._descriptor).FromString
         name = self._descriptor.full_name
         convert = _tuple_of(self._descriptor, (), fields)
@@ -91,7 +91,7 @@ class Message:
 
 
 def described(descriptors: bytes) -> Described:
-    """Give what a set of descriptors declares; of equal names the one of the last file, which is
+    """Return what a set of descriptors declares; of equal names the one of the last file, which is
     the file that was asked for, behind those that it imports."""
     pool = descriptor_pool.DescriptorPool()
     found = Described()
@@ -121,7 +121,7 @@ def _declare(messages: Descriptor, enums: Descriptor, prefix: str, found: Descri
             found.numbers[f"{prefix}{name}_{value.name}"] = value.number
 
 
-# ---- types -----------------------------------------------------------------------------------
+# --- types
 
 
 def _type_of(descriptor: Descriptor, around: tuple[str, ...]) -> Type:
@@ -141,7 +141,7 @@ def _size(kind: Type) -> int:
 
 
 def _fields(descriptor: Descriptor, around: tuple[str, ...]) -> Iterator[Descriptor]:
-    """Give the fields that a tuple has: all but those in which the message lies again."""
+    """Yield the fields that a tuple has: all but those in which the message lies again."""
     inside = {*around, descriptor.full_name}
     for one in descriptor.fields:
         target = one.message_type
@@ -176,7 +176,7 @@ def _has_required(descriptor: Descriptor, seen: set[str]) -> bool:
     )
 
 
-# ---- values ----------------------------------------------------------------------------------
+# --- values
 
 
 def _tuple_of(
@@ -197,7 +197,7 @@ def _missing(message: Any) -> Value:
 
 
 def _field_of(one: Descriptor, inside: tuple[str, ...]) -> Read:
-    """Give the function that takes a field from its message. A field that has a presence, was not
+    """Return the function that takes a field from its message. A field that has a presence, was not
     set, and has no default of its own is missing."""
     get = attrgetter(one.name)
     entry = one.message_type

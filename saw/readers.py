@@ -53,22 +53,23 @@ class MessageType(Protocol):
         ...
 
     def reader(self, fields: frozenset[str] | None) -> Callable[[bytes], Value]:
-        """Give the function that parses a record; of a message only these fields are looked at."""
+        """Return the function that parses a record; of a message only these fields are looked
+        at."""
         ...
 
 
-# ---- csv -------------------------------------------------------------------------------------
+# --- csv
 
 
 def splitcsvline(line: bytes) -> list[bytes]:
-    """Give the fields of a line of CSV."""
+    """Return the fields of a line of CSV."""
     if b'"' not in line:
         return line.split(b",")
     return [field.encode("utf-8", "surrogateescape") for field in _quoted(line)]
 
 
 def csv_strings(line: bytes) -> list[str]:
-    """Give the fields of a line of CSV as strings."""
+    """Return the fields of a line of CSV as strings."""
     text = line.decode()
     return _quoted(line) if '"' in text else text.split(",")
 
@@ -81,11 +82,11 @@ def _quoted(line: bytes) -> list[str]:
         raise ValueError(f"a line of CSV cannot be read: {error}") from None
 
 
-# ---- web logs --------------------------------------------------------------------------------
+# --- web logs
 
 
 def apache_patterns(fields: frozenset[str]) -> tuple[re.Pattern[bytes], re.Pattern[bytes]]:
-    """Give two patterns of an entry, to be tried in turn, with a group for each of these fields.
+    """Return two patterns of an entry, to be tried in turn, with a group for each of these fields.
 
     What a program does not read is only passed over: an entry must have the common form, and what
     stands behind it is looked at only for the fields there. The first pattern is twice as fast and
@@ -122,7 +123,7 @@ def _apache_pattern(fields: frozenset[str], quoted: bytes) -> re.Pattern[bytes]:
 
 
 def apache_time(text: bytes) -> int:
-    """Give the time of an entry; entries of one minute follow each other."""
+    """Return the time of an entry; entries of one minute follow each other."""
     try:
         zone, start = _minutes[text[:18]]
         if text[20:] == zone:
@@ -139,7 +140,7 @@ def apache_time(text: bytes) -> int:
 
 
 def by_minute(part: Callable[[int], int]) -> Callable[[bytes], int]:
-    """Give a function of an entry's text of its time, such as the hour, that is computed once a
+    """Return a function of an entry's text of its time, such as the hour, that is computed once a
     minute. A part that changes within a minute (zones of old had odd seconds) is not kept."""
     known: dict[bytes, tuple[bytes, int]] = {}
 
@@ -165,7 +166,7 @@ def by_minute(part: Callable[[int], int]) -> Callable[[bytes], int]:
 
 
 def apache_text(text: bytes | None) -> str:
-    """Give a text of an entry; what the entry does not have is undefined."""
+    """Return a text of an entry; what the entry does not have is undefined."""
     if text is None:
         raise ValueError("the entry of the log has no such field")
     return text.decode("utf-8", "replace")
@@ -181,7 +182,7 @@ _OPTIONAL = frozenset({"method", "referer", "agent"})
 
 
 def apachelog(line: bytes) -> tuple[Value, ...]:
-    """Give a whole entry; what it does not have (common logs have no referer) is missing."""
+    """Return a whole entry; what it does not have (common logs have no referer) is missing."""
     found = _WHOLE.match(line)
     if found is None:
         raise ValueError("a line is no entry of a web server's log")
@@ -197,7 +198,7 @@ def apachelog(line: bytes) -> tuple[Value, ...]:
 
 
 def apache_field(name: str, group: str) -> str:
-    """Give the Python that reads a field from its group."""
+    """Return the Python that reads a field from its group."""
     kind = APACHE_LOG.parts[APACHE_LOG.names.index(name)]
     if kind == INT:
         return f"int({group})" if name == "status" else f"int({group} or 0)"
@@ -208,11 +209,11 @@ def apache_field(name: str, group: str) -> str:
     return f"{group}.decode('utf-8', 'replace')"
 
 
-# ---- json ------------------------------------------------------------------------------------
+# --- json
 
 
 def json_reader(kind: Type) -> Callable[[bytes], Value]:
-    """Give the function that reads JSON as values of a type; fields that the type does not name
+    """Return the function that reads JSON as values of a type; fields that the type does not name
     are passed over."""
     decoder = msgspec.json.Decoder(_json_type(kind))
     convert = _json_value(kind)
@@ -280,7 +281,7 @@ def _in_64_bits(number: int) -> int:
 def csv_reader(
     converters: list[Callable[[str], Value]],
 ) -> Callable[[bytes], tuple[Value, ...]]:
-    """Give the function that reads a line of CSV as a tuple; empty and absent fields are
+    """Return the function that reads a line of CSV as a tuple; empty and absent fields are
     missing."""
 
     def read(line: bytes) -> tuple[Value, ...]:

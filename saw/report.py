@@ -57,7 +57,7 @@ class Row(msgspec.Struct, frozen=True):
 
 
 def manifest_bytes(program: str, digest: str, tables: Sequence[Declaration]) -> bytes:
-    """Give a manifest as it is written."""
+    """Return a manifest as it is written."""
     return msgspec.json.encode(Manifest(1, program, digest, tuple(tables))) + b"\n"
 
 
@@ -92,7 +92,7 @@ def _is_known(kind: Type) -> bool:
 
 
 def same_tables(manifests: Sequence[tuple[str, Manifest]]) -> tuple[Declaration, ...]:
-    """Give the tables of several results, which must be the same (SZ-17)."""
+    """Return the tables of several results, which must be the same (SZ-17)."""
     first_place, first = manifests[0]
     for place, manifest in manifests[1:]:
         if manifest.tables != first.tables:
@@ -108,7 +108,7 @@ def _listed(manifest: Manifest) -> str:
 
 
 def chosen(tables: Sequence[Declaration], names: Sequence[str]) -> set[str]:
-    """Give the tables to show: those named, else all but the details of skipped statements, whose
+    """Return the tables to show: those named, else all but the details of skipped statements, whose
     number is in a table of its own."""
     known = {table.name for table in tables}
     for name in names:
@@ -120,7 +120,7 @@ def chosen(tables: Sequence[Declaration], names: Sequence[str]) -> set[str]:
 def rows(
     tables: Sequence[Declaration], packed: Iterable[Packed], wanted: set[str], chance: Chance
 ) -> Iterator[Row]:
-    """Give the rows of all results in order of table and index; equal keys are merged."""
+    """Yield the rows of all results in order of table and index; equal keys are merged."""
     made: dict[int, Table] = {}
     for key, group in groupby(packed, key=lambda record: record[0]):
         number = keys.table_number(key)
@@ -147,11 +147,11 @@ def _row(declaration: Declaration, index: tuple[Value, ...], final: tuple[Value,
     return Row(declaration, index, value, weight, error)
 
 
-# ---- as csv --------------------------------------------------------------------------------
+# --- as csv
 
 
 def csv_lines(all_rows: Iterable[Row]) -> Iterator[str]:
-    """Give table, index, value and weight of each row; the error of a count where there is one."""
+    """Yield table, index, value and weight of each row; the error of a count where there is one."""
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
     for row in all_rows:
@@ -163,7 +163,7 @@ def csv_lines(all_rows: Iterable[Row]) -> Iterator[str]:
 
 
 def text_cells(row: Row) -> tuple[list[str], list[str]]:
-    """Give a row as texts: table and index; value, weight and error."""
+    """Return a row as texts: table and index; value, weight and error."""
     table = row.table
     index = [table.name]
     for kind, part in zip(table.index_types, row.index, strict=True):
@@ -198,11 +198,11 @@ def _cell(kind: Type, value: Value) -> str:
     return shown(kind, value)
 
 
-# ---- as json and text ------------------------------------------------------------------------
+# --- as json and text
 
 
 def json_lines(all_rows: Iterable[Row]) -> Iterator[str]:
-    """Give an object a row."""
+    """Yield an object a row."""
     for row in all_rows:
         table = row.table
         line: dict[str, Any] = {"table": table.name}
@@ -241,7 +241,7 @@ def _plain(kind: Type, value: Value) -> Any:
 
 
 def text_lines(all_rows: Iterable[Row]) -> Iterator[str]:
-    """Give `name[index] = value` a row; a row of kind text is its value alone."""
+    """Yield `name[index] = value` a row; a row of kind text is its value alone."""
     for row in all_rows:
         table = row.table
         kind = INT if table.kind == "unique" else table.value.type

@@ -52,21 +52,21 @@ def out() -> NoReturn:
 
 
 def natural(index: int) -> int:
-    """Give an index, which Python would count from the end if it were below zero."""
+    """Return an index, which Python would count from the end if it were below zero."""
     if index < 0:
         raise IndexError("an index below zero")
     return index
 
 
 def given(value: Value) -> Value:
-    """Give a field of a record, unless the record did not have it."""
+    """Return a field of a record, unless the record did not have it."""
     if value is MISSING:
         raise Undefined("the record has no such field")
     return value
 
 
 def whole(value: Value) -> Value:
-    """Give a tuple all of whose fields are there."""
+    """Return a tuple all of whose fields are there."""
     if MISSING in value:
         raise Undefined("the record lacks a field")
     return value
@@ -80,7 +80,7 @@ def is_defined(read: Callable[[], Value]) -> bool:
         return False
 
 
-# ---- whole numbers ---------------------------------------------------------------------------
+# --- whole numbers
 
 
 def wrap(number: int) -> int:
@@ -95,7 +95,7 @@ def div(a: int, b: int) -> int:
 
 
 def mod(a: int, b: int) -> int:
-    """Give what division toward zero leaves: it has the sign of a."""
+    """Return what division toward zero leaves: it has the sign of a."""
     rest = abs(a) % abs(b)
     return -rest if a < 0 else rest
 
@@ -116,7 +116,7 @@ def _shift(count: int) -> int:
     return count
 
 
-# ---- conversions -----------------------------------------------------------------------------
+# --- conversions
 
 
 def int_of(text: str) -> int:
@@ -186,7 +186,7 @@ def decode(data: bytes, encoding: str) -> str:
 
 
 def encode(text: str, encoding: str) -> bytes:
-    """Give text as bytes of an encoding."""
+    """Return text as bytes of an encoding."""
     if encoding.lower() == "hex":
         return bytes.fromhex(text)
     if encoding.lower() not in ("utf-8", "utf8", "latin-1", "latin1", "iso-8859-1", "ascii"):
@@ -195,7 +195,7 @@ def encode(text: str, encoding: str) -> bytes:
 
 
 def int_text(number: int, base: int) -> str:
-    """Give a whole number in a base from 2 to 36."""
+    """Return a whole number in a base from 2 to 36."""
     if not 2 <= base <= 36:
         raise ValueError(f"there is no base {base}")
     digits = ""
@@ -207,13 +207,13 @@ def int_text(number: int, base: int) -> str:
 
 
 def float_text(number: float) -> str:
-    """Give a number as people write it: no point where there is nothing behind it."""
+    """Return a number as people write it: no point where there is nothing behind it."""
     text = repr(number)
     return text[:-2] if text.endswith(".0") else text
 
 
 def shown(kind: Type, value: Value, zone: str = "UTC") -> str:
-    """Give any value as the text that its conversion to string is."""
+    """Return any value as the text that its conversion to string is."""
     match kind.name:
         case "string":
             return str(value)
@@ -248,11 +248,11 @@ def _inner(kind: Type, value: Value, zone: str) -> str:
     return shown(kind, value, zone)
 
 
-# ---- strings and collections -----------------------------------------------------------------
+# --- strings and collections
 
 
 def format_text(layout: str, *values: Any) -> str:
-    """Give values in the layout of C's printf."""
+    """Return values in the layout of C's printf."""
     rest = list(values)
 
     def one(match: re.Match[str]) -> str:
@@ -278,19 +278,19 @@ def format_text(layout: str, *values: Any) -> str:
 
 
 def new_array(count: int, value: Value, copy: Callable[[Value], Value] | None) -> list[Value]:
-    """Give an array of equal elements."""
+    """Return an array of equal elements."""
     if not 0 <= count <= ELEMENTS_MAX:
         raise Undefined(f"an array of {count} elements; 0 to {ELEMENTS_MAX:,} are possible")
     return [value] * count if copy is None else [copy(value) for _ in range(count)]
 
 
 def replaced(value: tuple[Value, ...], index: int, item: Value) -> tuple[Value, ...]:
-    """Give a tuple with one field changed."""
+    """Return a tuple with one field changed."""
     return (*value[:index], item, *value[index + 1 :])
 
 
 def domain(url: str) -> str:
-    """Give the host of a URL, in small letters; a URL without one is undefined."""
+    """Return the host of a URL, in small letters; a URL without one is undefined."""
     match = re.match(r"[A-Za-z][A-Za-z0-9+.-]*://(?:[^/@?#]*@)?([^/:?#]+)", url)
     if match is None:
         raise ValueError(f"{url[:60]!r} is no URL with a host")
@@ -298,7 +298,7 @@ def domain(url: str) -> str:
 
 
 def replace_text(text: str, old: str, new: str, everywhere: bool) -> str:
-    """Give a string with a part of it replaced, once or everywhere."""
+    """Return a string with a part of it replaced, once or everywhere."""
     if not old:
         return text
     return text.replace(old, new) if everywhere else text.replace(old, new, 1)
@@ -315,7 +315,7 @@ class AssertionFailed(Exception):
 
 
 def fingerprint_of(encoded: bytes) -> int:
-    """Give the fingerprint of an encoded value."""
+    """Return the fingerprint of an encoded value."""
     return fingerprint(encoded)
 
 

@@ -41,7 +41,7 @@ class Token(msgspec.Struct, frozen=True):
 
 
 def tokens(text: str) -> Iterator[Token]:
-    """Give the tokens of a program, with an `end` behind the last."""
+    """Yield the tokens of a program, with an `end` behind the last."""
     at = 0
     prefix = ""
     while at < len(text):
@@ -81,7 +81,7 @@ def _token(kind: str, word: str, at: int, prefix: str) -> Token:
 
 
 def unescaped(text: str, at: int) -> str:
-    """Give the text that a literal with backslashes stands for."""
+    """Return the text that a literal with backslashes stands for."""
     if "\\" not in text:
         return text
 

@@ -53,20 +53,20 @@ class Source:
                 self._starts.append(at + 1)
 
     def place(self, at: int) -> tuple[int, int]:
-        """Give line and column of a position."""
+        """Return line and column of a position."""
         line = bisect.bisect_right(self._starts, at)
         return line, at - self._starts[line - 1] + 1
 
     def fault(self, at: int, message: str) -> Fault:
-        """Give a fault at a position."""
+        """Return a fault at a position."""
         return Fault(*self.place(at), message)
 
     def line(self, number: int) -> str:
-        """Give the text of a line."""
+        """Return the text of a line."""
         return self.text[self._starts[number - 1] :].partition("\n")[0].rstrip("\r")
 
     def shown(self, fault: Fault) -> str:
-        """Give a fault as people read it: place and message, the line, a caret."""
+        """Return a fault as people read it: place and message, the line, a caret."""
         head = f"{self.name}:{fault.line}:{fault.column}: {fault.message}"
         line = self.line(fault.line)
         if len(line) > _LINE_SHOWN_MAX:
@@ -76,7 +76,7 @@ class Source:
         return f"{head}\n  {plain}\n  {before}^"
 
     def refusal(self, faults: Iterable[Fault]) -> Refused:
-        """Give the error of a program with these faults: one a line, ten at most."""
+        """Return the error of a program with these faults: one a line, ten at most."""
         by_line: dict[int, Fault] = {}
         for fault in faults:
             by_line.setdefault(fault.line, fault)
@@ -88,13 +88,13 @@ class Source:
 
 
 def _blank(letter: str) -> str:
-    """Give as much room as a terminal gives a letter."""
+    """Return as much room as a terminal gives a letter."""
     if unicodedata.combining(letter):
         return ""
     return "  " if unicodedata.east_asian_width(letter) in "WF" else " "
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Give the question after the nearest known name, or nothing."""
+    """Return the question after the nearest known name, or nothing."""
     close = difflib.get_close_matches(name, sorted(known), n=1, cutoff=0.6)
     return f"; did you mean {close[0]}?" if close else ""

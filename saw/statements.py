@@ -72,7 +72,7 @@ class Statements:
         """Translate a statement."""
         self._translate[type(node)](node)
 
-    # ---- declarations ------------------------------------------------------------------------
+    # --- declarations
 
     def _type_name(self, node: tree.TypeName) -> None:
         context = self._context
@@ -212,7 +212,7 @@ class Statements:
             context.frame = outer
             context.in_static = was_static
 
-    # ---- control -----------------------------------------------------------------------------
+    # --- control
 
     def _block(self, node: tree.Block) -> None:
         with self._context.scope():
@@ -389,7 +389,7 @@ class Statements:
         code = self.expressions.of_type(node.value, frame.result, "what this function returns")
         context.line(f"return {self.expressions.copied(code).text}", node.at)
 
-    # ---- calls -------------------------------------------------------------------------------
+    # --- calls
 
     def _do(self, node: tree.Do) -> None:
         context = self._context

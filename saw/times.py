@@ -40,7 +40,7 @@ _LOG = re.compile(
 
 @lru_cache(maxsize=256)
 def zone_of(name: str) -> tzinfo:
-    """Give a time zone by its name, such as America/Los_Angeles or PST; ValueError if unknown."""
+    """Return a time zone by its name, such as America/Los_Angeles or PST; ValueError if unknown."""
     if name.lower() in _ABBREVIATIONS:
         return timezone(timedelta(hours=_ABBREVIATIONS[name.lower()]))
     if re.fullmatch(r"[+-]\d{2}:?\d{2}", name):
@@ -60,12 +60,12 @@ def _offset(quarter: int, zone: str) -> int:
 
 
 def local(time: int, zone: str) -> int:
-    """Give a time as if its local clock showed UTC, for parts of days that need no calendar."""
+    """Return a time as if its local clock showed UTC, for parts of days that need no calendar."""
     return time if zone == "UTC" else time + _offset(time // _QUARTER, zone)
 
 
 def moment(time: int) -> datetime:
-    """Give a time as a datetime; ValueError beyond the years 1 to 9999."""
+    """Return a time as a datetime; ValueError beyond the years 1 to 9999."""
     try:
         return _EPOCH + timedelta(microseconds=time)
     except OverflowError:
@@ -73,102 +73,102 @@ def moment(time: int) -> datetime:
 
 
 def calendar(time: int, zone: str) -> datetime:
-    """Give a time in a zone."""
+    """Return a time in a zone."""
     return moment(local(time, zone))
 
 
 def _back(shown: datetime, zone: str) -> int:
-    """Give the time whose local clock shows this."""
+    """Return the time whose local clock shows this."""
     real = shown.replace(tzinfo=zone_of(zone))
     return (real - _EPOCH) // timedelta(microseconds=1)
 
 
 def minuteof(time: int, zone: str) -> int:
-    """Give the minute of the hour."""
+    """Return the minute of the hour."""
     return local(time, zone) // MINUTE % 60
 
 
 def secondof(time: int, zone: str) -> int:
-    """Give the second of the minute."""
+    """Return the second of the minute."""
     return time // SECOND % 60
 
 
 def hourof(time: int, zone: str) -> int:
-    """Give the hour of the day."""
+    """Return the hour of the day."""
     return local(time, zone) // HOUR % 24
 
 
 def dayofweek(time: int, zone: str) -> int:
-    """Give the day of the week; Monday is 1."""
+    """Return the day of the week; Monday is 1."""
     return (local(time, zone) // DAY + 3) % 7 + 1
 
 
 def dayofmonth(time: int, zone: str) -> int:
-    """Give the day of the month."""
+    """Return the day of the month."""
     return calendar(time, zone).day
 
 
 def monthof(time: int, zone: str) -> int:
-    """Give the month, 1 to 12."""
+    """Return the month, 1 to 12."""
     return calendar(time, zone).month
 
 
 def yearof(time: int, zone: str) -> int:
-    """Give the year."""
+    """Return the year."""
     return calendar(time, zone).year
 
 
 def dayofyear(time: int, zone: str) -> int:
-    """Give the day of the year, 1 to 366."""
+    """Return the day of the year, 1 to 366."""
     return calendar(time, zone).timetuple().tm_yday
 
 
 def trunctosecond(time: int, zone: str) -> int:
-    """Give the beginning of the second."""
+    """Return the beginning of the second."""
     return time - time % SECOND
 
 
 def trunctominute(time: int, zone: str) -> int:
-    """Give the beginning of the minute."""
+    """Return the beginning of the minute."""
     return time - time % MINUTE
 
 
 def trunctohour(time: int, zone: str) -> int:
-    """Give the beginning of the hour that the zone's clocks show."""
+    """Return the beginning of the hour that the zone's clocks show."""
     return time - local(time, zone) % HOUR
 
 
 def trunctoday(time: int, zone: str) -> int:
-    """Give the beginning of the day."""
+    """Return the beginning of the day."""
     if zone == "UTC":
         return time - time % DAY
     return _back(calendar(time, zone).replace(hour=0, minute=0, second=0, microsecond=0), zone)
 
 
 def trunctomonth(time: int, zone: str) -> int:
-    """Give the beginning of the month."""
+    """Return the beginning of the month."""
     shown = calendar(time, zone)
     return _back(shown.replace(day=1, hour=0, minute=0, second=0, microsecond=0), zone)
 
 
 def trunctoyear(time: int, zone: str) -> int:
-    """Give the beginning of the year."""
+    """Return the beginning of the year."""
     shown = calendar(time, zone)
     return _back(shown.replace(month=1, day=1, hour=0, minute=0, second=0, microsecond=0), zone)
 
 
 def addday(time: int, count: int, zone: str) -> int:
-    """Give the same clock time some days later."""
+    """Return the same clock time some days later."""
     return _back(_moved(calendar(time, zone), count), zone)
 
 
 def addweek(time: int, count: int, zone: str) -> int:
-    """Give the same clock time some weeks later."""
+    """Return the same clock time some weeks later."""
     return addday(time, 7 * count, zone)
 
 
 def addmonth(time: int, count: int, zone: str) -> int:
-    """Give the same day some months later, or the last day of a shorter month."""
+    """Return the same day some months later, or the last day of a shorter month."""
     shown = calendar(time, zone)
     months = shown.year * 12 + shown.month - 1 + count
     year, month = months // 12, months % 12 + 1
@@ -179,7 +179,7 @@ def addmonth(time: int, count: int, zone: str) -> int:
 
 
 def addyear(time: int, count: int, zone: str) -> int:
-    """Give the same day some years later."""
+    """Return the same day some years later."""
     return addmonth(time, 12 * count, zone)
 
 
@@ -191,18 +191,18 @@ def _moved(shown: datetime, days: int) -> datetime:
 
 
 def formattime(layout: str, time: int, zone: str) -> str:
-    """Give a time as text, in the words of C's strftime."""
+    """Return a time as text, in the words of C's strftime."""
     return moment(time).astimezone(zone_of(zone)).strftime(layout)
 
 
 def time_text(time: int, zone: str) -> str:
-    """Give a time as its conversion to string does: Fri Apr  1 12:00:00 2005 with the zone."""
+    """Return a time as its conversion to string does: Fri Apr  1 12:00:00 2005 with the zone."""
     shown = moment(time).astimezone(zone_of(zone))
     return f"{shown:%a %b} {shown.day} {shown:%H:%M:%S} {shown.tzname()} {shown.year}"
 
 
 def parse_time(text: str, zone: str) -> int:
-    """Give the time that a text means: `Apr 1 12:00:00 PST 2005`, `2005-04-01 12:00:00 PST`,
+    """Return the time that a text means: `Apr 1 12:00:00 PST 2005`, `2005-04-01 12:00:00 PST`,
     `01/Apr/2005:12:00:00 -0800`; ValueError if it means none."""
     match = _DATE_TEXT.fullmatch(text) or _ISO.fullmatch(text) or _LOG.fullmatch(text)
     if match is None:

@@ -13,7 +13,7 @@ class Node(msgspec.Struct):
     at: int
 
 
-# ---- types -----------------------------------------------------------------------------------
+# --- types
 
 
 class NamedType(Node):
@@ -45,7 +45,7 @@ class TableType(Node):
 TypeNode = NamedType | ArrayType | MapType | TupleType
 
 
-# ---- expressions -----------------------------------------------------------------------------
+# --- expressions
 
 
 class Name(Node):
@@ -112,7 +112,7 @@ Expression = (
 )
 
 
-# ---- statements ------------------------------------------------------------------------------
+# --- statements
 
 
 class Variable(Node):

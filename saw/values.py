@@ -13,7 +13,7 @@ def same(a: Type, b: Type) -> bool:
 
 
 def copier(kind: Type) -> object:
-    """Give the function that copies values of a type, all the way down."""
+    """Return the function that copies values of a type, all the way down."""
     parts = [copier(part) if part.is_mutable else None for part in kind.parts]
     match kind.name:
         case "array":
@@ -31,7 +31,7 @@ def copier(kind: Type) -> object:
 
 
 def freezer(kind: Type) -> object:
-    """Give the function that makes values of a type fit to be keys of a dict."""
+    """Return the function that makes values of a type fit to be keys of a dict."""
     if not kind.is_mutable:
         return lambda value: value
     parts = [freezer(part) for part in kind.parts]

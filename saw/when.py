@@ -51,7 +51,7 @@ class Whens:
     def _loops(
         self, node: tree.When, at: int, first_all: int, hits: list[str], *, runs_body: bool
     ) -> str:
-        """Loop over the variables that the body may use; gives the flag that says "found"."""
+        """Loop over the variables that the body may use; return the flag that says "found"."""
         context = self._context
         if at == first_all:
             flag = self._holds(node, at)
@@ -74,7 +74,7 @@ class Whens:
         return hit
 
     def _holds(self, node: tree.When, at: int) -> str:
-        """Find out whether the condition holds for the variables from here on; gives the flag."""
+        """Find out whether the condition holds for the variables from here on; return the flag."""
         context = self._context
         flag = context.python_name("holds")
         if at == len(node.quantifiers):
@@ -112,7 +112,7 @@ class Whens:
         context.declare(quantifier.at, quantifier.name, var)
         return var
 
-    # ---- ranges ------------------------------------------------------------------------------
+    # --- ranges
 
     def _values(self, node: tree.When, at: int) -> str:
         """Add lines that find the range of a variable, and give it."""
@@ -147,7 +147,7 @@ class Whens:
 
 
 def _indexed(node: tree.Node, name: str) -> Iterator[tuple[tree.Expression, bool]]:
-    """Give what a variable indexes, and whether as an end of a slice."""
+    """Yield what a variable indexes, and whether as an end of a slice."""
     match node:
         case tree.Index(base=base, index=tree.Name(name=index)) if index == name:
             yield base, False

@@ -48,7 +48,7 @@ class Words:
         self._next = 0
         self._depth = 0
 
-    # ---- tokens ------------------------------------------------------------------------------
+    # --- tokens
 
     @property
     def token(self) -> Token:
@@ -103,7 +103,7 @@ class Words:
         """Come back from all levels, behind a fault."""
         self._depth = 0
 
-    # ---- types -------------------------------------------------------------------------------
+    # --- types
 
     def type(self) -> tree.TypeNode:
         """Take a type."""
@@ -163,7 +163,7 @@ class Words:
         weight = self.field() if self.takes("weight") else None
         return tree.TableType(at, kind.text, kind.at, parameter, indexes, value, weight)
 
-    # ---- expressions -------------------------------------------------------------------------
+    # --- expressions
 
     def expression(self, level: int = 1) -> tree.Expression:
         """Take an expression whose operators bind at least this strongly."""

@@ -68,7 +68,7 @@ class Monitor(App[None]):
         self._wake.set()
         self.source.close()
 
-    # What the pages use -------------------------------------------------------------------------
+    # --- what the pages use
 
     def watch_job(self, job_id: str) -> None:
         """Ask for this job's details too from now on; none if empty."""
@@ -111,7 +111,7 @@ class Monitor(App[None]):
 
         self.push_screen(Confirm(action.question), answered)
 
-    # Keys and messages --------------------------------------------------------------------------
+    # --- keys and messages
 
     def action_page(self, name: str) -> None:
         while len(self.screen_stack) > 2:
@@ -151,7 +151,7 @@ class Monitor(App[None]):
         if isinstance(self.screen, Page):
             self.screen.redraw()
 
-    # The thread that asks -----------------------------------------------------------------------
+    # --- the thread that asks
 
     @work(thread=True, group="source", exit_on_error=True)
     def _ask_for_ever(self) -> None:

@@ -56,7 +56,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: list[str]) -> int:
-    """Run the monitor; gives the exit status."""
+    """Run the monitor; return the exit status."""
     words = parser()
     chosen = words.parse_args(argv)
     if chosen.json and not chosen.once:

@@ -13,7 +13,8 @@ from mrstream.view.words import percent, size, span
 
 
 def plain_picture(picture: Picture, now_s: float, job_id: str = "") -> str:
-    """Give the picture as lines without colour, each table with its titles; of all jobs or one."""
+    """Return the picture as lines without colour, each table with its titles; of all jobs or
+    one."""
     jobs = [job for job in picture.jobs if job_id in ("", job.key)]
     counts = picture.storage.counts
     parts = [
@@ -40,7 +41,7 @@ def plain_picture(picture: Picture, now_s: float, job_id: str = "") -> str:
 
 
 def json_picture(picture: Picture, now_s: float, job_id: str = "") -> str:
-    """Give the same for programs: the rows by the names of their fields, as the pages' API has
+    """Return the same for programs: the rows by the names of their fields, as the pages' API has
     them."""
     document = {
         "cluster": picture.cluster,

@@ -77,7 +77,7 @@ def make_directory(parent: str, name: str) -> Action:
 
 
 def rename(path: str, target: str) -> Action:
-    """Give a file or a tree another name; one without a slash stays in its directory."""
+    """Return a file or a tree another name; one without a slash stays in its directory."""
     if "/" not in target:
         target = inside(path.rpartition("/")[0] or "/", target)
     if not target.startswith("/"):
@@ -94,7 +94,7 @@ def delete(path: str) -> Action:
 
 
 def inside(directory: str, name: str) -> str:
-    """Give the path of a new name in a directory."""
+    """Return the path of a new name in a directory."""
     if not name or "/" in name or "\0" in name or name in (".", ".."):
         raise UserError(f"{name!r} is no name for a file; it needs letters, and none may be a /")
     return f"{directory.rstrip('/')}/{name}"

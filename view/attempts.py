@@ -23,7 +23,7 @@ _ORDER = {"running": 0, "failed": 1, "killed": 2, "succeeded": 3}
 
 
 def listed(board: JobBoard, *, wanted: str = "") -> list[AttemptRow]:
-    """Give the attempts that the user wants to see: running ones first, then what went wrong."""
+    """Return the attempts that the user wants to see: running ones first, then what went wrong."""
     found = [
         row
         for row in board.attempts
@@ -33,7 +33,7 @@ def listed(board: JobBoard, *, wanted: str = "") -> list[AttemptRow]:
 
 
 def attempt_cells(row: AttemptRow, now_s: float) -> tuple[Cell, ...]:
-    """Give the cells of one attempt, in the order of `COLUMNS`."""
+    """Return the cells of one attempt, in the order of `COLUMNS`."""
     went_wrong = row.state in ("failed", "killed")
     return (
         Cell.of(attempt_mark(row.state)),
@@ -50,7 +50,7 @@ def attempt_cells(row: AttemptRow, now_s: float) -> tuple[Cell, ...]:
 
 
 def about(row: AttemptRow, now_s: float) -> list[str]:
-    """Give what is known of one attempt, a line each: figures, status, why it failed."""
+    """Return what is known of one attempt, a line each: figures, status, why it failed."""
     words = f"{row.state} on {row.host}  {row.phase}  {percent(row.progress)}"
     words += f"  {span(_elapsed_s(row, now_s))}"
     words += f"  {count(row.records)} records  {size(row.input_bytes)} in"
@@ -63,7 +63,7 @@ def about(row: AttemptRow, now_s: float) -> list[str]:
 
 
 def repeat_command(attempt_id: str) -> str:
-    """Give the command that repeats an attempt before the user's eyes."""
+    """Return the command that repeats an attempt before the user's eyes."""
     return f"mrstream -repeat {attempt_id}"
 
 

@@ -30,7 +30,7 @@ class Cell:
 
     @staticmethod
     def of(mark: Mark) -> Cell:
-        """Give the cell that shows a state."""
+        """Return the cell that shows a state."""
         return Cell(mark.text, mark.colour, mark.loud)
 
 
@@ -39,7 +39,7 @@ Row = tuple[str, tuple[Cell, ...]]
 
 
 def warning(text: str) -> Cell:
-    """Give a cell that says what is wrong."""
+    """Return a cell that says what is wrong."""
     return Cell(text, Colour.VERMILLION, loud=True)
 
 

@@ -33,7 +33,7 @@ class Curve:
 
 
 def curves(points: Sequence[RatePoint]) -> tuple[Curve, Curve, Curve]:
-    """Give the three curves of a job."""
+    """Return the three curves of a job."""
     return (
         Curve("input", Colour.SKY, tuple(point.input_rate for point in points)),
         Curve("shuffle", Colour.ORANGE, tuple(point.shuffle_rate for point in points)),
@@ -42,7 +42,7 @@ def curves(points: Sequence[RatePoint]) -> tuple[Curve, Curve, Curve]:
 
 
 def resample(values: Sequence[float], columns: int) -> list[float]:
-    """Give `columns` means of equal stretches of `values`; repeats where there are fewer."""
+    """Return `columns` means of equal stretches of `values`; repeats where there are fewer."""
     if not values:
         return [0.0] * columns
     count = len(values)
@@ -55,13 +55,13 @@ def resample(values: Sequence[float], columns: int) -> list[float]:
 
 
 def levels(values: Sequence[float], columns: int, steps: int) -> list[int]:
-    """Give the height of each column in whole steps; the highest column has them all."""
+    """Return the height of each column in whole steps; the highest column has them all."""
     means = resample(values, columns)
     top = max(means) or 1.0
     return [round(mean / top * steps) for mean in means]
 
 
 def time_ticks(points: Sequence[RatePoint], count: int = 2) -> list[str]:
-    """Give `count` moments at equal distances from the first point to the last, in words."""
+    """Return `count` moments at equal distances from the first point to the last, in words."""
     elapsed_s = points[-1].at_s - points[0].at_s if points else 0.0
     return [span(elapsed_s * tick / (count - 1)) for tick in range(count)]

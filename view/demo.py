@@ -92,7 +92,7 @@ class DemoSource:
         known = self._simulated.scheduler.known(job_id)
         return known[0] if known else None
 
-    # Time -----------------------------------------------------------------------------
+    # --- time
 
     def now_s(self) -> float:
         """Simulated seconds since the start."""
@@ -147,7 +147,7 @@ class DemoSource:
                 now_s=self._simulated.now_s,
             )
 
-    # Questions ------------------------------------------------------------------------
+    # --- questions
 
     def snapshot(self, hosts_version: int, jobs_version: int) -> ClusterSnapshot:
         with self._lock:
@@ -212,7 +212,7 @@ class DemoSource:
         )  # fmt: skip
         return JobReport(board.job, board.counters, tuple(board.events), attempts)
 
-    # Files ----------------------------------------------------------------------------
+    # --- files
 
     def stat(self, path: str) -> FileEntry:
         return self._files.stat(path)
@@ -245,7 +245,7 @@ class DemoSource:
     def download(self, path: str) -> Download:
         return self._files.download(path)
 
-    # Actions --------------------------------------------------------------------------
+    # --- actions
 
     def kill_job(self, job_id: str) -> str:
         with self._lock:

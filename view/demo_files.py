@@ -51,7 +51,7 @@ class DemoFiles:
         for path, data in _first_files().items():
             self.put(path, data, at_s=MADE_AT_S)
 
-    # Looking --------------------------------------------------------------------------
+    # --- looking
 
     def stat(self, path: str) -> FileEntry:
         with self._lock:
@@ -100,7 +100,7 @@ class DemoFiles:
         pieces: Iterator[bytes] = (data[start : start + PIECE_BYTES] for start in starts)
         return Download(len(data), pieces)
 
-    # Changing -------------------------------------------------------------------------
+    # --- changing
 
     def put(self, path: str, data: bytes, *, at_s: float) -> None:
         with self._lock:

@@ -24,13 +24,13 @@ CHUNKS_TOLD_MAX = 200
 
 
 def listed(entries: Iterable[FileEntry], *, wanted: str = "") -> list[FileEntry]:
-    """Give the entries that the user wants to see, directories first."""
+    """Return the entries that the user wants to see, directories first."""
     found = [entry for entry in entries if passes(wanted, entry.name)]
     return sorted(found, key=lambda entry: (not entry.is_directory, entry.name))
 
 
 def entry_cells(entry: FileEntry) -> tuple[Cell, ...]:
-    """Give the cells of one directory entry, in the order of `COLUMNS`."""
+    """Return the cells of one directory entry, in the order of `COLUMNS`."""
     folder = entry.is_directory
     return (
         Cell(f"{entry.name}/", Colour.SKY, loud=True) if folder else Cell(entry.name),
@@ -43,12 +43,12 @@ def entry_cells(entry: FileEntry) -> tuple[Cell, ...]:
 
 
 def parent(path: str) -> str:
-    """Give the directory that holds this one; the root holds itself."""
+    """Return the directory that holds this one; the root holds itself."""
     return path.rstrip("/").rpartition("/")[0] or "/"
 
 
 def shares(usage: Sequence[tuple[str, int]]) -> list[tuple[str, Cell]]:
-    """Give each entry of a directory with the bytes below it; the bar is beside the most."""
+    """Return each entry of a directory with the bytes below it; the bar is beside the most."""
     most = max((used for _, used in usage), default=0) or 1
     return [(path, Cell(size(used), share=used / most)) for path, used in usage]
 
@@ -67,7 +67,7 @@ class ChunkMap:
 
 
 def chunk_map(chunks: Sequence[ChunkPlace]) -> ChunkMap:
-    """Give the map of a file's chunks."""
+    """Return the map of a file's chunks."""
     hosts = sorted({host for chunk in chunks for host in chunk.hosts}, key=natural)
     return ChunkMap(
         tuple(hosts),

@@ -23,12 +23,12 @@ class GridCell(NamedTuple):
     tasks: int
 
     def level(self, levels: int) -> int:
-        """Give how far the block is, from 0 to `levels` - 1; the last only if all is done."""
+        """Return how far the block is, from 0 to `levels` - 1; the last only if all is done."""
         return self.done * (levels - 1) // self.tasks
 
 
 def task_states(board: JobBoard, kind: str, tasks: int) -> bytes:
-    """Give one byte a task of this kind, in order of number."""
+    """Return one byte a task of this kind, in order of number."""
     states = bytearray(tasks)
     for row in board.tasks:
         if row.key[0] == kind:
@@ -39,19 +39,19 @@ def task_states(board: JobBoard, kind: str, tasks: int) -> bytes:
 
 
 def block_size(tasks: int, cells: int) -> int:
-    """Give how many tasks share a cell so that no more than `cells` are needed."""
+    """Return how many tasks share a cell so that no more than `cells` are needed."""
     return max(1, -(-tasks // max(1, cells)))
 
 
 def fold(states: bytes, block: int) -> list[GridCell]:
-    """Give the cells of a grid with `block` tasks a cell, in order of number."""
+    """Return the cells of a grid with `block` tasks a cell, in order of number."""
     return [block_cell(states[start : start + block]) for start in range(0, len(states), block)]
 
 
 # Neighbours mostly are alike: of 15,000 tasks in blocks of three few are not seen before.
 @lru_cache(maxsize=4096)
 def block_cell(states: bytes) -> GridCell:
-    """Give the cell of a block: what needs a look first, else what goes on in it."""
+    """Return the cell of a block: what needs a look first, else what goes on in it."""
     done = states.count(COMMITTED)
     if done == len(states):
         state = COMMITTED
@@ -61,6 +61,6 @@ def block_cell(states: bytes) -> GridCell:
 
 
 def tally(states: bytes) -> list[tuple[int, int]]:
-    """Give each state that occurs and how many tasks are in it, in the order of the legend."""
+    """Return each state that occurs and how many tasks are in it, in the order of the legend."""
     numbers = [(state, states.count(state)) for state in TASK_MARKS]
     return [(state, number) for state, number in numbers if number]

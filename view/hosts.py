@@ -37,13 +37,13 @@ class Host:
     server: StorageRow | None
 
     def silence_s(self, now_s: float) -> float:
-        """Give for how long neither of its roles was heard of."""
+        """Return for how long neither of its roles was heard of."""
         worker_at_s = self.worker.heard_at_s if self.worker else 0.0
         server_at_s = self.server.heard_at_s if self.server else 0.0
         return max(0.0, now_s - max(worker_at_s, server_at_s))
 
     def weight(self, sort: str) -> float:
-        """Give what hosts are sorted by, other than their names."""
+        """Return what hosts are sorted by, other than their names."""
         if sort == "disk":
             server = self.server
             return server.used_bytes / max(1, server.capacity_bytes) if server else 0.0
@@ -55,7 +55,7 @@ class Host:
 
 
 def listed(picture: Picture, *, sort: str = "name", wanted: str = "") -> list[Host]:
-    """Give the hosts that the user wants to see, in an order of `SORTS`."""
+    """Return the hosts that the user wants to see, in an order of `SORTS`."""
     workers = {row.key: row for row in picture.hosts}
     servers = {row.host: row for row in picture.storage.servers}
     names = sorted(
@@ -71,13 +71,14 @@ def listed(picture: Picture, *, sort: str = "name", wanted: str = "") -> list[Ho
 
 
 def host_named(picture: Picture, name: str) -> Host:
-    """Give one host; without roles if nothing is known of it."""
+    """Return one host; without roles if nothing is known of it."""
     server = next((row for row in picture.storage.servers if row.host == name), None)
     return Host(name, picture.hosts.get(name), server)
 
 
 def host_cells(host: Host, now_s: float) -> tuple[Cell, ...]:
-    """Give the cells of one host, its worker's and its chunkserver's, in the order of `COLUMNS`."""
+    """Return the cells of one host, its worker's and its chunkserver's, in the order of
+    `COLUMNS`."""
     worker, server = host.worker, host.server
     roles = {"worker": worker.state} if worker else {}
     roles |= {"chunkserver": server.state} if server else {}
@@ -114,13 +115,13 @@ class Fact:
 
 
 def trouble(host: Host) -> str:
-    """Give why its worker gets no work; nothing if all is well."""
+    """Return why its worker gets no work; nothing if all is well."""
     worker = host.worker
     return f"{worker.state}: {worker.reason}" if worker and worker.reason else ""
 
 
 def facts(host: Host, masters: Masters) -> list[Fact]:
-    """Give the roles of a host, its disks, and what it runs."""
+    """Return the roles of a host, its disks, and what it runs."""
     worker = host.worker
     said = [Fact("roles", _roles(host, masters))]
     for disk in worker.disks if worker else ():

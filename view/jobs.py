@@ -33,11 +33,11 @@ No job has been submitted yet. For example:
 _ORDER = ("running", "waiting", "failed", "killed", "succeeded")
 
 
-# The table ----------------------------------------------------------------------------
+# --- the table
 
 
 def listed(jobs: Iterable[JobRow], *, sort: str, wanted: str = "") -> list[JobRow]:
-    """Give the jobs that the user wants to see, in an order of `SORTS`; a flow is one row, unless
+    """Return the jobs that the user wants to see, in an order of `SORTS`; a flow is one row, unless
     somebody looks for jobs by a word."""
     seen = jobs if wanted else folded(jobs)
     found = [job for job in seen if passes(wanted, job.key, job.name, job.state)]
@@ -58,7 +58,7 @@ def _sort_key(job: JobRow, sort: str) -> tuple[float | str, ...]:
 
 
 def job_cells(job: JobRow, now_s: float) -> tuple[Cell, ...]:
-    """Give the cells of one job, in the order of `COLUMNS`."""
+    """Return the cells of one job, in the order of `COLUMNS`."""
     elapsed = max(0.0, elapsed_s(job, now_s))
     known_speed = elapsed and job.state != "waiting"
     return (
@@ -81,11 +81,11 @@ def _share(fraction: float, tasks: int) -> Cell:
 
 
 def elapsed_s(job: JobRow, now_s: float) -> float:
-    """Give how long a job has run, or ran."""
+    """Return how long a job has run, or ran."""
     return (job.finished_at_s or now_s) - job.submitted_at_s
 
 
-# One job ------------------------------------------------------------------------------
+# --- one job
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,8 @@ class Phase:
 
 
 def title(job: JobRow) -> tuple[Cell, ...]:
-    """Give what names the job, its state first; only a state that asks for a look has a colour."""
+    """Return what names the job, its state first; only a state that asks for a look has a
+    colour."""
     mark = job_mark(job.state)
     colour = mark.colour if mark.colour in (Colour.YELLOW, Colour.VERMILLION) else Colour.PLAIN
     priority = "" if job.priority == "NORMAL" else f"  priority {job.priority}"
@@ -110,7 +111,7 @@ def title(job: JobRow) -> tuple[Cell, ...]:
 
 
 def phases(job: JobRow) -> list[Phase]:
-    """Give the phases that the job has, each with how far it is."""
+    """Return the phases that the job has, each with how far it is."""
     reduces = (job.reduces, job.reduces_done, job.reduces_running)
     rows = (
         ("map", job.map_fraction, (job.maps, job.maps_done, job.maps_running)),
@@ -125,7 +126,7 @@ def phases(job: JobRow) -> list[Phase]:
 
 
 def figures(job: JobRow, now_s: float) -> list[Cell]:
-    """Give the figures of a job: bytes, rate and times; what failed last."""
+    """Return the figures of a job: bytes, rate and times; what failed last."""
     elapsed = elapsed_s(job, now_s)
     said = [
         Cell(f"in {size(job.input_bytes)}"),
@@ -142,12 +143,12 @@ def figures(job: JobRow, now_s: float) -> list[Cell]:
 
 
 def notes(job: JobRow, remarks: Sequence[str]) -> list[str]:
-    """Give why the job failed, in a line, and the remarks on stragglers and skew."""
+    """Return why the job failed, in a line, and the remarks on stragglers and skew."""
     return [*job.diagnosis.split("\n")[:1], *remarks] if job.diagnosis else list(remarks)
 
 
 def counter_rows(board: JobBoard, wanted: str = "") -> list[Row]:
-    """Give the counters that the user wants to see, in the order of `COUNTER_COLUMNS`."""
+    """Return the counters that the user wants to see, in the order of `COUNTER_COLUMNS`."""
     return [
         (f"{group}\0{name}", (Cell(group.strip()), Cell(name.strip()), Cell(f"{value:,}")))
         for group, counters in board.counters.items()
@@ -157,5 +158,5 @@ def counter_rows(board: JobBoard, wanted: str = "") -> list[Row]:
 
 
 def event_age(job: JobRow, event: EventRow) -> str:
-    """Give how far into the job something happened."""
+    """Return how far into the job something happened."""
     return span(event.at_s - job.submitted_at_s)

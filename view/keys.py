@@ -24,13 +24,13 @@ _RIGHTS = {"r": "look", "rw": "look and change"}
 
 
 def listed(keys: Iterable[KeyEntry], *, wanted: str = "") -> list[KeyEntry]:
-    """Give the keys that the user wants to see, by name."""
+    """Return the keys that the user wants to see, by name."""
     found = [key for key in keys if passes(wanted, key.name, key.user, *key.paths)]
     return sorted(found, key=lambda key: key.name)
 
 
 def key_cells(key: KeyEntry, now_s: float) -> tuple[Cell, ...]:
-    """Give the cells of one key, in the order of `COLUMNS`."""
+    """Return the cells of one key, in the order of `COLUMNS`."""
     return (
         Cell(key.name),
         Cell(key.user),

@@ -81,17 +81,17 @@ _ATTEMPT_MARKS = {
 
 
 def job_mark(state: str) -> Mark:
-    """Give the mark of a job in this state."""
+    """Return the mark of a job in this state."""
     return _JOB_MARKS.get(state) or Mark("?", state)
 
 
 def attempt_mark(state: str) -> Mark:
-    """Give the mark of an attempt: only what went wrong has a colour, since most are well."""
+    """Return the mark of an attempt: only what went wrong has a colour, since most are well."""
     return _ATTEMPT_MARKS.get(state) or Mark("?", state)
 
 
 def host_mark(roles: dict[str, str]) -> Mark:
-    """Give the mark of a host from the state of each of its roles, the worse one first."""
+    """Return the mark of a host from the state of each of its roles, the worse one first."""
     ill = [(role, state) for role, state in roles.items() if state != "up"]
     gone = bool(ill) and all(state in ("lost", "dead") for _, state in ill)
     if not roles or (gone and len(ill) == len(roles)):

@@ -21,7 +21,7 @@ _STATES = {"succeeded": COMMITTED, "failed": FAILED, "running": RUNNING}
 
 
 def board_of(report: JobReport) -> JobBoard:
-    """Give the board that a report can fill."""
+    """Return the board that a report can fill."""
     board = JobBoard(report.job)
     board.counters = report.counters
     board.events = list(report.events)

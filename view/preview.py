@@ -15,7 +15,7 @@ FEED_BYTES = 64
 
 
 def plain_head(path: str, data: bytes) -> bytes:
-    """Give the first plain bytes of a file that begins with `data`, and never make many more."""
+    """Return the first plain bytes of a file that begins with `data`, and never make many more."""
     codec = codec_by_suffix(path)
     if codec is None:
         return data[:PREVIEW_BYTES]
@@ -29,7 +29,7 @@ def plain_head(path: str, data: bytes) -> bytes:
 
 
 def preview_text(path: str, data: bytes) -> str:
-    """Give the first lines of a file that begins with `data`."""
+    """Return the first lines of a file that begins with `data`."""
     try:
         lines = plain_head(path, data).split(b"\n")[:PREVIEW_LINES]
     except CodecCorrupt as error:

@@ -236,7 +236,7 @@ class ClusterSource:
         if self._carrier is not None:
             self._carrier.close()
 
-    # Jobs -----------------------------------------------------------------------------
+    # --- jobs
 
     def snapshot(self, hosts_version: int, jobs_version: int) -> ClusterSnapshot:
         news: ClusterSnapshot = self._ask(WatchCluster(hosts_version, jobs_version))
@@ -310,7 +310,7 @@ class ClusterSource:
         self._connect(Cluster(config, self._cluster.secret))
         return True
 
-    # Files ----------------------------------------------------------------------------
+    # --- files
 
     def storage(self) -> Storage:
         report, now_s = self._dfs.report(), self.now_s()

@@ -22,7 +22,7 @@ class Part:
 
 
 def silence(picture: Picture, now_s: float) -> str:
-    """Give for how long no master answered, and why; nothing while they do."""
+    """Return for how long no master answered, and why; nothing while they do."""
     if not picture.lost_reason:
         return ""
     silent_s = max(0.0, now_s - picture.lost_at_s)
@@ -30,7 +30,7 @@ def silence(picture: Picture, now_s: float) -> str:
 
 
 def parts(picture: Picture) -> list[Part]:
-    """Give the figures in their order. What is wrong has rank 0: there is always room for it."""
+    """Return the figures in their order. What is wrong has rank 0: there is always room for it."""
     return [*_work(picture), *_storage(picture)]
 
 

@@ -54,14 +54,14 @@ class Watch:
 
     @contextmanager
     def picture(self) -> Iterator[Picture]:
-        """Give the picture, at most `ASK_S` old or marked as lost; it stands still meanwhile."""
+        """Yield the picture, at most `ASK_S` old or marked as lost; it stands still meanwhile."""
         self._ask_cluster()
         with self._lock:
             yield self._picture
 
     @contextmanager
     def job(self, job_id: str) -> Iterator[tuple[JobBoard, tuple[str, ...]]]:
-        """Give the board of a job and the remarks on it, out of its report if it ended long ago;
+        """Yield the board of a job and the remarks on it, out of its report if it ended long ago;
         raises what the master says of a job that never was, and `Unavailable` if nothing is known
         of the job yet."""
         watched = self._watched(job_id)
@@ -77,7 +77,7 @@ class Watch:
             for watched in self._jobs.values():
                 watched.asked_at_s = float("-inf")
 
-    # Asking ---------------------------------------------------------------------------
+    # --- asking
 
     def _ask_cluster(self) -> None:
         if self._clock_s() - self._asked_at_s < ASK_S:

@@ -9,7 +9,7 @@ _UNITS = ("B", "K", "M", "G", "T", "P")
 
 
 def size(count_bytes: float) -> str:
-    """Give bytes in at most five characters: `999B`, `1.5K`, `64M`."""
+    """Return bytes in at most five characters: `999B`, `1.5K`, `64M`."""
     value = float(count_bytes)
     for unit in _UNITS:
         if value < 999.5 or unit == _UNITS[-1]:
@@ -21,12 +21,12 @@ def size(count_bytes: float) -> str:
 
 
 def rate(bytes_a_second: float) -> str:
-    """Give a rate: `12M/s`."""
+    """Return a rate: `12M/s`."""
     return f"{size(bytes_a_second)}/s"
 
 
 def span(seconds: float) -> str:
-    """Give a duration: `45s`, `3:07`, `2:15:00`; a dash if it is not known."""
+    """Return a duration: `45s`, `3:07`, `2:15:00`; a dash if it is not known."""
     if seconds < 0:
         return "–"
     whole = int(seconds)
@@ -38,7 +38,7 @@ def span(seconds: float) -> str:
 
 
 def count(number: float) -> str:
-    """Give a count: `999`, `15.0k`, `1.2M`."""
+    """Return a count: `999`, `15.0k`, `1.2M`."""
     for limit, divisor, unit in ((1e4, 1, ""), (1e6, 1e3, "k"), (1e9, 1e6, "M"), (1e12, 1e9, "G")):
         if number < limit:
             return f"{number:.0f}" if divisor == 1 else f"{number / divisor:.1f}{unit}"
@@ -46,12 +46,12 @@ def count(number: float) -> str:
 
 
 def percent(fraction: float) -> str:
-    """Give a share; a hundred only when all is done."""
+    """Return a share; a hundred only when all is done."""
     return f"{min(int(fraction * 100), 99) if fraction < 1 else 100:3d}%"
 
 
 def mode(bits: int, *, is_directory: bool) -> str:
-    """Give the mode of a file: `drwxr-xr-x`."""
+    """Return the mode of a file: `drwxr-xr-x`."""
     letters = "".join(
         letter if bits >> (8 - i) & 1 else "-" for i, letter in enumerate("rwxrwxrwx")
     )
@@ -59,12 +59,12 @@ def mode(bits: int, *, is_directory: bool) -> str:
 
 
 def moment(at_s: float) -> str:
-    """Give a moment of the past, to the minute, by the clock on this wall."""
+    """Return a moment of the past, to the minute, by the clock on this wall."""
     return time.strftime("%Y-%m-%d %H:%M", time.localtime(at_s))
 
 
 def natural(name: str) -> list[tuple[int, str]]:
-    """Give a sort key by which h2 comes before h10."""
+    """Return a sort key by which h2 comes before h10."""
     return [
         (int(part), "") if part.isdigit() else (-1, part)
         for part in re.findall(r"[0-9]+|[^0-9]+", name)

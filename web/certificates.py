@@ -8,7 +8,6 @@ import logging
 import os
 import ssl
 import tempfile
-from typing import Final
 
 from mrstream.cluster.config.config import ClusterConfig, GatewayConfig
 from mrstream.cluster.config.doors import general_names, key_of, names_of
@@ -17,9 +16,9 @@ from mrstream.cluster.errors import UserError
 
 log = logging.getLogger(__name__)
 
-VALID_FOR: Final = datetime.timedelta(days=30)
-RENEWED_AFTER_S: Final = 10 * 86400.0
-LOOK_EVERY_S: Final = 60.0
+VALID_FOR = datetime.timedelta(days=30)
+RENEWED_AFTER_S = 10 * 86400.0
+LOOK_EVERY_S = 60.0
 
 
 class Certificates:

@@ -56,7 +56,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: list[str]) -> int:
-    """Serve the pages until interrupted; gives the exit status."""
+    """Serve the pages until interrupted; return the exit status."""
     chosen = parser().parse_args(argv)
     try:
         require(["http"], "`mrstream web`")

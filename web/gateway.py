@@ -16,7 +16,7 @@ import ssl
 import sys
 import time
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 from mrstream.cluster.config.config import (
     CERTIFICATE_ENDS,
@@ -52,17 +52,17 @@ from mrstream.web.webhdfs.door import WebHdfs
 
 log = logging.getLogger(__name__)
 
-ROLE: Final = GATEWAY
-POLL_S: Final = 2.0
-LOOK_AGAIN_S: Final = 0.2
-STOP_S: Final = 8.0
+ROLE = GATEWAY
+POLL_S = 2.0
+LOOK_AGAIN_S = 0.2
+STOP_S = 8.0
 """For requests under way at a stop: less than a daemon is given for all of it."""
-SILENT_S_MAX: Final = 10.0
-RETRY_S: Final = 40.0
+SILENT_S_MAX = 10.0
+RETRY_S = 40.0
 """For how long a request rides over a master or servers that do not answer: less than the minute
 after which most clients of HTTP give up, so that they hear 503 and `Retry-After`."""
-SERVICE_USER: Final = "mrstream"
-CERTIFICATE_DAYS_MIN: Final = 14
+SERVICE_USER = "mrstream"
+CERTIFICATE_DAYS_MIN = 14
 
 
 class Gateway:

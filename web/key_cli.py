@@ -10,7 +10,6 @@ import re
 import sys
 import time
 from collections.abc import Callable
-from typing import Final
 
 from mrstream.cluster.config.config import GATEWAY_S3, Cluster, current_cluster
 from mrstream.cluster.errors import ClusterError, UserError
@@ -22,8 +21,8 @@ from mrstream.dfs.protocol import DoorKey, KeysSince, KeyTable, MakeKey, RevokeK
 from mrstream.web.http.access import USER_NAME
 from mrstream.web.http.tokens import key_secret, new_key_id
 
-NAME: Final = re.compile(r"[a-z0-9-]{1,32}")
-_EXIT: Final = "exit status: 0 done; 1 not done, and why is said; 2 wrong words"
+NAME = re.compile(r"[a-z0-9-]{1,32}")
+_EXIT = "exit status: 0 done; 1 not done, and why is said; 2 wrong words"
 
 
 def main(argv: list[str]) -> int:

@@ -48,7 +48,7 @@ class LocalPages:
         self._door: Door | None = None
 
     async def open(self, port: int = 0) -> Opened:
-        """Begin to listen; gives the link that lets one browser in."""
+        """Begin to listen; return the link that lets one browser in."""
         link = OneTimeLink(time.time())
         visitor = Visitor(getpass.getuser(), may_change=not self._read_only)
 

@@ -13,7 +13,6 @@ import secrets
 import threading
 import time
 from collections import OrderedDict
-from typing import Final
 
 from mrstream.cluster.config.config import GATEWAY_HTTP, Cluster, GatewayConfig
 from mrstream.cluster.errors import UserError
@@ -34,10 +33,10 @@ from mrstream.web.pages.session import LINK_S, Sessions
 from mrstream.web.pages.visit import Visitor
 from mrstream.web.rest.door import METRICS, PREFIXES, Rest
 
-SOURCES_MAX: Final = 64
+SOURCES_MAX = 64
 """Users whose connections are kept; the ones that looked longest ago are closed first."""
-SERVICE_USER: Final = "mrstream"
-_LINK: Final = "link"
+SERVICE_USER = "mrstream"
+_LINK = "link"
 
 
 class Sources:
@@ -49,7 +48,7 @@ class Sources:
         self._by_user: OrderedDict[str, ClusterSource] = OrderedDict()
 
     def of(self, user: str) -> ClusterSource:
-        """Give the source of a user."""
+        """Return the source of a user."""
         with self._lock:
             if user not in self._by_user:
                 self._by_user[user] = ClusterSource(self._cluster, user=user)
@@ -117,7 +116,7 @@ class Looking:
         self._sources.close()
         self._source.close()
 
-    # Who is there -----------------------------------------------------------------------
+    # --- who is there
 
     async def _by_link(self, word: str) -> Visitor | None:
         claims = verify(self._secret, _LINK, word, time.time())
@@ -162,7 +161,7 @@ class Looking:
 
 
 def link_to(cluster: Cluster, host: str, user: str, *, read_only: bool, now_s: float) -> str:
-    """Give a link that lets one browser into the pages of the gateway on `host`, once."""
+    """Return a link that lets one browser into the pages of the gateway on `host`, once."""
     gateway, door = cluster.config.gateway, cluster.secret.door
     if gateway is None or host not in gateway.hosts or not gateway.pages:
         there = ", ".join(gateway.hosts) if gateway and gateway.pages else "none"

@@ -10,9 +10,7 @@ nothing.
 
 from __future__ import annotations
 
-from typing import Final
-
-MODULES: Final = (
+MODULES = (
     "refusal",
     "files",
     "checks",

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, BinaryIO
 
 from mrstream.cluster.agent.files import full_path, remove, tail
-from mrstream.cluster.agent.processes import Processes, module_of
+from mrstream.cluster.agent.processes import Processes, words_of
 from mrstream.cluster.agent.refusal import RefusedError
 from mrstream.cluster.agent.software import clean_environment
 
@@ -58,7 +58,7 @@ class Daemons:
     def spawn(self, role: str, python: str, environment: dict[str, str]) -> dict[str, Any]:
         """Start a daemon, detached, with this environment and our marks in it, and nothing else."""
         os.makedirs(os.path.join(self._directory, "logs"), mode=0o700, exist_ok=True)
-        argv = [full_path(python), "-P", "-m", module_of(role)]
+        argv = [full_path(python), *words_of(role)]
         path = self._log(f"{role}.out")
         if os.path.exists(path) and os.path.getsize(path) > OUT_BYTES_MAX:
             os.replace(path, f"{path}.1")

@@ -21,9 +21,19 @@ WORDS_S_MAX = 0.5
 """Between two programs a process has no words for a moment; on a crowded host that moment lasts."""
 
 
+CELL_MARK = "@"
+
+
 def module_of(role: str) -> str:
-    """Return the module that is run to be a role, such as `mrstream.dfs.master`."""
-    return f"mrstream.{role}"
+    """Return the module that is run to be a role, such as `mrstream.dfs.master`; the role of a
+    cell's master has the cell's name behind that (`dfs.master@logs`)."""
+    return f"mrstream.{role.partition(CELL_MARK)[0]}"
+
+
+def words_of(role: str) -> list[str]:
+    """Return the words of a command line that make a role of Python, but for host and place."""
+    cell = role.partition(CELL_MARK)[2]
+    return ["-P", "-m", module_of(role), *(["--cell", cell] if cell else [])]
 
 
 class Processes:
@@ -73,8 +83,13 @@ class Processes:
         at_role, at_dir = argv.index("-m") + 1, argv.index("--dir") + 1
         if max(at_role, at_dir) >= len(argv) or argv[at_dir] != self._directory:
             return False
+        if role is None:
+            return True
+        at_cell = argv.index("--cell") + 1 if "--cell" in argv else len(argv)
+        cell = argv[at_cell] if at_cell < len(argv) else ""
         # Versions that installed five packages ran `-m dfs.master`: an upgrade must find those too.
-        return role is None or argv[at_role] in (module_of(role), role)
+        is_module = argv[at_role] in (module_of(role), role)
+        return is_module and cell == role.partition(CELL_MARK)[2]
 
     def of_role(self, role: str | None) -> list[int]:
         """Return the daemons of a role (None: of all roles)."""

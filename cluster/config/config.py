@@ -7,41 +7,43 @@ state files are `state`'s. Never reads the network, nor the environment beyond w
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from typing import Final
 
 from mrstream.cluster.config import extras, state
 from mrstream.cluster.errors import BadConfig, UserError
 from mrstream.cluster.wire.addresses import join_address
 from mrstream.cluster.wire.identity import ROLE_CLIENT, Identity
 
-DFS_MASTER: Final = "dfs.master"
-CHUNKSERVER: Final = "dfs.chunkserver"
-MAPREDUCE_MASTER: Final = "mapreduce.master"
-WORKER: Final = "mapreduce.worker"
-LOCK_MASTER: Final = "lock.master"
-CHUNKSERVER_BULK: Final = "dfs.chunkserver.bulk"
-WORKER_BULK: Final = "mapreduce.worker.bulk"
-GROUP: Final = ".group"
+DFS_MASTER = "dfs.master"
+CHUNKSERVER = "dfs.chunkserver"
+MAPREDUCE_MASTER = "mapreduce.master"
+WORKER = "mapreduce.worker"
+LOCK_MASTER = "lock.master"
+CHUNKSERVER_BULK = "dfs.chunkserver.bulk"
+WORKER_BULK = "mapreduce.worker.bulk"
+GROUP = ".group"
 """Behind the name of a master's role: where the members of its group talk to each other."""
-GATEWAY: Final = "web.gateway"
-GATEWAY_HTTP: Final = "web.gateway.http"
-GATEWAY_S3: Final = "web.gateway.s3"
-CERTIFICATE_ENDS: Final = "its certificate ends"
+GATEWAY = "web.gateway"
+GATEWAY_HTTP = "web.gateway.http"
+GATEWAY_S3 = "web.gateway.s3"
+CERTIFICATE_ENDS = "its certificate ends"
 """What a gateway's health says when that is near."""
 
-MASTER_ROLES: Final = (DFS_MASTER, MAPREDUCE_MASTER)
-GROUP_ROLES: Final = (DFS_MASTER, MAPREDUCE_MASTER, LOCK_MASTER)
+MASTER_ROLES = (DFS_MASTER, MAPREDUCE_MASTER)
+GROUP_ROLES = (DFS_MASTER, MAPREDUCE_MASTER, LOCK_MASTER)
 """The masters: they run on all hosts of `masters:`, one of each leading."""
-HOST_ROLES: Final = (CHUNKSERVER, WORKER)
-ROLES: Final = (DFS_MASTER, CHUNKSERVER, MAPREDUCE_MASTER, WORKER, LOCK_MASTER, GATEWAY)
+HOST_ROLES = (CHUNKSERVER, WORKER)
+ROLES = (DFS_MASTER, CHUNKSERVER, MAPREDUCE_MASTER, WORKER, LOCK_MASTER, GATEWAY)
 """In the order in which they are started; stopping goes the other way. The last two run only where
 cluster.yaml asks for them."""
 
-GROUP_NAMES: Final = {DFS_MASTER: "dfs", MAPREDUCE_MASTER: "jobs", LOCK_MASTER: "lock"}
+GROUP_NAMES = {DFS_MASTER: "dfs", MAPREDUCE_MASTER: "jobs", LOCK_MASTER: "lock"}
 """What people call a master's group."""
+CELL_MARK = "@"
+"""Between `dfs.master` and the name of a cell: the role of that cell's master."""
 
-PORT_OFFSETS: Final = {
+PORT_OFFSETS = {
     DFS_MASTER: 0,
     CHUNKSERVER: 1,
     CHUNKSERVER_BULK: 2,
@@ -56,14 +58,27 @@ PORT_OFFSETS: Final = {
     GATEWAY_HTTP: 30,
     GATEWAY_S3: 31,
 }
-# 9 is the probe of `up`; 10 to 25, 27, 29 and 32 to 39 are kept for what comes.
-PORTS_COUNT: Final = 10
+# 9 is the probe of `up`; 27, 29 and 32 to 39 are kept for what comes.
+CELLS_MAX = 8
+CELL_PORTS_FIRST = 10
+"""Two for each cell, from this offset on: its master's, and its group's."""
+PORTS_COUNT = 10
 """Ports that a cluster may use from its base on; two clusters on a host keep this distance..."""
-WIDE_PORTS_COUNT: Final = 40
-"""...or this one, where one of them has a gateway or a lock cell."""
+WIDE_PORTS_COUNT = 40
+"""...or this one, where one of them has a gateway, a lock cell or cells of the dfs."""
 
-VIA_LOCAL: Final = "local"
-VIA_SSH: Final = "ssh"
+VIA_LOCAL = "local"
+VIA_SSH = "ssh"
+
+
+def base_role(role: str) -> str:
+    """Return the role without the cell: every cell's master is a `dfs.master`."""
+    return role.partition(CELL_MARK)[0]
+
+
+def group_name(role: str) -> str:
+    """Return what people call the group of a master's role: `dfs`, `dfs@logs`, `jobs`, `lock`."""
+    return GROUP_NAMES[base_role(role)] + role[len(base_role(role)) :]
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +99,22 @@ class HostConfig:
     disks: tuple[str, ...] = ()
     """Where chunks and map output are kept; empty: below `dir`."""
     python: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CellConfig:
+    """A part of the name space with masters of its own, over the same chunkservers."""
+
+    name: str
+    path: str
+    """Where it is mounted: one name below the root, such as `/logs`."""
+    number: int
+    """From 1 on, for ever: the top byte of its chunks' handles, and its place among the ports."""
+
+    @property
+    def role(self) -> str:
+        """The role of its master."""
+        return f"{DFS_MASTER}{CELL_MARK}{self.name}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +139,12 @@ class DfsConfig:
     """A new checkpoint after so much log: reading that much takes about four seconds."""
     safe_mode_s: float = 30.0
     """After a start of the master, silent chunkservers are waited for at most so long."""
+    cells: tuple[CellConfig, ...] = ()
+    """Besides the root cell, which has everything that lies below none of these."""
+
+    def mounts(self) -> dict[str, str]:
+        """Return which cell is mounted where, as running daemons are compared by."""
+        return {cell.path: f"{cell.name} {cell.number}" for cell in self.cells}
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,29 +242,59 @@ class ClusterConfig:
 
     def roles_of(self, name: str) -> tuple[str, ...]:
         """Return the roles that run on a host, in the order in which they are started."""
-        masters = [role for role in MASTER_ROLES if name in self.masters_of(role)]
-        is_in_cell = self.lock is not None and name in self.masters_of(LOCK_MASTER)
-        lock = (LOCK_MASTER,) if is_in_cell else ()
+        masters = [role for role in self.master_roles if name in self.masters_of(role)]
         gateway = (GATEWAY,) if self.gateway is not None and name in self.gateway.hosts else ()
-        here = (*masters, *HOST_ROLES, *lock, *gateway)
-        return tuple(role for role in ROLES if role in here)
+        here = (*masters, *HOST_ROLES, *gateway)
+        return tuple(role for role in self.roles if role in here)
+
+    @property
+    def dfs_masters(self) -> tuple[str, ...]:
+        """The roles of the masters of files: the root cell's first."""
+        return (DFS_MASTER, *(cell.role for cell in self.dfs.cells))
+
+    @property
+    def master_roles(self) -> tuple[str, ...]:
+        """The roles of all masters that the cluster has, in the order of `GROUP_ROLES`."""
+        lock = () if self.lock is None else (LOCK_MASTER,)
+        return (*self.dfs_masters, MAPREDUCE_MASTER, *lock)
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        """As `ROLES`, with the masters of cells after that of the root."""
+        return (*self.dfs_masters, *(role for role in ROLES if role != DFS_MASTER))
+
+    def cell(self, role: str) -> CellConfig | None:
+        """Return the cell of a dfs master's role; None: the root's. `UserError` if there is none
+        of that name."""
+        name = role.partition(CELL_MARK)[2]
+        if not name:
+            return None
+        for cell in self.dfs.cells:
+            if cell.name == name:
+                return cell
+        known = ", ".join(cell.name for cell in self.dfs.cells) or "none"
+        raise UserError(f"cluster {self.name} has no cell {name!r}; its cells are {known}")
+
+    def mounts_known_to(self, role: str) -> dict[str, str]:
+        """Return the mount table by which a daemon goes. When it changes, it is started anew."""
+        return {} if role == LOCK_MASTER else self.dfs.mounts()
 
     def masters_of(self, role: str) -> tuple[str, ...]:
         """Return the hosts of a master's role: those that can lead, the one that leads first
         being the first, and then the one that only listens, if there is one."""
         voters = self.voters_of(role)
-        listens = self.learner if role in GROUP_ROLES else ""
+        listens = self.learner if base_role(role) in GROUP_ROLES else ""
         return (*voters, listens) if listens and listens not in voters else voters
 
     def voters_of(self, role: str) -> tuple[str, ...]:
         """Return the hosts on which a master can lead; the one that leads first is the first."""
-        others = self.masters if role in GROUP_ROLES else ()
+        others = self.masters if base_role(role) in GROUP_ROLES else ()
         return (self.master, *(name for name in others if name != self.master))
 
     def masters_known_to(self, role: str) -> tuple[str, ...]:
         """Return the hosts of the masters that a daemon belongs to, or else talks to. When they
         change, it is started anew."""
-        return self.masters_of(role if role in GROUP_ROLES else DFS_MASTER)
+        return self.masters_of(role if base_role(role) in GROUP_ROLES else DFS_MASTER)
 
     def group_addresses(self, role: str) -> dict[str, str]:
         """Return where the members of a master's group talk to each other, by host."""
@@ -249,14 +316,27 @@ class ClusterConfig:
         """Return the port of a role, the same on every host."""
         if role in (GATEWAY_HTTP, GATEWAY_S3) and self.gateway is not None and self.gateway.port:
             return self.gateway.port + (role == GATEWAY_S3)
+        cell = self.cell(role.removesuffix(GROUP))
+        if cell is not None:
+            return self.base_port + CELL_PORTS_FIRST + 2 * (cell.number - 1) + role.endswith(GROUP)
         return self.base_port + PORT_OFFSETS[role]
+
+    def ports_of(self, roles: Iterable[str]) -> list[int]:
+        """Return all ports that these roles listen on."""
+        wanted = tuple(roles)
+        cells = [name for cell in self.dfs.cells for name in (cell.role, cell.role + GROUP)]
+        return [
+            self.port(name)
+            for name in (*PORT_OFFSETS, *cells)
+            if any(name == role or name.startswith(role + ".") for role in wanted)
+        ]
 
     def address(self, host: str, role: str) -> str:
         """Return `HOST:PORT` where the role on that host listens."""
         return join_address(self.host(host).address, self.port(role))
 
     def master_address(self, role: str) -> str:
-        """Return `HOST:PORT` of one of the two masters."""
+        """Return `HOST:PORT` of a master, where it leads first."""
         return self.address(self.master, role)
 
     def without(self, name: str) -> ClusterConfig:

@@ -13,7 +13,7 @@ import ipaddress
 import secrets
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from mrstream.cluster.config.config import ClusterConfig
 from mrstream.cluster.config.state import DoorKeys, Secret
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from cryptography import x509
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 
-VALID_FOR: Final = datetime.timedelta(days=365 * 20)
-DOOR_SECRET_BYTES: Final = 32
+VALID_FOR = datetime.timedelta(days=365 * 20)
+DOOR_SECRET_BYTES = 32
 
 
 def names_of(config: ClusterConfig, host: str | None = None) -> tuple[str, ...]:

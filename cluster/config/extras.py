@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from importlib import util
-from typing import Final
 
 from mrstream.cluster.errors import UserError
 
-MODULES: Final[dict[str, tuple[str, ...]]] = {
+MODULES: dict[str, tuple[str, ...]] = {
     "http": ("aiohttp", "awscrt", "markupsafe", "prometheus_client"),
     "records": ("fastavro", "google.protobuf", "pyarrow", "warcio"),
     "saw": ("google.protobuf", "grpc_tools"),
@@ -24,8 +23,8 @@ MODULES: Final[dict[str, tuple[str, ...]]] = {
     "s3": ("boto3", "botocore"),
 }
 """What each extra of pyproject.toml is imported as."""
-ALL: Final = "all"
-NAMES: Final = (*MODULES, ALL)
+ALL = "all"
+NAMES = (*MODULES, ALL)
 
 
 class MissingExtra(UserError):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
 import yaml
 
@@ -19,8 +19,8 @@ from mrstream.cluster.config.values import (
 )
 from mrstream.cluster.units import parse_size
 
-MEMORY_BYTES_MIN: Final = 64 << 20
-_NAME: Final = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?", re.IGNORECASE)
+MEMORY_BYTES_MIN = 64 << 20
+_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?", re.IGNORECASE)
 
 
 def parse_network(text: str) -> str:
@@ -67,7 +67,7 @@ def parse_memory(text: str) -> int:
     return size
 
 
-SCALARS: Final[dict[str, tuple[str, Parse]]] = {
+SCALARS: dict[str, tuple[str, Parse]] = {
     "webhdfs": ("webhdfs", parse_bool),
     "s3": ("s3", parse_bool),
     "pages": ("pages", parse_bool),
@@ -80,12 +80,12 @@ SCALARS: Final[dict[str, tuple[str, Parse]]] = {
     "s3_root": ("s3_root", parse_root),
     "s3_virtual_host": ("s3_virtual_host", parse_host_name),
 }
-LISTS: Final[dict[str, Parse]] = {
+LISTS: dict[str, Parse] = {
     "trusted": parse_network,
     "names": parse_host_name,
     "behind": parse_ip,
 }
-GATEWAY_KEYS: Final = ("hosts", *SCALARS, *LISTS, "address", "tls")
+GATEWAY_KEYS = ("hosts", *SCALARS, *LISTS, "address", "tls")
 
 
 class Reader(Protocol):

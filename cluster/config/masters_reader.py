@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
 import yaml
 
 from mrstream.cluster.config.config import HostConfig
 from mrstream.cluster.config.values import Parse, parse_name, seconds_between, suggestion
 
-COUNTS: Final = (1, 3, 5)
-MASTERS_COUNT: Final = 3
+COUNTS = (1, 3, 5)
+MASTERS_COUNT = 3
 """So many where nobody says, and there are hosts for it."""
-FAILOVER_AFTER_S: Final = 3.0
+FAILOVER_AFTER_S = 3.0
 
 
 class Reader(Protocol):

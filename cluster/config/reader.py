@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any
 
 import yaml
 
 from mrstream.cluster.config import extras
+from mrstream.cluster.config.cells_reader import check_ports, read_cells
 from mrstream.cluster.config.config import (
     VIA_LOCAL,
     VIA_SSH,
@@ -43,8 +44,8 @@ from mrstream.cluster.config.values import (
 from mrstream.cluster.errors import BadConfig
 from mrstream.cluster.units import expand_range
 
-_PROPERTY: Final = re.compile(r"[A-Za-z][A-Za-z0-9._-]*")
-_CLUSTER_KEYS: Final[tuple[str, ...]] = (
+_PROPERTY = re.compile(r"[A-Za-z][A-Za-z0-9._-]*")
+_CLUSTER_KEYS: tuple[str, ...] = (
     "name",
     "master",
     "masters",
@@ -65,8 +66,8 @@ _CLUSTER_KEYS: Final[tuple[str, ...]] = (
     "guard",
     "backup",
 )
-INSTALLS: Final = ("wheel", "wheelhouse", "none")
-DEPTH_MAX: Final = 32
+INSTALLS = ("wheel", "wheelhouse", "none")
+DEPTH_MAX = 32
 """Of lists and mappings within one another; a cluster file has four."""
 
 
@@ -142,6 +143,8 @@ class _Reader:
                 f"ports.base is {base_port}: a cluster with a lock cell needs {WIDE_PORTS_COUNT} "
                 f"ports from it on, so at most {65_535 - WIDE_PORTS_COUNT}",
             )
+        if dfs.cells:
+            check_ports(self, ports.get("base"), base_port)
         self.check_addresses(hosts, keys.get("hosts"))
         engine = self.scalar(keys, "engine", "", str, "")
         gateway = read_gateway(self, keys.get("gateway"), names, base_port)
@@ -222,7 +225,7 @@ class _Reader:
         return HostConfig(name=name, address=address, **spread)
 
     def spread(self, value: Any, index: int, count: int, node: yaml.Node) -> Any:
-        """Give the n-th host of a range the n-th of a range in its values."""
+        """Return the n-th host of a range the n-th of a range in its values."""
         if isinstance(value, tuple):
             return tuple(self.spread(item, index, count, node) for item in value)
         if not isinstance(value, str) or "[" not in value:
@@ -264,7 +267,7 @@ class _Reader:
         return fields
 
     def dfs(self, node: yaml.Node | None) -> DfsConfig:
-        keys = self.mapping(node, "dfs", tuple(DFS_KEYS))
+        keys = self.mapping(node, "dfs", (*DFS_KEYS, "cells"))
         fields: dict[str, Any] = {}
         for key, (field, parse) in DFS_KEYS.items():
             if key not in keys:
@@ -274,7 +277,7 @@ class _Reader:
                 fields["reserve_bytes"], fields["reserve_share"] = value, 0.0
             elif value is not None:
                 fields[field] = value
-        config = DfsConfig(**fields)
+        config = DfsConfig(**fields, cells=read_cells(self, keys.get("cells")))
         if config.dead_after_s < 3 * config.heartbeat_s:
             self.wrong(
                 keys.get("dead_after") or keys.get("heartbeat"),

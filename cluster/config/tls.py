@@ -13,7 +13,7 @@ import os
 import ssl
 import tempfile
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from mrstream.cluster.config.state import Secret, TlsKeys
 from mrstream.cluster.errors import UserError
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_VALID_FOR: Final = datetime.timedelta(days=365 * 20)
+_VALID_FOR = datetime.timedelta(days=365 * 20)
 
 
 def with_tls_keys(secret: Secret) -> Secret:

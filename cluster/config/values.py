@@ -6,13 +6,13 @@ import difflib
 import ipaddress
 import re
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any
 
 from mrstream.cluster.config.config import PORTS_COUNT
 from mrstream.cluster.units import parse_share, parse_size, parse_time
 
-NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
-NAME_RULE: Final = "a name has letters, digits, dots, dashes and underscores, 63 at most"
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+NAME_RULE = "a name has letters, digits, dots, dashes and underscores, 63 at most"
 
 Parse = Callable[[str], Any]
 
@@ -124,7 +124,7 @@ def suggestion(word: str, known: Sequence[str]) -> str:
     return "".join(f"; did you mean {meant!r}?" for meant in close_to(word, known))
 
 
-DFS_KEYS: Final[dict[str, tuple[str, Parse]]] = {
+DFS_KEYS: dict[str, tuple[str, Parse]] = {
     "chunk_size": ("chunk_bytes", parse_chunk_size),
     "replication": ("replication", whole(1, 100)),
     "dead_after": ("dead_after_s", positive_time),
@@ -137,11 +137,11 @@ DFS_KEYS: Final[dict[str, tuple[str, Parse]]] = {
     "checkpoint_after": ("checkpoint_bytes", parse_size),
     "safe_mode": ("safe_mode_s", parse_time),
 }
-LOCK_KEYS: Final[dict[str, tuple[str, Parse]]] = {
+LOCK_KEYS: dict[str, tuple[str, Parse]] = {
     "session": ("session_s", seconds_between(2.0, 60.0)),
     "grace": ("grace_s", seconds_between(1.0, 600.0)),
 }
-BACKUP_KEYS: Final[dict[str, tuple[str, Parse]]] = {
+BACKUP_KEYS: dict[str, tuple[str, Parse]] = {
     "to": ("to", parse_path),
     "every": ("every_s", seconds_between(60.0, 365 * 86400.0)),
     "keep": ("keep", whole(1, 10_000)),

@@ -59,7 +59,7 @@ def _host(host: HostConfig) -> dict[str, Any]:
 
 
 def _dfs(dfs: DfsConfig) -> dict[str, Any]:
-    return {
+    fields: dict[str, Any] = {
         "chunk_size": dfs.chunk_bytes,
         "replication": dfs.replication,
         "dead_after": _time(dfs.dead_after_s),
@@ -71,6 +71,11 @@ def _dfs(dfs: DfsConfig) -> dict[str, Any]:
         "checkpoint_after": dfs.checkpoint_bytes,
         "safe_mode": _time(dfs.safe_mode_s),
     }
+    if dfs.cells:
+        fields["cells"] = {
+            cell.name: {"path": cell.path, "number": cell.number} for cell in dfs.cells
+        }
+    return fields
 
 
 def _gateway(gateway: GatewayConfig) -> dict[str, Any]:

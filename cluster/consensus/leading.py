@@ -8,7 +8,6 @@ what gathers meanwhile goes with the next.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
 
 from mrstream.cluster.consensus.commands import Committed, Led, SavePromise, SendCheckpoint, SendLog
 from mrstream.cluster.consensus.lease import lease_end_s
@@ -17,7 +16,7 @@ from mrstream.cluster.consensus.messages import NEVER_S, Position
 from mrstream.cluster.consensus.records import EpochBegan, encode_own
 from mrstream.cluster.consensus.state import Role, State
 
-BATCH_MAX: Final = 4096
+BATCH_MAX = 4096
 """Records that are under way to one member at a time."""
 
 

@@ -14,6 +14,10 @@ import msgspec
 MemberId = NewType("MemberId", str)
 
 
+ALONE = "alone"
+"""In place of a journal's uuid: of a master that belongs to no group."""
+
+
 def member_id(host: str, journal: str) -> MemberId:
     """Return the name of the journal with that uuid on that host."""
     return MemberId(f"{host}/{journal}")
@@ -22,6 +26,11 @@ def member_id(host: str, journal: str) -> MemberId:
 def host_of(member: MemberId) -> str:
     """Return the host that a member is on."""
     return member.rpartition("/")[0]
+
+
+def is_alone(member: MemberId) -> bool:
+    """Is this a master that belongs to no group?"""
+    return member.endswith(f"/{ALONE}")
 
 
 class Members(msgspec.Struct, frozen=True, array_like=True):

@@ -6,12 +6,10 @@ for one, and a fold passes over them by their first byte.
 
 from __future__ import annotations
 
-from typing import Final
-
 from mrstream.cluster.consensus.members import MemberId, Members
 from mrstream.cluster.wire.messages import Message, pack, unpack
 
-MARK: Final = 0xC1
+MARK = 0xC1
 
 
 class EpochBegan(Message, frozen=True):

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import argparse
 import os
-from typing import Final
 
-from mrstream.cluster.config.config import GROUP_NAMES, GROUP_ROLES, ROLES
+from mrstream.cluster.config.config import CELL_MARK, DFS_MASTER, GROUP_NAMES, ROLES
 
-_EXIT: Final = "exit status: 0 done; 1 not done, and why is said; 2 wrong words; 130 interrupted"
-_FILE: Final = "the cluster file, or the name of a known cluster (default: %s)"
-_FILE_HERE: Final = "cluster.yaml here, else the current cluster"
-_FILE_CURRENT: Final = "the current cluster, else cluster.yaml here"
+_EXIT = "exit status: 0 done; 1 not done, and why is said; 2 wrong words; 130 interrupted"
+_FILE = "the cluster file, or the name of a known cluster (default: %s)"
+_FILE_HERE = "cluster.yaml here, else the current cluster"
+_FILE_CURRENT = "the current cluster, else cluster.yaml here"
 
 
 def parser() -> argparse.ArgumentParser:
@@ -169,7 +168,8 @@ def _logs(commands: _Commands[argparse.ArgumentParser]) -> None:
         "logs",
         "show the logs of a host",
         f"""\
-ROLE is one of {", ".join(ROLES)}.
+ROLE is one of {", ".join(ROLES)};
+dfs.master@CELL is the master of a cell.
 
 examples:
   mrstream cluster logs node02
@@ -181,7 +181,7 @@ examples:
     made.add_argument(
         "role",
         nargs="?",
-        choices=ROLES,
+        type=_role,
         metavar="ROLE",
         help="only its log (default: all)",
     )
@@ -219,8 +219,25 @@ example:
 """,
     )
     made.add_argument("host", metavar="HOST")
-    groups = [GROUP_NAMES[role] for role in GROUP_ROLES]
-    made.add_argument("group", metavar="GROUP", choices=groups, help=" or ".join(groups))
+    groups = " or ".join(GROUP_NAMES.values())
+    made.add_argument(
+        "group", metavar="GROUP", type=_group, help=f"{groups}; dfs@CELL for a cell's"
+    )
+
+
+def _role(text: str) -> str:
+    """A role; of a dfs master's also that of a cell."""
+    if text not in ROLES and not text.startswith(DFS_MASTER + CELL_MARK):
+        raise argparse.ArgumentTypeError(f"{text!r} is no role: {', '.join(ROLES)}")
+    return text
+
+
+def _group(text: str) -> str:
+    """A group; of the dfs also that of a cell."""
+    groups = GROUP_NAMES.values()
+    if text not in groups and not text.startswith(GROUP_NAMES[DFS_MASTER] + CELL_MARK):
+        raise argparse.ArgumentTypeError(f"{text!r} is no group: {', '.join(groups)}")
+    return text
 
 
 def _add(commands: _Commands[argparse.ArgumentParser]) -> None:

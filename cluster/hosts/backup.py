@@ -20,23 +20,25 @@ import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any
 
-from mrstream.cluster.config.config import (
-    LOCK_MASTER,
-    MASTER_ROLES,
-    Cluster,
-    ClusterConfig,
-)
+from mrstream.cluster.config.config import Cluster, base_role
 from mrstream.cluster.config.writer import write_config
 from mrstream.cluster.errors import ClusterError, UserError
-from mrstream.cluster.hosts.kept_log import JOURNALS, LogEnd, fetch_log, look_at_log, try_again
+from mrstream.cluster.hosts.kept_log import (
+    JOURNALS,
+    LogEnd,
+    fetch_log,
+    journal_of,
+    look_at_log,
+    try_again,
+)
 from mrstream.cluster.hosts.launcher import Hosts, Say
 from mrstream.cluster.leader.group_view import look_at_group
 from mrstream.cluster.version import version
 
-MANIFEST: Final = "backup.json"
-_STAMP: Final = re.compile(r"[0-9]{8}-[0-9]{6}(-[0-9]+)?")
+MANIFEST = "backup.json"
+_STAMP = re.compile(r"[0-9]{8}-[0-9]{6}(-[0-9]+)?")
 
 Fetch = Callable[[str, str], str]
 """Called with (role, folder to make): brings the log there, and returns the host it came from."""
@@ -57,15 +59,10 @@ class Backup:
         return os.path.join(self.path, role)
 
 
-def master_roles(config: ClusterConfig) -> list[str]:
-    """Return the masters that the cluster has."""
-    return [*MASTER_ROLES, *((LOCK_MASTER,) if config.lock is not None else ())]
-
-
 def back_up(cluster: Cluster, directory: str, keep: int, say: Say) -> Backup:
     """Bring the logs of all masters here; return the backup, which has been read again."""
     config = cluster.config
-    wanted = {host for role in master_roles(config) for host in config.masters_of(role)}
+    wanted = {host for role in config.master_roles for host in config.masters_of(role)}
     with Hosts(config, wanted) as hosts:
         hosts.open(lock=False)
         for name, error in hosts.failed.items():
@@ -77,11 +74,11 @@ def back_up(cluster: Cluster, directory: str, keep: int, say: Say) -> Backup:
                 if name not in good:
                     continue
                 link = good[name]
-                if fetch_log(link, f"{link.directory}/{role}/{JOURNALS[role]}", folder):
+                if fetch_log(link, f"{link.directory}/{role}/{journal_of(role)}", folder):
                     return name
             raise UserError(f"no host that can be reached has a log of {role}: nothing was kept")
 
-        made = write_backup(cluster, directory, master_roles(config), fetch)
+        made = write_backup(cluster, directory, list(config.master_roles), fetch)
     for gone in prune(directory, config.name, cluster.secret.cluster_id, keep):
         say(config.name, f"{gone} is older than the last {keep}: removed")
     return made
@@ -176,7 +173,10 @@ def read_backup(path: str) -> Backup:
         if sums.get(name) != found.get(name):
             raise UserError(f"{path}/{name} is not as it was when the backup was made: damaged")
     for role, end in ends.items():
-        if role not in JOURNALS or look_at_log(os.path.join(path, role), cluster_id) != end:
+        if (
+            base_role(role) not in JOURNALS
+            or look_at_log(os.path.join(path, role), cluster_id) != end
+        ):
             raise UserError(f"{path}: the log of {role!r} does not go as far as {MANIFEST} says")
     return Backup(path, cluster_id, at_s, ends)
 

@@ -12,16 +12,16 @@ import json
 import os
 import sys
 import time
-from typing import Any, Final
+from typing import Any
 
 from mrstream.cluster.agent.files import put
 from mrstream.cluster.config.config import Cluster, ClusterConfig, load
 from mrstream.cluster.config.state import read_identity
 from mrstream.cluster.errors import ClusterError, UserError
-from mrstream.cluster.hosts.backup import master_roles, prune, write_backup
-from mrstream.cluster.hosts.kept_log import JOURNALS, copy_log
+from mrstream.cluster.hosts.backup import prune, write_backup
+from mrstream.cluster.hosts.kept_log import copy_log, journal_of
 
-NOTE: Final = "run/backup.note"
+NOTE = "run/backup.note"
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -51,7 +51,7 @@ def back_up_here(host: str, directory: str) -> str:
     to = os.path.join(os.path.expanduser(config.backup.to), host)
 
     def fetch(role: str, folder: str) -> str:
-        if not copy_log(os.path.join(directory, role, JOURNALS[role]), folder):
+        if not copy_log(os.path.join(directory, role, journal_of(role)), folder):
             raise UserError(f"{host} has no log of {role} yet")
         return host
 
@@ -62,7 +62,7 @@ def back_up_here(host: str, directory: str) -> str:
 
 def roles_here(config: ClusterConfig, host: str) -> list[str]:
     """Return the masters whose logs a host has."""
-    return [role for role in master_roles(config) if host in config.masters_of(role)]
+    return [role for role in config.master_roles if host in config.masters_of(role)]
 
 
 def _last_at_s(note: str) -> float:

@@ -4,25 +4,32 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Collection
 
 from mrstream.cluster.config import state
 from mrstream.cluster.config.config import (
+    CELL_MARK,
     CHUNKSERVER,
-    DFS_MASTER,
     GATEWAY,
     LOCK_MASTER,
     MAPREDUCE_MASTER,
     WORKER,
     ClusterConfig,
+    base_role,
 )
 from mrstream.cluster.errors import ClusterError
 from mrstream.cluster.hosts.launcher import HostLink, Hosts, Say, with_resolved_addresses
 from mrstream.cluster.hosts.session import HostRefused
 
-# First nothing new comes in. Jobs end before the files they use; data servers end before the master
-# that records their going.
-PHASES = ((GATEWAY,), (WORKER, MAPREDUCE_MASTER), (CHUNKSERVER,), (DFS_MASTER, LOCK_MASTER))
 GRACE_S = 10.0
+
+
+def phases(config: ClusterConfig) -> tuple[tuple[str, ...], ...]:
+    """Return the roles in the order in which they are stopped."""
+    # First nothing new comes in. Jobs end before the files they use; data servers end before the
+    # masters that record their going.
+    masters = (*config.dfs_masters, LOCK_MASTER)
+    return ((GATEWAY,), (WORKER, MAPREDUCE_MASTER), (CHUNKSERVER,), masters)
 
 
 def down(
@@ -45,8 +52,22 @@ def down(
 def stop_all(hosts: Hosts, say: Say) -> None:
     """Stop everything on all hosts: the guards first, which would start it again."""
     hosts.each(lambda link: link.call("unguard"))
-    for phase in PHASES:
-        hosts.each(lambda link, roles=phase: stop_roles(link, roles, say))  # type: ignore[misc]
+    for phase in phases(hosts.config):
+        hosts.each(
+            lambda link, roles=phase: stop_roles(  # type: ignore[misc]
+                link, (*roles, *unmounted(link, roles)), say
+            )
+        )
+
+
+def unmounted(link: HostLink, roles: Collection[str]) -> list[str]:
+    """Return the masters of cells that run there, and that the cluster file names no more."""
+    known = link.config.dfs_masters
+    return [
+        role
+        for role in link.facts["running"]
+        if CELL_MARK in role and base_role(role) in roles and role not in known
+    ]
 
 
 def stop_roles(link: HostLink, roles: tuple[str, ...], say: Say) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mrstream.cluster.config.config import LOCK_MASTER, MASTER_ROLES, ClusterConfig
+from mrstream.cluster.config.config import ClusterConfig
 from mrstream.cluster.hosts.launcher import HostLink
 
 
@@ -24,7 +24,7 @@ def guard_plan(
 
 def has_log(config: ClusterConfig, host: str) -> bool:
     """Say whether a host has the log of any master."""
-    return any(host in config.masters_of(role) for role in (*MASTER_ROLES, LOCK_MASTER))
+    return any(host in config.masters_of(role) for role in config.master_roles)
 
 
 def _backup(config: ClusterConfig, link: HostLink) -> dict[str, Any] | None:

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
 
 from mrstream.cluster.config.config import Cluster
 from mrstream.cluster.errors import CallTimedOut, ClusterError, NotTrusted, WrongCluster
 from mrstream.cluster.wire.messages import Health, HealthReply
 from mrstream.cluster.wire.network import Connection
 
-ASK_S_MAX: Final = 3.0
+ASK_S_MAX = 3.0
 
-UP: Final = "up"
-DOWN: Final = "down"
-DEAD: Final = "dead"
+UP = "up"
+DOWN = "down"
+DEAD = "dead"
 
 
 @dataclass(frozen=True, slots=True)

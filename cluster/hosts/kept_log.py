@@ -13,9 +13,8 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final
 
-from mrstream.cluster.config.config import DFS_MASTER, LOCK_MASTER, MAPREDUCE_MASTER
+from mrstream.cluster.config.config import DFS_MASTER, LOCK_MASTER, MAPREDUCE_MASTER, base_role
 from mrstream.cluster.consensus.records import MARK
 from mrstream.cluster.disk import OsDisk
 from mrstream.cluster.errors import ClusterError, JournalCorrupt, UserError
@@ -27,10 +26,10 @@ from mrstream.cluster.journal.group_recovery import is_of_group
 from mrstream.cluster.journal.journal import Journal
 from mrstream.cluster.journal.recovery import log_path
 
-JOURNALS: Final = {DFS_MASTER: "oplog", MAPREDUCE_MASTER: "journal", LOCK_MASTER: "log"}
+JOURNALS = {DFS_MASTER: "oplog", MAPREDUCE_MASTER: "journal", LOCK_MASTER: "log"}
 """The directory of a master's log, in its state directory."""
-PIECE_BYTES: Final = 4 * 1024 * 1024
-TRIES: Final = 5
+PIECE_BYTES = 4 * 1024 * 1024
+TRIES = 5
 """A log may be turned over while it is being read."""
 
 
@@ -45,6 +44,11 @@ class LogEnd:
 
 class LogMoved(UserError):
     """A file of the log went away, or became shorter, while it was being read."""
+
+
+def journal_of(role: str) -> str:
+    """Return the directory of a master's log, in its state directory."""
+    return JOURNALS[base_role(role)]
 
 
 def is_part_of_log(name: str) -> bool:

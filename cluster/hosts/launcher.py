@@ -11,13 +11,13 @@ import concurrent.futures
 import threading
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
-from mrstream.cluster.config.config import PORT_OFFSETS, VIA_LOCAL, ClusterConfig, HostConfig
+from mrstream.cluster.config.config import VIA_LOCAL, ClusterConfig, HostConfig
 from mrstream.cluster.errors import ClusterError, HostUnreachable
 from mrstream.cluster.hosts.session import AgentSession, LocalTransport
 
-WORK_AT_ONCE_MAX: Final = 64
+WORK_AT_ONCE_MAX = 64
 
 Say = Callable[[str, str], None]
 """Called with (host, what happened there)."""
@@ -78,18 +78,14 @@ class HostLink:
 
     def ports(self, roles: Iterable[str]) -> list[int]:
         """Return the ports that these roles listen on."""
-        wanted = tuple(roles)
-        return [
-            self.config.port(name)
-            for name in PORT_OFFSETS
-            if any(name == role or name.startswith(role + ".") for role in wanted)
-        ]
+        return self.config.ports_of(roles)
 
 
 class Hosts:
     """All hosts of a command, worked on in parallel."""
 
     def __init__(self, config: ClusterConfig, names: Iterable[str] | None = None) -> None:
+        self.config = config
         wanted = None if names is None else set(names)
         self.links = [
             HostLink(config, host) for host in config.hosts if wanted is None or host.name in wanted

@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Final
 
 from mrstream.cluster.config import state
 from mrstream.cluster.config.config import (
@@ -26,8 +25,8 @@ from mrstream.cluster.hosts.down import down
 from mrstream.cluster.hosts.launcher import Hosts, Say
 from mrstream.cluster.hosts.up import Up
 
-DRAIN_POLL_S: Final = 0.5
-HEARD_TIMES: Final = 3
+DRAIN_POLL_S = 0.5
+HEARD_TIMES = 3
 """So often the silence of a host has to end before it counts as alive: a master that has just taken
 over counts everybody's silence from its own beginning."""
 

@@ -14,24 +14,23 @@ import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Final
 
 from mrstream.cluster.config.config import (
     DFS_MASTER,
-    GROUP_ROLES,
     MAPREDUCE_MASTER,
     Cluster,
     ClusterConfig,
+    base_role,
 )
 from mrstream.cluster.config.state import LOSS_ACCEPTED_MARK
 from mrstream.cluster.errors import ClusterError, UserError
-from mrstream.cluster.hosts.backup import Backup, master_roles
+from mrstream.cluster.hosts.backup import Backup
 from mrstream.cluster.hosts.down import stop_all
-from mrstream.cluster.hosts.kept_log import JOURNALS, LogEnd, as_lone_log, fetch_log, look_at_log
+from mrstream.cluster.hosts.kept_log import LogEnd, as_lone_log, fetch_log, journal_of, look_at_log
 from mrstream.cluster.hosts.launcher import HostLink, Hosts, Say
 from mrstream.cluster.hosts.up import Up
 
-EPOCHS_SKIPPED: Final = 1_000_000
+EPOCHS_SKIPPED = 1_000_000
 """Epochs may have been begun since, of which nobody is left to tell: more than one a second for
 eleven days."""
 
@@ -87,10 +86,10 @@ def restore_groups(
             again = os.path.join(folder, "again")
             os.mkdir(again)
             logs = _of_hosts(cluster, hosts, again, say, source)
-        for role in master_roles(config):
+        for role in config.master_roles:
             _clear(hosts, role, say)
         known = dict(backup.ends if backup else {}) | {log.role: log.end for log in logs}
-        for role in master_roles(config):  # also where it begins anew: others remember its epochs
+        for role in config.master_roles:  # also where it begins anew: others remember its epochs
             _raise_epoch(hosts.link(new_master), role, known.get(role, LogEnd(0, 0)).epoch)
         for log in logs:
             is_given_up = bool(doubts or source)  # whoever only moves has lost nothing
@@ -122,16 +121,14 @@ def _of_backup(backup: Backup) -> list[Chosen]:
 def _of_hosts(cluster: Cluster, hosts: Hosts, folder: str, say: Say, source: str) -> list[Chosen]:
     """The log that goes furthest of those that can be reached, or that of a host, for each role."""
     config, chosen = cluster.config, []
-    for role in [role for role in master_roles(config) if role in GROUP_ROLES]:
-        if role == MAPREDUCE_MASTER:
-            continue
+    for role in [role for role in config.master_roles if role != MAPREDUCE_MASTER]:
         found: list[Chosen] = []
         for name in config.masters_of(role):
             if name in hosts.failed:
                 continue
             link, here = hosts.link(name), os.path.join(folder, f"{role}-{name}")
             try:
-                if not fetch_log(link, f"{link.directory}/{role}/{JOURNALS[role]}", here):
+                if not fetch_log(link, f"{link.directory}/{role}/{journal_of(role)}", here):
                     continue
                 end = look_at_log(here, cluster.secret.cluster_id)
             except ClusterError as error:
@@ -186,7 +183,7 @@ def _clear(hosts: Hosts, role: str, say: Say) -> None:
     """Keep aside what any host has of a log: an older member must never come back into it."""
 
     def aside(link: HostLink) -> None:
-        place = f"{link.directory}/{role}/{JOURNALS[role]}"
+        place = f"{link.directory}/{role}/{journal_of(role)}"
         moved = link.call("set_aside", path=place)["moved"]
         if moved:
             say(link.name, f"what was there was kept as {moved}")
@@ -212,9 +209,9 @@ def _put(
     for name in sorted(os.listdir(lone)):
         with open(os.path.join(lone, name), "rb") as file:
             content = file.read()
-        path = f"{place}/{JOURNALS[log.role]}/{name}"
+        path = f"{place}/{journal_of(log.role)}/{name}"
         link.call("put", path=path, mode=0o600, payload=content, timeout_s=600.0)
-    if log.role == DFS_MASTER and is_given_up:
+    if base_role(log.role) == DFS_MASTER and is_given_up:
         mark = f"{place}/{LOSS_ACCEPTED_MARK}"
         link.call("put", path=mark, mode=0o600, payload=str(last).encode())
     say(link.name, f"{log.role} has {log.whence} now, up to record {log.end.sequence:,}")

@@ -11,16 +11,14 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Callable
-from typing import Final
 
 from mrstream.cluster.config.config import (
     CHUNKSERVER,
     DFS_MASTER,
-    GROUP_NAMES,
-    GROUP_ROLES,
     HOST_ROLES,
-    MASTER_ROLES,
+    MAPREDUCE_MASTER,
     Cluster,
+    group_name,
 )
 from mrstream.cluster.errors import ClusterError, UserError
 from mrstream.cluster.hosts.health import UP, ask
@@ -28,13 +26,13 @@ from mrstream.cluster.hosts.launcher import HostLink, Hosts, Say
 from mrstream.cluster.hosts.switch import switch
 from mrstream.cluster.leader.group_view import look_at_group
 
-STEPS_MAX: Final = 16
+STEPS_MAX = 16
 """A cluster of more hosts is replaced several hosts at a time."""
-SERVER_S_MAX: Final = 15.0
+SERVER_S_MAX = 15.0
 """A server that is up, but not ready for so long, does not hold the others up."""
-MEMBER_S_MAX: Final = 60.0
-HAND_OVER_S_MAX: Final = 20.0
-POLL_S: Final = 0.05
+MEMBER_S_MAX = 60.0
+HAND_OVER_S_MAX = 20.0
+POLL_S = 0.05
 
 
 class NotReplaced(UserError):
@@ -60,7 +58,7 @@ class Rolling:
 
     def run(self) -> None:
         """Replace what has to be; raise `NotReplaced` where that fails."""
-        for role in GROUP_ROLES:
+        for role in self._cluster.config.master_roles:
             self._replace_group(role)
         self._replace_servers()
 
@@ -88,8 +86,8 @@ class Rolling:
 
     def _hand_over(self, leader: str, heirs: list[str]) -> None:
         """Let another lead every group that this host leads."""
-        for role in GROUP_ROLES:
-            config = self._cluster.config
+        config = self._cluster.config
+        for role in config.master_roles:
             if leader not in config.voters_of(role) or len(config.voters_of(role)) == 1:
                 continue
             if look_at_group(self._cluster, role).leader == leader:
@@ -104,7 +102,7 @@ class Rolling:
         deadline_s = time.monotonic() + HAND_OVER_S_MAX
         for turn, heir in enumerate(itertools.cycle(heirs), 1):
             try:
-                _, epoch, took_s = switch(self._cluster, heir, GROUP_NAMES[role])
+                _, epoch, took_s = switch(self._cluster, heir, group_name(role))
             except ClusterError as error:
                 why = str(error)
                 late = look_at_group(self._cluster, role)
@@ -127,7 +125,9 @@ class Rolling:
         nobody leads until the group is founded, all at once: waiting would be in vain."""
         config = self._cluster.config
         is_group = len(config.masters_of(DFS_MASTER)) > 1
-        self._is_led = not is_group or bool(look_at_group(self._cluster, DFS_MASTER).leader)
+        view = look_at_group(self._cluster, DFS_MASTER)
+        # A master that was alone leads no more once it is replaced by a member of a group to come.
+        self._is_led = not is_group or (bool(view.leader) and view.is_founded)
         order = [config.master, *(host.name for host in config.hosts if host.name != config.master)]
         names = [link.name for link in self._hosts.good if self._outdated_here(link)]
         names.sort(key=order.index)
@@ -141,7 +141,7 @@ class Rolling:
                     raise self._stopped(link, "one of its roles", self._hosts.failed[name])
 
     def _outdated_here(self, link: HostLink) -> list[str]:
-        roles = (*MASTER_ROLES, *HOST_ROLES)
+        roles = (*self._cluster.config.dfs_masters, MAPREDUCE_MASTER, *HOST_ROLES)
         return [role for role in roles if self._outdated(link, role)]
 
     def _one_host(self, link: HostLink) -> None:

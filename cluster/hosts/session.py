@@ -15,16 +15,16 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
 from mrstream.cluster import agent
 from mrstream.cluster.errors import ClusterError, HostUnreachable, UserError
 
-CALL_S_MAX: Final = 60.0
-LINE_BYTES_MAX: Final = 64 * 1024 * 1024
+CALL_S_MAX = 60.0
+LINE_BYTES_MAX = 64 * 1024 * 1024
 """Of what an agent says at once: a piece of a file, in base64, is the longest."""
-_PIECE_BYTES: Final = 128 * 1024
-PYTHONS: Final = (
+_PIECE_BYTES = 128 * 1024
+PYTHONS = (
     "python3",
     "python3.13",
     "python3.12",
@@ -32,9 +32,9 @@ PYTHONS: Final = (
     "/usr/local/bin/python3",
     "/opt/homebrew/bin/python3",
 )
-_SAID: Final = frozenset(("ok", "error", "event"))
+_SAID = frozenset(("ok", "error", "event"))
 # Modules by name, as JSON, become modules there; the last one is the program.
-_BOOT: Final = """
+_BOOT = """
 import json, os, sys, types
 size = b""
 while size[-1:] != b"\\n":

@@ -7,7 +7,6 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from typing import Final
 
 from mrstream.cluster.agent.software import INSTALL
 from mrstream.cluster.config.config import ClusterConfig
@@ -15,8 +14,8 @@ from mrstream.cluster.hosts.launcher import HostLink, Say
 from mrstream.cluster.hosts.session import HostRefused
 from mrstream.cluster.hosts.wheel import Wheel, running_wheel, wheelhouse
 
-INSTALL_S_MAX: Final = 900.0
-SIGN_OF_LIFE_S: Final = 10.0
+INSTALL_S_MAX = 900.0
+SIGN_OF_LIFE_S = 10.0
 
 
 class Software:

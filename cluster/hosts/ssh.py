@@ -18,7 +18,7 @@ import socket
 import threading
 import time
 from dataclasses import dataclass
-from typing import Any, Final, cast
+from typing import Any, cast
 
 import paramiko
 
@@ -33,12 +33,12 @@ from mrstream.cluster.hosts.session import (
 )
 from mrstream.cluster.wire.addresses import tune
 
-LOGINS_AT_ONCE_MAX: Final = 8
+LOGINS_AT_ONCE_MAX = 8
 """Below sshd's usual MaxStartups of 10 by some, since others log in too."""
-LOGIN_ATTEMPTS_MAX: Final = 8
-CONNECT_S_MAX: Final = 6.0
-HANDSHAKE_S_MAX: Final = 20.0
-_KEEPALIVE_S: Final = 10
+LOGIN_ATTEMPTS_MAX = 8
+CONNECT_S_MAX = 6.0
+HANDSHAKE_S_MAX = 20.0
+_KEEPALIVE_S = 10
 
 # What paramiko's own threads meet is reported by whoever waits for them, and only once.
 logging.getLogger("paramiko").setLevel(logging.CRITICAL)

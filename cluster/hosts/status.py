@@ -138,9 +138,20 @@ def status_lines(document: dict[str, Any]) -> list[str]:
         f"cluster {document['name']}, master {document['master']}",
         *[line.rstrip() for line in lines],
         f"chunks: {chunks or 'unknown (the dfs master does not answer)'}",
+        *cell_lines(document.get("cells", {})),
         *log_copy_lines(document["log_copies"]),
         *guard_lines(document),
     ]
+
+
+def cell_lines(cells: dict[str, Any]) -> list[str]:
+    """Say what lies in each cell besides the root's."""
+    lines: list[str] = []
+    for name, cell in cells.items():
+        held = f"{cell['files']} files, {cell['chunks']} chunks"
+        known = held if cell["files"] is not None else "unknown (its master does not answer)"
+        lines.append(f"cell {name} at {cell['path']}: {known}")
+    return lines
 
 
 def log_copy_lines(copies: dict[str, int | None]) -> list[str]:

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import time
-from typing import Any, Final
+from typing import Any
 
-from mrstream.cluster.config.config import GROUP_NAMES, GROUP_ROLES, Cluster
+from mrstream.cluster.config.config import Cluster, ClusterConfig, group_name
 from mrstream.cluster.consensus.standing import AskGroup, Standing, WhoLeads
 from mrstream.cluster.errors import ClusterError, HostUnreachable, Unavailable, UserError
 from mrstream.cluster.leader.group_view import look_at_group
 from mrstream.cluster.wire.messages import Request
 from mrstream.cluster.wire.network import Connection
 
-TAKEN_S_MAX: Final = 5.0
-GROUPS: Final = {GROUP_NAMES[role]: role for role in GROUP_ROLES}
+TAKEN_S_MAX = 5.0
 
 
 def switch(cluster: Cluster, host: str, group: str) -> tuple[str, int, float]:
     """Let that host lead; return (who led, the new epoch, the seconds without a leader)."""
-    role = GROUPS[group]
+    role = _role_of(cluster.config, group)
     hosts = cluster.config.voters_of(role)
     if len(hosts) == 1:
         listens = cluster.config.learner
@@ -47,6 +46,16 @@ def switch(cluster: Cluster, host: str, group: str) -> tuple[str, int, float]:
             return view.leader, now.epoch, time.monotonic() - began_s
         time.sleep(0.005)
     raise Unavailable(f"{host} did not take over: {look_at_group(cluster, role).line()}")
+
+
+def _role_of(config: ClusterConfig, group: str) -> str:
+    """Return the role whose group people call so."""
+    groups = {group_name(role): role for role in config.master_roles}
+    if group not in groups:
+        raise UserError(
+            f"cluster {config.name} has no group {group!r}; its groups are {', '.join(groups)}"
+        )
+    return groups[group]
 
 
 def _ask(cluster: Cluster, host: str, role: str, request: Request) -> Any:

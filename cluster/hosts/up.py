@@ -12,21 +12,14 @@ import os
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Final
 
 from mrstream.cluster.agent.guard import ROLE as GUARD
 from mrstream.cluster.agent.processes import module_of
 from mrstream.cluster.config import extras, state
-from mrstream.cluster.config.config import (
-    DFS_MASTER,
-    GATEWAY,
-    GROUP_ROLES,
-    Cluster,
-    ClusterConfig,
-    load,
-)
+from mrstream.cluster.config.config import DFS_MASTER, GATEWAY, Cluster, ClusterConfig, load
 from mrstream.cluster.config.writer import write_config
 from mrstream.cluster.errors import ClusterError, HostUnreachable, UserError
+from mrstream.cluster.hosts.down import unmounted
 from mrstream.cluster.hosts.guarding import guard_plan
 from mrstream.cluster.hosts.health import UP, ask
 from mrstream.cluster.hosts.launcher import HostLink, Hosts, Say, with_resolved_addresses
@@ -37,17 +30,17 @@ from mrstream.cluster.leader.forming import form_group
 from mrstream.cluster.units import binary_size
 from mrstream.cluster.version import version
 
-PROBE_OFFSET: Final = 9
+PROBE_OFFSET = 9
 """The port, from the base on, with which hosts try whether they reach each other."""
-FREE_BYTES_MIN: Final = 64 * 1024 * 1024
-FREE_BYTES_LOW: Final = 1024 * 1024 * 1024
-BALLAST_BYTES: Final = 64 * 1024 * 1024
+FREE_BYTES_MIN = 64 * 1024 * 1024
+FREE_BYTES_LOW = 1024 * 1024 * 1024
+BALLAST_BYTES = 64 * 1024 * 1024
 """What hosts keep on the disk of `dir`, to be given up when it is full."""
-COPIES: Final = "log-copies"
-CLOCK_SKEW_S_MAX: Final = 5.0
-REACH_S_MAX: Final = 3.0
-HEALTHY_S_MAX: Final = 60.0
-_ASK_EVERY_S: Final = (0.02, 0.02, 0.05, 0.05, 0.1)
+COPIES = "log-copies"
+CLOCK_SKEW_S_MAX = 5.0
+REACH_S_MAX = 3.0
+HEALTHY_S_MAX = 60.0
+_ASK_EVERY_S = (0.02, 0.02, 0.05, 0.05, 0.1)
 
 
 class UpFailed(UserError):
@@ -303,7 +296,8 @@ class Up:
         voters = self.config.voters_of(DFS_MASTER)
         first = next((name for name in voters if name not in self._without), "")
         if link.name == first and not os.path.exists(state.cluster_file(self.config.name)):
-            files[f"{DFS_MASTER}/{state.NEW_MARK}"] = ""
+            for role in self.config.dfs_masters:
+                files[f"{role}/{state.NEW_MARK}"] = ""
         for name, text in files.items():
             path = f"{link.directory}/{name}"
             if link.call("read", path=path)["text"] != text:  # a full disk takes no new file
@@ -355,6 +349,12 @@ class Up:
 
     def _start_roles(self, link: HostLink, roles: list[str]) -> None:
         """Start what does not run, and what has to be replaced and was not yet."""
+        for role in unmounted(link, roles):
+            link.call("stop", roles=[role], grace_s=10.0)
+            self._say(
+                link.name,
+                f"{role} is stopped: cluster.yaml names no such cell; what it holds is kept",
+            )
         for role in roles:
             if self._outdated(link, role):
                 self._replace(link, role)
@@ -384,6 +384,8 @@ class Up:
         masters = running.get("masters", [self.config.master])
         if masters != list(self.config.masters_known_to(role)):
             return f"ran with the masters {', '.join(masters)}"
+        if running.get("mounts", {}) != self.config.mounts_known_to(role):
+            return "ran with other cells"
         return ""
 
     def _replace(self, link: HostLink, role: str) -> None:
@@ -399,7 +401,7 @@ class Up:
 
     def _form_groups(self, hosts: Hosts) -> None:
         """Found the groups of masters that are to have one, and bring members in."""
-        for role in GROUP_ROLES:
+        for role in self.config.master_roles:
             names = [link for link in hosts.good if role in self.config.roles_of(link.name)]
             if not names:
                 continue

@@ -21,16 +21,15 @@ import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import metadata, util
-from typing import Final
 
 from mrstream.cluster.config import state
 from mrstream.cluster.errors import UserError
 
-PACKAGE: Final = "mrstream"
-_EPOCH: Final = (2020, 1, 1, 0, 0, 0)
-_OF_EXTRA: Final = re.compile(r"""(?:(.*) and )?extra == ["']([^"']+)["']""")
+PACKAGE = "mrstream"
+_EPOCH = (2020, 1, 1, 0, 0, 0)
+_OF_EXTRA = re.compile(r"""(?:(.*) and )?extra == ["']([^"']+)["']""")
 """The condition of a requirement that belongs to an extra: one of its own, if any, and which."""
-_SHIPPED: Final = (".py", ".so", ".typed", ".tsv", ".txt", ".tcss", ".c", ".h")
+_SHIPPED = (".py", ".so", ".typed", ".tsv", ".txt", ".tcss", ".c", ".h")
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,26 +10,25 @@ from __future__ import annotations
 
 import os
 import struct
-from typing import Final
 
 from crc32c import crc32c
 
 from mrstream.cluster.disk import Disk, DiskFile
 from mrstream.cluster.journal.format import corrupt
 
-BALLOT_NAME: Final = "ballot"
+BALLOT_NAME = "ballot"
 """Where it is, a member of a group has been at work."""
-_MAGIC: Final = b"MRSB"
-_FORMAT: Final = 1
-_SLOT: Final = struct.Struct("<4sIQQ16s")
+_MAGIC = b"MRSB"
+_FORMAT = 1
+_SLOT = struct.Struct("<4sIQQ16s")
 """Magic, format, counter, epoch, journal that was voted for; then CRC32C of them, then zeros."""
-SLOT_BYTES: Final = 64
-NOBODY: Final = bytes(16)
+SLOT_BYTES = 64
+NOBODY = bytes(16)
 
-_PROMISE: Final = struct.Struct("<4s16sd")
+_PROMISE = struct.Struct("<4s16sd")
 """Magic, boot id, until when on that boot's clock; then CRC32C of them."""
-PROMISE_BYTES: Final = 32
-_PROMISE_MAGIC: Final = b"MRSP"
+PROMISE_BYTES = 32
+_PROMISE_MAGIC = b"MRSP"
 
 
 def encode_slot(counter: int, epoch: int, voted_for: bytes) -> bytes:

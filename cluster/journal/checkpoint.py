@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
-from typing import Final
 
 from crc32c import crc32c
 
@@ -30,10 +29,10 @@ from mrstream.cluster.journal.format import (
     encode_file_header,
 )
 
-KEPT_COUNT: Final = 2
-_PREFIX: Final = "checkpoint-"
-_TEMPORARY: Final = ".part"
-_NO_MARKER: Final = b"\0\0\0\0"
+KEPT_COUNT = 2
+_PREFIX = "checkpoint-"
+_TEMPORARY = ".part"
+_NO_MARKER = b"\0\0\0\0"
 
 
 def checkpoint_path(directory: str, sequence: int) -> str:

@@ -7,9 +7,7 @@ the quickest of one minute is held against the quickest of a later one. Pure.
 
 from __future__ import annotations
 
-from typing import Final
-
-SPAN_S: Final = 60.0
+SPAN_S = 60.0
 """A delay of 0.1 s more or less is 0.2 % of it."""
 
 

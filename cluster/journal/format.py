@@ -10,33 +10,32 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final
 
 from crc32c import crc32c
 
 from mrstream.cluster.errors import JournalCorrupt, NewerFormat, WrongCluster
 
-FORMAT_VERSION: Final = 1
+FORMAT_VERSION = 1
 """Of a journal that one process keeps for itself."""
-GROUP_FORMAT_VERSION: Final = 2
+GROUP_FORMAT_VERSION = 2
 """Of a journal that is one member's log of a group; such a member also reads the other."""
-LOG_MAGIC: Final = b"MRSLOG\r\n"
-CHECKPOINT_MAGIC: Final = b"MRSCKP\r\n"
-ID_BYTES_MAX: Final = 64
-RECORD_BYTES_MAX: Final = 64 * 1024 * 1024
-BLOCK_BYTES: Final = 1024 * 1024
+LOG_MAGIC = b"MRSLOG\r\n"
+CHECKPOINT_MAGIC = b"MRSCKP\r\n"
+ID_BYTES_MAX = 64
+RECORD_BYTES_MAX = 64 * 1024 * 1024
+BLOCK_BYTES = 1024 * 1024
 
-FILE_HEADER: Final = struct.Struct("<8sI64sQ4sI")
+FILE_HEADER = struct.Struct("<8sI64sQ4sI")
 """Magic, format version, cluster id, sequence, marker, CRC32C of all before it."""
-GROUP_HEADER: Final = struct.Struct("<Q16sI")
+GROUP_HEADER = struct.Struct("<Q16sI")
 """After the header of a file of a group: epoch, journal, CRC32C of both. The header before it is as
 it ever was, so that older software reads its version first, and refuses."""
-RECORD_HEADER: Final = struct.Struct("<4sIQQI")
+RECORD_HEADER = struct.Struct("<4sIQQI")
 """Marker, payload length, sequence, durable, CRC32C of length, sequence, durable and payload."""
-_CHECKED_FIELDS: Final = struct.Struct("<IQQ")
-BLOCK_HEADER: Final = struct.Struct("<II")
+_CHECKED_FIELDS = struct.Struct("<IQQ")
+BLOCK_HEADER = struct.Struct("<II")
 """Payload length, CRC32C of it; length 0 ends the file."""
-END_TRAILER: Final = struct.Struct("<QI")
+END_TRAILER = struct.Struct("<QI")
 """After the last block: bytes in all blocks, CRC32C over all of them."""
 
 

@@ -11,7 +11,6 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from typing import Final
 
 from mrstream.cluster.consensus.commands import Write
 from mrstream.cluster.errors import DiskFailed
@@ -19,8 +18,8 @@ from mrstream.cluster.journal.group_log import GroupLog
 
 log = logging.getLogger(__name__)
 
-NO_SPACE_RETRY_S: Final = 0.5
-NO_SPACE_S_MAX: Final = 5.0
+NO_SPACE_RETRY_S = 0.5
+NO_SPACE_S_MAX = 5.0
 """A member whose disk is full for longer ends: another may have room."""
 
 Work = Callable[[], None]

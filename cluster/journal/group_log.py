@@ -13,7 +13,6 @@ import logging
 import os
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final
 
 from mrstream.cluster.consensus.epochs import UNKNOWN, Epochs
 from mrstream.cluster.consensus.members import MemberRows
@@ -41,7 +40,7 @@ from mrstream.cluster.journal.recovery import list_logs, log_path, remove_old
 
 log = logging.getLogger(__name__)
 
-READ_BYTES_MAX: Final = 8 * 1024 * 1024
+READ_BYTES_MAX = 8 * 1024 * 1024
 
 
 class GroupLog:
@@ -229,7 +228,7 @@ class GroupLog:
         writer.finish()
 
     def publish_checkpoint(self, sequence: int) -> int:
-        """Give a finished checkpoint its name, drop what is needless; return the new `base`."""
+        """Return a finished checkpoint its name, drop what is needless; return the new `base`."""
         checkpoint.publish_part(self._disk, self.directory, sequence)
         remove_old(self._disk, self.directory)
         kept = set(list_logs(self._disk, self.directory))

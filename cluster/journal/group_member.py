@@ -15,7 +15,7 @@ import os
 import threading
 from collections.abc import Callable, Coroutine
 from random import Random
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
 from mrstream.cluster.clock import Clock
 from mrstream.cluster.consensus import commands as c
@@ -40,11 +40,11 @@ from mrstream.cluster.wire.network import Handler, Identity, Peer, Server, new_e
 
 log = logging.getLogger(__name__)
 
-SILENCE_S_MAX: Final = 2.0
-TICK_S_MAX: Final = 0.25
-JOIN_S: Final = 1.0
-ASK_S_MAX: Final = 10.0
-_BOOT_ID: Final = "/proc/sys/kernel/random/boot_id"
+SILENCE_S_MAX = 2.0
+TICK_S_MAX = 0.25
+JOIN_S = 1.0
+ASK_S_MAX = 10.0
+_BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
 
 class Program(Protocol):

@@ -11,7 +11,6 @@ import struct
 from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Final
 
 import msgspec
 
@@ -40,9 +39,9 @@ from mrstream.cluster.journal.format import (
 from mrstream.cluster.journal.recovery import judge_bad_record, list_logs, log_path
 from mrstream.cluster.wire.messages import pack, unpack
 
-HEADER_BYTES: Final = FILE_HEADER.size + GROUP_HEADER.size
-_LENGTH: Final = struct.Struct("<BI")
-_MEMBERS_BYTES_MAX: Final = 64 * 1024
+HEADER_BYTES = FILE_HEADER.size + GROUP_HEADER.size
+_LENGTH = struct.Struct("<BI")
+_MEMBERS_BYTES_MAX = 64 * 1024
 
 Rows = tuple[tuple[int, Members], ...]
 

@@ -4,8 +4,9 @@
 has gathered with one write and one fdatasync, then releases whoever waits for those sequences. J1:
 a sequence at or below `durable` survives any crash. J2: `recover` gives exactly the records up to
 some sequence at or above every one that was ever called durable, or raises. A commit that fails
-ends the journal: `on_failure` is told, and nothing is called durable again. A full disk is waited
-out: nothing is acknowledged meanwhile, and nothing lost.
+ends the journal: `on_failure` is told, and nothing is called durable again. Room for records to
+come is kept ahead, so that a full disk is known (`blocked`) while those underway still get there;
+once that is used up it is waited out: nothing is acknowledged meanwhile, and nothing lost.
 
 Never decides what a record means, nor when to make a checkpoint.
 """
@@ -19,7 +20,6 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from typing import Final
 
 from mrstream.cluster.disk import Disk, DiskFile, OsDisk, make_directory
 from mrstream.cluster.errors import DiskFailed
@@ -36,7 +36,10 @@ from mrstream.cluster.journal.waiting import Waiting
 
 log = logging.getLogger(__name__)
 
-NO_SPACE_RETRY_S: Final = 1.0
+NO_SPACE_RETRY_S = 1.0
+RESERVE_BYTES = 1 << 20
+"""For thousands of records; room is asked for again when half of it is used."""
+_NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 
 
 class _Rotate:
@@ -64,12 +67,14 @@ class Journal:
         self.durable = 0
         """The last sequence that survives a crash (J1)."""
         self.blocked = ""
-        """Why commits are waiting at the moment, for people; empty when they are not."""
+        """Why nothing more should be appended at the moment, for people; empty when it may be."""
         self._disk: Disk = OsDisk() if disk is None else disk
         self._on_failure = on_failure
         self._marker = hashlib.sha256(cluster_id.encode()).digest()[:4]
         self._file: DiskFile | None = None
         self._file_bytes = 0
+        self._reserved_bytes = 0
+        """The file may become so long even on a full disk."""
         self._pending: list[tuple[int, bytes] | _Rotate] = []
         self._changed = threading.Condition()
         self._failure: DiskFailed | None = None
@@ -229,11 +234,16 @@ class Journal:
     # --- the commit thread
 
     def _run(self) -> None:
+        try:
+            self._write([])  # it keeps room for the first record
+        except DiskFailed:
+            return
         while True:
             with self._changed:
                 while not self._pending and not self._stopping:
-                    self._changed.wait()
-                if not self._pending:
+                    if not self._changed.wait(NO_SPACE_RETRY_S if self.blocked else None):
+                        break
+                if not self._pending and self._stopping:
                     return
                 batch, self._pending = self._pending, []
             try:
@@ -252,6 +262,7 @@ class Journal:
                 else:
                     run.append(item)
             self._write_run(run)
+            self._reserve()
         except OSError as error:
             self._fail(error)
 
@@ -275,18 +286,37 @@ class Journal:
         while True:
             try:
                 self._file.write(data, self._file_bytes)
-                self.blocked = ""
                 return
             except OSError as error:
-                if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                if error.errno not in _NO_SPACE:
                     raise
-                if not self.blocked:
-                    self.blocked = f"no space left in {self.directory}"
-                    log.error("journal waits: %s", self.blocked)
+                self._block()
                 self._file.truncate(self._file_bytes)
+                self._reserved_bytes = 0
             with self._changed:
                 if self._changed.wait_for(lambda: self._stopping, NO_SPACE_RETRY_S):
                     raise OSError(errno.ENOSPC, self.blocked)
+
+    def _reserve(self) -> None:
+        """Keep room for records to come; if there is none, say so before they need it."""
+        assert self._file is not None
+        if self._reserved_bytes - self._file_bytes >= RESERVE_BYTES // 2:
+            return
+        wanted = self._file_bytes + RESERVE_BYTES
+        try:
+            self._file.reserve(wanted)
+        except OSError as error:
+            if error.errno not in _NO_SPACE:
+                raise
+            self._block()
+        else:
+            self._reserved_bytes = wanted
+            self.blocked = ""
+
+    def _block(self) -> None:
+        if not self.blocked:
+            self.blocked = f"no space left in {self.directory}"
+            log.error("journal: %s", self.blocked)
 
     def _release(self) -> None:
         self._waiting.release(self.durable, self._failure)
@@ -318,6 +348,7 @@ class Journal:
         self._file.sync()
         self._disk.sync_directory(self.directory)
         self._file_bytes = len(header)
+        self._reserved_bytes = 0
 
     def records_since(self, sequence: int) -> Iterator[tuple[int, bytes]]:
         """Yield the durable records after `sequence` from the files, for a sink that lags."""

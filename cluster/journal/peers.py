@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Mapping
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar
 
 from mrstream.cluster.consensus.members import MemberId, Members, host_of
 from mrstream.cluster.consensus.messages import (
@@ -29,9 +29,9 @@ from mrstream.cluster.wire.network import Channel, Identity, Peer
 
 log = logging.getLogger(__name__)
 
-RECONNECT_S: Final = 0.2
-CONNECT_S_MAX: Final = 2.0
-WORDS: Final = (PreVote, Vote, Voted, AppendLog, Position, TransferNow)
+RECONNECT_S = 0.2
+CONNECT_S_MAX = 2.0
+WORDS = (PreVote, Vote, Voted, AppendLog, Position, TransferNow)
 
 
 class Subscribe(Request, frozen=True):

@@ -12,7 +12,6 @@ import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Final
 
 from mrstream.cluster.disk import Disk, read_part, read_whole
 from mrstream.cluster.errors import JournalCorrupt
@@ -33,7 +32,7 @@ from mrstream.cluster.journal.format import (
     good_records_after,
 )
 
-_LOG_PREFIX: Final = "log-"
+_LOG_PREFIX = "log-"
 
 
 @dataclass(slots=True)

@@ -17,7 +17,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Final, Protocol
+from typing import Protocol
 
 from mrstream.cluster.clock import Clock, SystemClock
 from mrstream.cluster.consensus import commands as c
@@ -38,9 +38,9 @@ from mrstream.cluster.wire.network import Identity
 
 log = logging.getLogger(__name__)
 
-RECORD_BYTES_MAX: Final = 24 * 1024 * 1024
+RECORD_BYTES_MAX = 24 * 1024 * 1024
 """A record travels in one message."""
-SIGN_OF_LIFE_S: Final = 0.25
+SIGN_OF_LIFE_S = 0.25
 
 
 class StateMachine(Protocol):

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import Final
 
-BYTES_MAX: Final = 16 * 1024 * 1024
-MESSAGE_BYTES_MAX: Final = 8 * 1024 * 1024
+BYTES_MAX = 16 * 1024 * 1024
+MESSAGE_BYTES_MAX = 8 * 1024 * 1024
 
 
 class Tail:

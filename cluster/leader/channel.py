@@ -7,7 +7,7 @@ A channel is to one member. When it ends, or its leader says `NotLeader`, tell t
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any
 
 from mrstream.cluster.consensus.members import host_of
 from mrstream.cluster.consensus.standing import NotLeader, Standing, WhoLeads
@@ -16,7 +16,7 @@ from mrstream.cluster.leader.finding import Finding, Superseded, superseded
 from mrstream.cluster.wire.messages import Message
 from mrstream.cluster.wire.network import Channel, Identity
 
-ASK_S_MAX: Final = 3.0
+ASK_S_MAX = 3.0
 
 
 async def open_channel(

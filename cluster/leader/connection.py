@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Any
 
 from mrstream.cluster.config.config import Cluster
 from mrstream.cluster.consensus.standing import NotLeader, Standing, WhoLeads
@@ -23,12 +23,12 @@ from mrstream.cluster.wire.identity import PeerIdentity, new_client_id
 from mrstream.cluster.wire.messages import Message, Request
 from mrstream.cluster.wire.network import Connection, Identity
 
-CALL_S_MAX: Final = 30.0
-LOOK_S: Final = 3.0
-ASK_S_MAX: Final = 1.0
-OTHERS_S_MAX: Final = 3.0
+CALL_S_MAX = 30.0
+LOOK_S = 3.0
+ASK_S_MAX = 1.0
+OTHERS_S_MAX = 3.0
 """The one that does not answer may be cut off; on the others, which may be slow, all depends."""
-CONNECT_S_MAX: Final = 2.0
+CONNECT_S_MAX = 2.0
 
 
 class LeaderMoved(HostUnreachable):

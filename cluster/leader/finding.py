@@ -15,14 +15,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
-from typing import Final
 
 from mrstream.cluster.consensus.members import host_of
 from mrstream.cluster.consensus.standing import NotLeader, Standing
 from mrstream.cluster.errors import ClusterError, HostUnreachable
 from mrstream.cluster.wire.addresses import split_address
 
-HOPS_MAX: Final = 5
+HOPS_MAX = 5
 
 
 class Superseded(HostUnreachable):

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection
-from typing import Final
 
 from mrstream.cluster.config.config import Cluster
 from mrstream.cluster.consensus.members import MemberId, host_of
@@ -19,10 +18,10 @@ from mrstream.cluster.errors import ClusterError, Unavailable, UserError
 from mrstream.cluster.wire.messages import Request
 from mrstream.cluster.wire.network import Connection
 
-FORM_S_MAX: Final = 60.0
-ASK_S_MAX: Final = 3.0
-WISH_S_MAX: Final = 12.0
-PAUSE_S: Final = 0.05
+FORM_S_MAX = 60.0
+ASK_S_MAX = 3.0
+WISH_S_MAX = 12.0
+PAUSE_S = 0.05
 
 Say = Callable[[str, str], None]
 

@@ -7,26 +7,26 @@ from __future__ import annotations
 
 import concurrent.futures
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
-from mrstream.cluster.config.config import GROUP_NAMES, GROUP_ROLES, Cluster, ClusterConfig
-from mrstream.cluster.consensus.members import host_of
+from mrstream.cluster.config.config import Cluster, ClusterConfig, group_name
+from mrstream.cluster.consensus.members import host_of, is_alone
 from mrstream.cluster.consensus.standing import Standing, WhoLeads
 from mrstream.cluster.errors import ClusterError
 from mrstream.cluster.leader.office import share_learned
 from mrstream.cluster.wire.network import Connection
 
-ASK_S_MAX: Final = 3.0
-BEHIND_S_MAX: Final = 2.0
-LEASE_S_LOW: Final = 2.0
-CLOCK_RATE_OFF: Final = 0.01
+ASK_S_MAX = 3.0
+BEHIND_S_MAX = 2.0
+LEASE_S_LOW = 2.0
+CLOCK_RATE_OFF = 0.01
 
-LEADER: Final = "leader"
-SHADOW: Final = "shadow"
-LEARNER: Final = "learner"
-OUTSIDE: Final = "outside"
+LEADER = "leader"
+SHADOW = "shadow"
+LEARNER = "learner"
+OUTSIDE = "outside"
 """It runs, and belongs to no group or to another."""
-SILENT: Final = "silent"
+SILENT = "silent"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +55,8 @@ class GroupView:
     committed: int
     voters: tuple[str, ...]
     members: dict[str, MemberView]
+    is_founded: bool = True
+    """Not so: who leads belongs to no group yet."""
 
     @property
     def answering(self) -> tuple[str, ...]:
@@ -105,7 +107,7 @@ class GroupView:
 
     def line(self) -> str:
         """For `status`."""
-        name, count = GROUP_NAMES[self.role], len(self.voters)
+        name, count = group_name(self.role), len(self.voters)
         if not self.voters:
             return f"group {name}: not founded: `mrstream cluster up` founds it"
         here = f"{len(self.answering)} of {count} members answer, {self.needed} must"
@@ -208,7 +210,9 @@ def view_of(role: str, answers: dict[str, Standing | str]) -> GroupView:
         )
     epoch = best.epoch if best is not None else 0
     committed = max((one.committed for one in heard.values()), default=0)
-    return GroupView(role, leader, epoch, committed, tuple(map(host_of, voters)), members)
+    is_founded = not any(map(is_alone, voters))
+    hosts = tuple(map(host_of, voters))
+    return GroupView(role, leader, epoch, committed, hosts, members, is_founded)
 
 
 def look_at_group(cluster: Cluster, role: str) -> GroupView:
@@ -233,9 +237,8 @@ def look_at_group(cluster: Cluster, role: str) -> GroupView:
 def look_at_groups(cluster: Cluster) -> dict[str, GroupView]:
     """Ask the members of all groups that the cluster has, by name."""
     config = cluster.config
-    there = {role for host in config.hosts for role in config.roles_of(host.name)}
     return {
-        GROUP_NAMES[role]: look_at_group(cluster, role)
-        for role in GROUP_ROLES
-        if role in there and len(config.masters_of(role)) > 1
+        group_name(role): look_at_group(cluster, role)
+        for role in config.master_roles
+        if len(config.masters_of(role)) > 1
     }

@@ -17,7 +17,7 @@ import logging
 import os
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from mrstream.cluster.config.config import CHUNKSERVER, DFS_MASTER, ClusterConfig
 from mrstream.cluster.config.state import NEW_MARK
@@ -33,13 +33,13 @@ from mrstream.cluster.wire.network import Channel
 
 log = logging.getLogger(__name__)
 
-ASK_S_MAX: Final = 3.0
-ASK_AGAIN_S: Final = 0.1
-LISTENERS_S_MAX: Final = 5.0
+ASK_S_MAX = 3.0
+ASK_AGAIN_S = 0.1
+LISTENERS_S_MAX = 5.0
 """So long a listener is waited for: all daemons may be starting at this moment."""
-FOUNDING_S_MAX: Final = 30.0
+FOUNDING_S_MAX = 30.0
 """So long every host is, where there is no log; `up` waits longer than that for a master."""
-GROUP_S_MAX: Final = 8.0
+GROUP_S_MAX = 8.0
 """So long they are where a group is to be founded: `up` waits a little longer for that."""
 
 T = TypeVar("T")

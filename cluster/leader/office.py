@@ -17,12 +17,12 @@ import math
 import os
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
-from typing import Any, Final, NoReturn, Protocol
+from typing import Any, NoReturn, Protocol
 
 import msgspec
 
 from mrstream.cluster.consensus.lease import Timing
-from mrstream.cluster.consensus.members import MemberId, host_of, member_id
+from mrstream.cluster.consensus.members import ALONE, MemberId, host_of, member_id
 from mrstream.cluster.consensus.standing import AskGroup, NotLeader, Standing, WhoLeads
 from mrstream.cluster.daemon import Daemon
 from mrstream.cluster.disk import OsDisk
@@ -40,10 +40,10 @@ from mrstream.cluster.wire.network import Handler, Peer
 
 log = logging.getLogger(__name__)
 
-CHECKPOINT_BYTES: Final = 16 * 1024 * 1024
-LOOK_S: Final = 0.02
+CHECKPOINT_BYTES = 16 * 1024 * 1024
+LOOK_S = 0.02
 """How often a leader without a lease looks whether it has come back."""
-BEATS_A_LEASE: Final = 6
+BEATS_A_LEASE = 6
 
 
 class Machine(Protocol):
@@ -235,7 +235,7 @@ class Office:
     def standing(self) -> Standing:
         """How this member sees its group, for clients."""
         if self._group is None:
-            me = member_id(self._daemon.host.name, "alone")
+            me = member_id(self._daemon.host.name, ALONE)
             journal, epoch, is_serving = self.journal, self.epoch, self.may_speak()
             return Standing(
                 me, me if epoch else MemberId(""), epoch, journal.durable, journal.sequence, (me,),

@@ -8,16 +8,15 @@ import re
 import select
 import socket
 import struct
-from typing import Final
 
 from mrstream.cluster.errors import BadConfig, ClusterError, HostUnreachable
 
-CONNECT_S_MAX: Final = 5.0
-BULK_BUFFER_BYTES: Final = 1024 * 1024
-LISTEN_BACKLOG: Final = 1024
+CONNECT_S_MAX = 5.0
+BULK_BUFFER_BYTES = 1024 * 1024
+LISTEN_BACKLOG = 1024
 # A peer that lost power says nothing; the kernel asks after 5 s of silence and gives up after 15 s.
 _KEEPALIVE_IDLE_S, _KEEPALIVE_INTERVAL_S, _KEEPALIVE_COUNT = 5, 5, 2
-_UNACKNOWLEDGED_MS_MAX: Final = 15_000
+_UNACKNOWLEDGED_MS_MAX = 15_000
 
 
 def split_address(address: str) -> tuple[str, int]:
@@ -94,7 +93,7 @@ def unreachable(address: str, error: BaseException) -> HostUnreachable:
     return HostUnreachable(f"{address[:300]}: {reason}", address=address)
 
 
-WHAT_TO_DO: Final = (
+WHAT_TO_DO = (
     "`mrstream cluster status` shows which daemons run, `mrstream cluster up` starts those that do "
     "not"
 )

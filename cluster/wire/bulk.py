@@ -9,7 +9,6 @@ import socket
 import threading
 import time
 from collections.abc import Callable
-from typing import Final
 
 from mrstream.cluster.errors import ClusterError, HostUnreachable, Overloaded, Speechless
 from mrstream.cluster.wire.addresses import (
@@ -29,9 +28,9 @@ __all__ = ["BulkServer", "BulkStream", "bulk_connect"]
 
 log = logging.getLogger(__name__)
 
-BULK_CONNECTIONS_MAX: Final = 512
-UNPROVEN_MAX: Final = 128
-BULK_IDLE_S_MAX: Final = 60.0
+BULK_CONNECTIONS_MAX = 512
+UNPROVEN_MAX = 128
+BULK_IDLE_S_MAX = 60.0
 
 
 def bulk_connect(

@@ -12,7 +12,7 @@ import socket
 import ssl
 import time
 from collections.abc import Sequence
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -30,9 +30,9 @@ from mrstream.cluster.wire.identity import PeerIdentity
 from mrstream.cluster.wire.messages import ErrorReply, Message, unpack
 from mrstream.cluster.wire.tls_io import TlsIo
 
-BULK_MESSAGE_BYTES_MAX: Final = 4 * 1024 * 1024
-_BUFFERED_BYTES: Final = 64 * 1024
-_DESCRIPTORS_MAX: Final = 8
+BULK_MESSAGE_BYTES_MAX = 4 * 1024 * 1024
+_BUFFERED_BYTES = 64 * 1024
+_DESCRIPTORS_MAX = 8
 
 T = TypeVar("T")
 

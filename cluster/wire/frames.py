@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import struct
 from enum import IntEnum
-from typing import Any, Final
+from typing import Any
 
 from mrstream.cluster.errors import Speechless
 from mrstream.cluster.wire.messages import pack_into
 
-HEADER: Final = struct.Struct("<IBQ")
-HEADER_BYTES: Final = HEADER.size
-UNPROVEN_BYTES_MAX: Final = 1024
-BODY_BYTES_MAX: Final = 32 * 1024 * 1024
-PROTOCOL_VERSION: Final = 1
+HEADER = struct.Struct("<IBQ")
+HEADER_BYTES = HEADER.size
+UNPROVEN_BYTES_MAX = 1024
+BODY_BYTES_MAX = 32 * 1024 * 1024
+PROTOCOL_VERSION = 1
 
 
 class Kind(IntEnum):
@@ -31,8 +31,8 @@ class Kind(IntEnum):
     PUSH = 5
 
 
-KIND_MAX: Final = max(Kind)
-_EMPTY_HEADER: Final = bytes(HEADER_BYTES)
+KIND_MAX = max(Kind)
+_EMPTY_HEADER = bytes(HEADER_BYTES)
 
 Frame = tuple[int, int, bytes]
 """(kind, number, body)."""

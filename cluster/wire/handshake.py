@@ -18,7 +18,7 @@ import hmac
 import secrets
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Final, TypeVar
+from typing import TypeVar
 
 import msgspec
 
@@ -27,9 +27,9 @@ from mrstream.cluster.wire.frames import PROTOCOL_VERSION, Frame, Kind, encode_f
 from mrstream.cluster.wire.identity import Identity, PeerIdentity
 from mrstream.cluster.wire.messages import ErrorReply, Message, pack, unpack
 
-NONCE_BYTES: Final = 16
-SECRET_BYTES: Final = 32
-HANDSHAKE_S_MAX: Final = 5.0
+NONCE_BYTES = 16
+SECRET_BYTES = 32
+HANDSHAKE_S_MAX = 5.0
 
 M = TypeVar("M", bound=Message)
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import secrets
 import ssl
 from dataclasses import dataclass, field
-from typing import Final
 
-ROLE_CLIENT: Final = "client"
+ROLE_CLIENT = "client"
 
 
 @dataclass(frozen=True, slots=True)

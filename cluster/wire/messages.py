@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Annotated, Any, ClassVar, Final
+from typing import Annotated, Any, ClassVar
 
 import msgspec
 
 from mrstream.cluster.errors import ClusterError, from_wire, name_chain
 
-DEPTH_MAX: Final = 8
+DEPTH_MAX = 8
 """Arrays and maps within one another in a message; tests/unit/cluster/test_messages.py counts."""
 
 Plain = bool | int | float | str | None
@@ -142,7 +142,7 @@ _making = threading.Lock()
 # UnicodeDecodeError: a string that is not UTF-8. MemoryError, OverflowError: a length that cannot
 # be; none is known to raise them (a length beyond the end of the bytes is a DecodeError before
 # anything is allocated), but they would be the bytes' fault, too.
-_DAMAGE: Final = (RecursionError, UnicodeDecodeError, MemoryError, OverflowError)
+_DAMAGE = (RecursionError, UnicodeDecodeError, MemoryError, OverflowError)
 
 
 def pack(value: Any) -> bytes:

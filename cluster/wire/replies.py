@@ -7,10 +7,9 @@ that has not been given yet is remembered too: its repeat waits for the same ans
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import Final
 
-REPLIES_COUNT_MAX: Final = 65_536
-REPLIES_BYTES_MAX: Final = 64 * 1024 * 1024
+REPLIES_COUNT_MAX = 65_536
+REPLIES_BYTES_MAX = 64 * 1024 * 1024
 
 RequestId = tuple[int, int]
 """(client id, request number)."""

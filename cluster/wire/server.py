@@ -16,7 +16,7 @@ import ssl
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from typing import Any, Final, cast
+from typing import Any, cast
 
 import msgspec
 
@@ -44,9 +44,9 @@ from mrstream.cluster.wire.transport import Wire
 
 log = logging.getLogger(__name__)
 
-CONNECTIONS_MAX: Final = 8192
-UNPROVEN_MAX: Final = 256
-IN_FLIGHT_MAX: Final = 1024
+CONNECTIONS_MAX = 8192
+UNPROVEN_MAX = 256
+IN_FLIGHT_MAX = 1024
 
 Handler = Callable[[Any, "Peer"], Any]
 Observer = Callable[["Peer", Request, float, ClusterError | None], None]

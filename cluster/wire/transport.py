@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Final, cast
+from typing import cast
 
 from mrstream.cluster.errors import ClusterError
 from mrstream.cluster.wire.addresses import tune
 from mrstream.cluster.wire.frames import FrameDecoder
 from mrstream.cluster.wire.handshake import refusal
 
-WRITE_BUFFER_BYTES_MAX: Final = 4 * 1024 * 1024
-LARGE_FRAME_BYTES: Final = 16 * 1024
+WRITE_BUFFER_BYTES_MAX = 4 * 1024 * 1024
+LARGE_FRAME_BYTES = 16 * 1024
 
 
 class Wire(asyncio.Protocol):

@@ -12,21 +12,20 @@ from __future__ import annotations
 import errno
 import json
 from collections.abc import Callable
-from typing import Final
 
 from mrstream.cluster.disk import Disk
 from mrstream.cluster.errors import Corrupt, Unavailable
-from mrstream.dfs.chunk import epoch_of_command
+from mrstream.dfs.chunk import ROOT_CELL, epoch_of_command
 from mrstream.dfs.chunks.chunk_store import ChunkStore
 from mrstream.dfs.errors import StaleMaster
 from mrstream.dfs.protocol import Command
 
-EPOCHS: Final = "epochs"
-NUMBERS_KEPT: Final = 1000
-_BYTES_MAX: Final = 4096
-_LINE_BYTES: Final = 31
+EPOCHS = "epochs"
+NUMBERS_KEPT = 1000
+_BYTES_MAX = 4096
+_LINE_BYTES = 31
 """Every line is as long as the longest: it can be written over the one before."""
-_MASTER: Final = "dfs"
+_MASTER = "dfs"
 
 
 class Allegiance:
@@ -73,29 +72,36 @@ class Allegiance:
         return sent_at_s
 
 
-def allegiance_of(store: ChunkStore) -> Allegiance:
-    """Return what the disks of a store remember, and keep there what comes."""
+def allegiance_of(store: ChunkStore, cell: int = ROOT_CELL) -> Allegiance:
+    """Return what the disks of a store remember of a cell's masters, and keep there what comes."""
+    name = epochs_name(cell)
 
     def keep(epoch: int) -> None:
         kept, reasons = 0, []
         for disk in store.disks():
             try:
                 with store.guarded(disk):
-                    write_epoch(disk, epoch)
+                    write_epoch(disk, epoch, name)
                 kept += 1
             except Unavailable as error:
                 reasons.append(str(error))
         if not kept:
             raise Unavailable(f"no disk takes the master's epoch {epoch}: {'; '.join(reasons)}")
 
-    return Allegiance(max((read_epoch(disk) for disk in store.disks()), default=0), keep)
+    known = max((read_epoch(disk, name) for disk in store.disks()), default=0)
+    return Allegiance(known, keep)
 
 
-def read_epoch(disk: Disk) -> int:
+def epochs_name(cell: int) -> str:
+    """Return the file of a cell: epochs of two cells have nothing to do with each other."""
+    return EPOCHS if cell == ROOT_CELL else f"{EPOCHS}-{cell}"
+
+
+def read_epoch(disk: Disk, name: str = EPOCHS) -> int:
     """Return the highest epoch that was met with this disk in the server; 0 if there was none."""
-    if not disk.exists(EPOCHS):
+    if not disk.exists(name):
         return 0
-    file = disk.open(EPOCHS)
+    file = disk.open(name)
     try:
         text = file.read(_BYTES_MAX, 0)
     finally:
@@ -106,35 +112,35 @@ def read_epoch(disk: Disk) -> int:
             raise ValueError(epoch)
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise Corrupt(
-            f"{disk.name}/{EPOCHS} cannot be read: {error!r}; nothing was touched. Without it a "
+            f"{disk.name}/{name} cannot be read: {error!r}; nothing was touched. Without it a "
             "deposed master could not be told from the true one; remove it if none runs"
         ) from None
     return epoch
 
 
-def write_epoch(disk: Disk, epoch: int) -> None:
+def write_epoch(disk: Disk, epoch: int, name: str = EPOCHS) -> None:
     """Keep the epoch on a disk; it is there when this returns."""
     line = json.dumps({_MASTER: epoch}).encode().ljust(_LINE_BYTES) + b"\n"
     try:
-        file = disk.open(EPOCHS + ".new", create=True)
+        file = disk.open(name + ".new", create=True)
         try:
             file.write(line, 0)
             file.sync()
         finally:
             file.close()
-        disk.rename(EPOCHS + ".new", EPOCHS)
+        disk.rename(name + ".new", name)
         disk.sync_directory("")
     except OSError as error:
-        disk.remove(EPOCHS + ".new")
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT) or not disk.exists(EPOCHS):
+        disk.remove(name + ".new")
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT) or not disk.exists(name):
             raise
-        _write_over(disk, line)
+        _write_over(disk, name, line)
 
 
-def _write_over(disk: Disk, line: bytes) -> None:
+def _write_over(disk: Disk, name: str, line: bytes) -> None:
     """A full disk still takes what has its place there: a server whose disk was filled by others
     would obey no new master, and be of no use to readers either. One sector is written as one."""
-    file = disk.open(EPOCHS, write=True)
+    file = disk.open(name, write=True)
     try:
         file.write(line, 0)
         file.sync()

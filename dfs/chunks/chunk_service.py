@@ -192,7 +192,7 @@ class ChunkService:
             case ChecksumChunk():
                 stream.send(Checksums(self._checksums(request)))
 
-    # -- reading --------------------------------------------------------------------------
+    # --- reading
 
     def _current(self, handle: int, version: int) -> Replica:
         """The replica, if its version is at least the one asked for."""
@@ -264,7 +264,7 @@ class ChunkService:
                 packed += struct.pack("<I", crc32c(view[start : start + BLOCK_BYTES]))
         return bytes(packed)
 
-    # -- pushing --------------------------------------------------------------------------
+    # --- pushing
 
     def _push(self, stream: BulkStream, request: PushData) -> None:
         """Take the bytes and pass them on as they arrive (GFS §3.2)."""
@@ -299,7 +299,7 @@ class ChunkService:
         self._count("bytes_pushed", request.length_bytes)
         stream.send(Done())
 
-    # -- mutations ------------------------------------------------------------------------
+    # --- mutations
 
     def write(self, request: WriteChunk) -> None:
         """As primary: apply pushed data here and at all replicas (GFS §3.1 steps 4 to 7)."""

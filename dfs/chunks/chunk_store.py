@@ -90,7 +90,7 @@ class ChunkStore:
                 self.take_out(disk, str(error))
         self._forget_doubles()
 
-    # -- finding --------------------------------------------------------------------------
+    # --- finding
 
     def get(self, handle: int, version: int | None = None) -> Replica:
         """Return the replica; raise if it is not here, corrupt, or of another version."""
@@ -162,7 +162,7 @@ class ChunkStore:
                 uses.append(DiskUse(disk.name, total_bytes, free_bytes, length))
         return uses
 
-    # -- changing -------------------------------------------------------------------------
+    # --- changing
 
     def create(self, handle: int, version: int, appended: Sequence[Appended] = ()) -> Replica:
         """Make an empty replica, which knows of those appends; one that is here already at that
@@ -282,7 +282,7 @@ class ChunkStore:
             self._corrupt[replica.handle] = (replica.disk, reason, replica.version)
         log.error("replica_corrupt handle=%016x reason=%s", replica.handle, reason)
 
-    # -- disks ----------------------------------------------------------------------------
+    # --- disks
 
     def disks(self) -> list[Disk]:
         """The disks in use."""

@@ -191,7 +191,7 @@ class CommandRunner:
                 replica.truncate(command.length_bytes)
             return replica.version, replica.length
 
-    # -- clones ---------------------------------------------------------------------------
+    # --- clones
 
     def _clone(self, command: CloneChunk) -> tuple[int, int]:
         """Pull the chunk from the first source that can give it whole (GFS-62)."""

@@ -13,9 +13,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mrstream.dfs.chunk import ChunkHandle, ChunkVersion
+from mrstream.dfs.chunk import ROOT_CELL, ChunkHandle, ChunkVersion, cell_of
 from mrstream.dfs.errors import LeaseExpired, NotPrimary, StaleReplica
 from mrstream.dfs.protocol import HeldLease
+
+NEVER = (float("-inf"), 0.0)
 
 
 @dataclass(slots=True)
@@ -32,15 +34,15 @@ class MutationOrder:
         self._leases: dict[int, _Lease] = {}
         self._serials: dict[int, tuple[int, int, bool]] = {}
         self._ended: dict[int, int] = {}
-        self._contact_s = 0.0
-        self._heard_at_s = float("-inf")
+        self._heard: dict[int, tuple[float, float]] = {}
+        """For each cell, when its master was heard last, and for how long that counts."""
 
-    # -- what the master said -------------------------------------------------------------
+    # --- what the master said
 
-    def contact(self, heard_at_s: float, contact_s: float) -> None:
-        """The master answered a message that was sent at that time."""
-        self._heard_at_s = max(self._heard_at_s, heard_at_s)
-        self._contact_s = contact_s
+    def contact(self, heard_at_s: float, contact_s: float, cell: int = ROOT_CELL) -> None:
+        """The master of a cell answered a message that was sent at that time."""
+        before_s = self._heard.get(cell, NEVER)[0]
+        self._heard[cell] = max(before_s, heard_at_s), contact_s
 
     def granted(self, handle: int, version: int, ends_at_s: float, now_s: float) -> None:
         """This server is primary of the chunk at that version until then."""
@@ -89,7 +91,7 @@ class MutationOrder:
         self._ended[handle] = version
         self.lease_over(handle)
 
-    # -- mutations ------------------------------------------------------------------------
+    # --- mutations
 
     def check(self, handle: int, version: int, now_s: float) -> None:
         """Raise unless this server may order mutations of the chunk at this version."""
@@ -109,12 +111,13 @@ class MutationOrder:
             raise LeaseExpired(
                 f"chunk {handle:016x}: the lease ended {now_s - lease.ends_at_s:.1f} s ago"
             )
-        silence_s = now_s - self._heard_at_s
-        if silence_s >= self._contact_s:
+        heard_at_s, contact_s = self._heard.get(cell_of(handle), NEVER)
+        silence_s = now_s - heard_at_s
+        if silence_s >= contact_s:
             # The master may have given us up by now, and our leases with us.
             raise LeaseExpired(
                 f"chunk {handle:016x}: the master has not answered for {silence_s:.1f} s, a lease "
-                f"counts for {self._contact_s:.1f} s without it"
+                f"counts for {contact_s:.1f} s without it"
             )
         lease.used_at_s = now_s
 

@@ -70,7 +70,7 @@ class Replica:
     def length(self) -> int:
         return self._slot.length
 
-    # -- making and finding ---------------------------------------------------------------
+    # --- making and finding
 
     @classmethod
     def create(
@@ -136,7 +136,7 @@ class Replica:
         replica._is_doubtful, replica._is_named = found.is_doubtful, not found.is_doubtful
         return replica
 
-    # -- reading --------------------------------------------------------------------------
+    # --- reading
 
     def read(self, offset: int, size: int, buffer: bytearray | None = None) -> memoryview:
         """Return the bytes of the range that exist, verified; raise ChunkCorrupt if any is bad.
@@ -164,7 +164,7 @@ class Replica:
             data.close()
             raise
 
-    # -- appends --------------------------------------------------------------------------
+    # --- appends
 
     def last_append_of(self, appender: int) -> Appended | None:
         """What that appender appended last; ChunkCorrupt if the log cannot be trusted."""
@@ -207,7 +207,7 @@ class Replica:
             self._log = AppendLog(self.handle, self._slot.round, entries)
         return self._log
 
-    # -- changing -------------------------------------------------------------------------
+    # --- changing
 
     def write(self, offset: int, pieces: Sequence[Bytes], *, durable: bool = True) -> int:
         """Put the pieces, one after the other, at `offset`; return the new length.

@@ -75,7 +75,7 @@ class RemoteSource:
         return self._stream.timeout_s if self._stream is not None else 0.0
 
     def fileno(self) -> int:
-        """Give the descriptor that is readable once the server has sent something."""
+        """Return the descriptor that is readable once the server has sent something."""
         assert self._stream is not None, "a source without a stream is ready"
         return self._stream.sock.fileno()
 

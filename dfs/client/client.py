@@ -117,6 +117,7 @@ class DfsClient:
         stale_s_max: float | None = None,
         on_stale: Callable[[str, float], None] | None = None,
         on_leader: Callable[[str, int], None] | None = None,
+        role: str = DFS_MASTER,
     ) -> None:
         """Every change is made under `fence`; where none is given under that of
         `$MRSTREAM_SEQUENCER`, if that is set. `finding` knows who may lead; else `master` does.
@@ -144,7 +145,7 @@ class DfsClient:
         self._connection = LeaderConnection(
             finding or Finding({"": master}),
             identity,
-            role=DFS_MASTER,
+            role=role,
             connect_s_max=connect_s_max,
             on_leader=on_leader,
         )
@@ -167,6 +168,10 @@ class DfsClient:
         self._keeper.close()
         self._connection.close()
         self.pool.close()
+
+    def at(self, path: str) -> DfsClient:
+        """The client of the cell that has a path: whoever opens a file there stays with it."""
+        return self
 
     # -- calls ----------------------------------------------------------------------------
 
@@ -201,7 +206,7 @@ class DfsClient:
             return msgspec.structs.replace(request, fence=self.fence)
         return request
 
-    # -- names ----------------------------------------------------------------------------
+    # --- names
 
     def stat(self, path: str) -> FileStatus:
         """What has this path; NoSuchFile if nothing."""
@@ -359,7 +364,7 @@ class DfsClient:
                 return
             after = page.next
 
-    # -- what is told of files ------------------------------------------------------------
+    # --- what is told of files
 
     def attributes(self, path: str) -> AttributesReply:
         """A file or directory with its attributes."""
@@ -405,7 +410,7 @@ class DfsClient:
         )  # fmt: skip
         return status
 
-    # -- rules ----------------------------------------------------------------------------
+    # --- rules
 
     def raise_fence(self, fence: Fence) -> None:
         """Have changes under older generations refused."""
@@ -431,7 +436,7 @@ class DfsClient:
         reply: QuotaReply = self.call(GetQuota(path))
         return reply
 
-    # -- writers that live ----------------------------------------------------------------
+    # --- writers that live
 
     def keep_alive(self, epoch: Epoch, on_fenced: Callable[[], None]) -> None:
         """Tell the master, from now on, that this epoch's writer lives."""
@@ -477,19 +482,37 @@ def client_of(
 ) -> DfsClient:
     """Return a client of a cluster that was found already."""
     config = cluster.config
-    return DfsClient(
-        config.master_address(DFS_MASTER),
-        cluster.identity(),
-        place=place_in(config),
-        user=user,
-        retry=retry,
-        transfer_s_max=max(5.0, config.dfs.dead_after_s),
-        fence=fence,
-        finding=find_leader(cluster, DFS_MASTER),
-        on_leader=partial(keep_leader, cluster, DFS_MASTER),
-        stale_s_max=stale_s_max,
-        on_stale=on_stale,
+    place = place_in(config)
+
+    def of(role: str, made: Callable[..., DfsClient] = DfsClient) -> DfsClient:
+        return made(
+            config.master_address(role),
+            cluster.identity(),
+            place=place,
+            user=user,
+            retry=retry,
+            transfer_s_max=max(5.0, config.dfs.dead_after_s),
+            fence=fence,
+            finding=find_leader(cluster, role),
+            on_leader=partial(keep_leader, cluster, role),
+            stale_s_max=stale_s_max,
+            on_stale=on_stale,
+            role=role,
+        )
+
+    cells = config.dfs.cells
+    if not cells:
+        return of(DFS_MASTER)
+    from mrstream.dfs.client.cells import MountedClient
+    from mrstream.dfs.mounts import Mounts
+
+    mounted = partial(
+        MountedClient,
+        mounts=Mounts({cell.path: cell.name for cell in cells}),
+        cells={cell.name: of(cell.role) for cell in cells},
+        numbers={cell.number: cell.name for cell in cells},
     )
+    return of(DFS_MASTER, mounted)
 
 
 def place_in(config: ClusterConfig) -> Place:

@@ -77,7 +77,7 @@ class DfsFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec has no 
     def fsid(self) -> str:
         return f"dfs_{self.client.master}"
 
-    # -- paths ----------------------------------------------------------------------------
+    # --- paths
 
     @classmethod
     def _strip_protocol(cls, path: Any) -> Any:
@@ -105,7 +105,7 @@ class DfsFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec has no 
     def unstrip_protocol(self, name: str) -> str:
         return f"dfs://{self.cluster or ''}{self._strip_protocol(name)}"
 
-    # -- looking --------------------------------------------------------------------------
+    # --- looking
 
     def info(self, path: str, **kwargs: Any) -> dict[str, Any]:
         return _info(self._status(path))
@@ -197,7 +197,7 @@ class DfsFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec has no 
             index = chunks[-1].index + 1
         return blocks
 
-    # -- changing names -------------------------------------------------------------------
+    # --- changing names
 
     def mkdir(self, path: str, create_parents: bool = True, **kwargs: Any) -> None:
         path = self._strip_protocol(path)
@@ -268,7 +268,7 @@ class DfsFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec has no 
                 for piece in original.pieces():
                     copy.write(piece)
 
-    # -- bytes ----------------------------------------------------------------------------
+    # --- bytes
 
     def create(self, path: str, *, overwrite: bool, **options: Any) -> writer.DfsWriter:
         """Open a new file for writing, without fsspec's buffer. One that may replace another has

@@ -35,13 +35,13 @@ class DfsFile(AbstractBufferedFile):  # type: ignore[misc]  # fsspec has no type
             self._initiate_upload()
             self.offset = 0
 
-    # -- reading --------------------------------------------------------------------------
+    # --- reading
 
     def _fetch_range(self, start: int, end: int) -> bytes:
         assert self._reader is not None
         return self._reader.pread(start, end - start)
 
-    # -- writing --------------------------------------------------------------------------
+    # --- writing
 
     def _begin_append(self) -> int:
         """Open for appending (a transaction appends to a copy); return the position."""

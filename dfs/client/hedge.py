@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import select
 from collections.abc import Iterator, Sequence
-from typing import Final, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
-SLOW_S: Final = 0.5
+SLOW_S = 0.5
 """A replica that has sent nothing for so long gets company."""
 
 
@@ -27,7 +27,7 @@ class Racer(Protocol):
         """How long a silent server is waited for."""
 
     def fileno(self) -> int:
-        """Give the descriptor that is readable once something came."""
+        """Return the descriptor that is readable once something came."""
 
     def close(self) -> None: ...
 
@@ -36,7 +36,7 @@ R = TypeVar("R", bound=Racer)
 
 
 def quickest(first: R, others: Iterator[R]) -> R:
-    """Give the replica that has something for us; one more is asked each time that none has."""
+    """Return the replica that has something for us; one more is asked each time that none has."""
     racing = [first]
     while (winner := _ready_one(racing, SLOW_S)) is None:
         other = next(others, None)

@@ -118,7 +118,7 @@ class DfsReader(io.RawIOBase):
         self.local_bytes = 0
         """How many bytes came from this host's own replicas (GFS-13)."""
 
-    # -- as a file ------------------------------------------------------------------------
+    # --- as a file
 
     @property
     def status(self) -> FileStatus:
@@ -191,7 +191,7 @@ class DfsReader(io.RawIOBase):
         self._drop_source()
         super().close()
 
-    # -- pieces ---------------------------------------------------------------------------
+    # --- pieces
 
     def _some(self, offset: int, size: int) -> memoryview:
         """Return at least one byte from `offset`, at most `size`; none at the end of the file."""
@@ -306,7 +306,7 @@ class DfsReader(io.RawIOBase):
             self._source = None
         self._held = memoryview(b"")
 
-    # -- replicas -------------------------------------------------------------------------
+    # --- replicas
 
     def _open(self, chunk: LocatedChunk, start: int, length: int, size: int) -> ChunkSource:
         """Begin to read a chunk at the nearest replica that has not failed.
@@ -377,7 +377,7 @@ class DfsReader(io.RawIOBase):
         is_local = self._client.place.distance(server) == 0 and bool(server.local_socket)
         return is_local and local_key not in self._bad
 
-    # -- lengths --------------------------------------------------------------------------
+    # --- lengths
 
     @property
     def _chunk_bytes(self) -> int:

@@ -11,16 +11,16 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final, get_args
+from typing import Any, get_args
 
 from mrstream.cluster.errors import Unavailable
 from mrstream.cluster.leader.connection import LeaderConnection
 from mrstream.cluster.wire.messages import Request, unpack
 from mrstream.dfs.protocol import AskShadow, Question, ShadowAnswer
 
-LOOK_ROUND_S: Final = 3.0
-ASK_S_MAX: Final = 5.0
-_QUESTIONS: Final = get_args(Question)
+LOOK_ROUND_S = 3.0
+ASK_S_MAX = 5.0
+_QUESTIONS = get_args(Question)
 
 
 @dataclass(frozen=True, slots=True)

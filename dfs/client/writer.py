@@ -77,7 +77,7 @@ class DfsWriter(io.RawIOBase):
         self._is_over = False
         client.keep_alive(self._epoch, self._fenced)
 
-    # -- as a file ------------------------------------------------------------------------
+    # --- as a file
 
     def writable(self) -> bool:
         return True
@@ -176,7 +176,7 @@ class DfsWriter(io.RawIOBase):
         # Garbage collection is no acknowledgement: an unclosed file is left to recovery.
         self._is_over = True
 
-    # -- runs -----------------------------------------------------------------------------
+    # --- runs
 
     def _check_open(self) -> None:
         if self.closed or self._is_over:
@@ -358,6 +358,7 @@ def create(
         raise BadRequest(
             f"replication {replication} and chunk size {chunk_bytes} must be 0 or more"
         )
+    client = client.at(path)
     opened: OpenFile = client.call(
         CreateFile(
             path=path,
@@ -391,6 +392,7 @@ def create_hidden(
     """As `create`, under a name that no listing shows until it is closed: then it has its own, and
     only then a file that was there is replaced. Any number may write to one path at a time: the
     last to close has it. `DfsWriter.ending` says what else comes with the close."""
+    client = client.at(path)
     opened: OpenFile = client.call(
         CreateFile(
             path=path,
@@ -413,5 +415,6 @@ def create_hidden(
 
 def append(client: DfsClient, path: str) -> DfsWriter:
     """Open a file for writing at its end."""
+    client = client.at(path)
     opened: OpenFile = client.call(OpenAppend(path, client.name, client.user, client.place.host))
     return DfsWriter(client, opened)

@@ -34,6 +34,8 @@ class Founded:
 
     owner: str
     group: str
+    mount: str = ""
+    """Of a cell: the directory that all its files lie below."""
 
 
 @dataclass(frozen=True, slots=True)

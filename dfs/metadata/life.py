@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
-from typing import Final
 
 from mrstream.dfs.chunk import ChunkHandle, handle_name
 from mrstream.dfs.protocol import StoryLine
@@ -57,7 +56,7 @@ class Change(StrEnum):
 
 _GONE, _MADE, _UNSEALED, _LEASED, _SEALED, _SHARED = Chunk
 
-CHUNK: Final[Mapping[Change, Mapping[Chunk, tuple[Chunk, ...]]]] = {
+CHUNK: Mapping[Change, Mapping[Chunk, tuple[Chunk, ...]]] = {
     Change.MAKE: {_GONE: (_MADE,)},
     Change.GIVE_UP: {_MADE: (_GONE,)},
     Change.ADD: {_MADE: (_LEASED, _UNSEALED), _GONE: (_UNSEALED,)},
@@ -78,7 +77,7 @@ CHUNK: Final[Mapping[Change, Mapping[Chunk, tuple[Chunk, ...]]]] = {
 }
 """What each change may make of a chunk in each state; a state without a row forbids it."""
 
-WHO: Final[Mapping[Change, tuple[str, ...]]] = {
+WHO: Mapping[Change, tuple[str, ...]] = {
     Change.MAKE: ("grants",),
     Change.GIVE_UP: ("grants",),
     Change.ADD: ("contents",),
@@ -92,7 +91,7 @@ WHO: Final[Mapping[Change, tuple[str, ...]]] = {
 }
 """The modules that may. `contents` and `namespace` fold the log: there a change is a record."""
 
-BEGUN_BY: Final[Mapping[str, Change]] = {
+BEGUN_BY: Mapping[str, Change] = {
     "create": Change.MAKE,
     "copy-target": Change.MAKE,
     "copy": Change.COPY,
@@ -137,7 +136,7 @@ class News(StrEnum):
 _NONE, *_HELD = Replica
 _GOOD, _STALE, _SHORT, _CORRUPT, _LEAVING = _HELD
 
-REPLICA: Final[Mapping[News, Mapping[Replica, tuple[Replica, ...]]]] = {
+REPLICA: Mapping[News, Mapping[Replica, tuple[Replica, ...]]] = {
     News.REPORTED: dict.fromkeys((_NONE, *_HELD), (_GOOD, _STALE, _SHORT)),
     News.PREPARED: dict.fromkeys((_NONE, _GOOD, _STALE, _SHORT), (_GOOD,)),
     News.OUTDATED: {_GOOD: (_STALE,)},

@@ -16,7 +16,7 @@ from typing import Any, assert_never
 from mrstream.cluster.errors import ClusterError, Unavailable
 from mrstream.cluster.wire.messages import Request
 from mrstream.dfs import protocol as p
-from mrstream.dfs.chunk import NO_FENCE, Fence, ServerId
+from mrstream.dfs.chunk import NO_FENCE, Fence, ServerId, cell_of
 from mrstream.dfs.errors import BadRequest
 from mrstream.dfs.metadata import operations as op
 from mrstream.dfs.metadata.changes import Changes
@@ -85,7 +85,7 @@ class Metadata:
     def __init__(self, settings: Settings, random: Random) -> None:
         story = Chronicle()
         chunks, servers = ChunkTable(story), ServerTable()
-        self.space = Namespace(chunks)
+        self.space = Namespace(chunks, settings.cell)
         self._outbox = Outbox(self._apply)
         self.tables = t = Tables(
             self.space, chunks, servers, Leases(), Placement(random), settings, self._outbox,
@@ -222,6 +222,11 @@ class Metadata:
         return self.tables.chunks.count
 
     @property
+    def cell(self) -> int:
+        """The cell that the log is of."""
+        return cell_of(self.space.handles_reserved)
+
+    @property
     def safe_mode(self) -> str:
         """Why chunkservers are still waited for, as of the last event or question; or nothing."""
         return self.membership.safe_mode()
@@ -255,6 +260,10 @@ class Metadata:
     def _found(self, event: Founded) -> None:
         assert self.file_count == 0 and self.directory_count == 1, "there is a file system already"
         self._outbox.emit(op.OwnerSet("/", event.owner, event.group, False))
+        if event.mount:
+            file_id, at_s = self.space.nodes.next_id(), self._outbox.wall_s
+            made = op.DirectoryMade(event.mount, file_id, event.owner, event.group, 0o755, at_s)
+            self._outbox.emit(made)
 
     # --- requests
 

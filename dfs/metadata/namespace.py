@@ -12,7 +12,16 @@ from array import array
 from collections.abc import Callable
 from typing import Any
 
-from mrstream.dfs.chunk import NO_EPOCH, NO_FENCE, ChunkHandle, Epoch, Fence, FileId
+from mrstream.dfs.chunk import (
+    NO_EPOCH,
+    NO_FENCE,
+    ROOT_CELL,
+    ChunkHandle,
+    Epoch,
+    Fence,
+    FileId,
+    first_of_cell,
+)
 from mrstream.dfs.metadata import operations as op
 from mrstream.dfs.metadata.attributes import changed_attributes, pack_attributes
 from mrstream.dfs.metadata.chunk_table import ChunkTable
@@ -26,9 +35,9 @@ from mrstream.dfs.metadata.quotas import Quotas
 class Namespace:
     """Files, directories, writers, trash and rules."""
 
-    def __init__(self, chunks: ChunkTable) -> None:
+    def __init__(self, chunks: ChunkTable, cell: int = ROOT_CELL) -> None:
         self.chunks = chunks
-        self.nodes = NodeTable()
+        self.nodes = NodeTable(first_of_cell(cell))
         self.principals = Names()
         self.chunk_sizes: list[int] = []
         self.writers: dict[int, Writer] = {}
@@ -43,7 +52,7 @@ class Namespace:
         self.quotas = Quotas(self)
         self.requests = Requests()
         self.next_epoch = 1
-        self.handles_reserved = 1
+        self.handles_reserved = first_of_cell(cell) + 1
         self.appliers: dict[type[Any], Callable[[Any], None]] = {
             **Contents(self).appliers,
             op.DirectoryMade: self._directory_made,

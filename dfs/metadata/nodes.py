@@ -30,7 +30,9 @@ class NodeTable:
         ("created_at_s", "I"), ("length", "Q"), ("first_chunk", "Q"), ("chunk_count", "I"),
     )  # fmt: skip
 
-    def __init__(self) -> None:
+    def __init__(self, first_id: int = 0) -> None:
+        """All ids are from `first_id` on."""
+        self._first_generation = first_id >> 32
         self.kind = array("B")
         self.generation = array("I")
         self.parent = array("I")
@@ -62,7 +64,7 @@ class NodeTable:
         if self.free:
             row = self.free[-1]
             return FileId(self.generation[row] << 32 | row)
-        return FileId(len(self.kind))
+        return FileId(self._first_generation << 32 | len(self.kind))
 
     def id_after(self, row: int) -> FileId:
         """Return the id of the node that takes this file's row once the file is removed."""
@@ -88,6 +90,7 @@ class NodeTable:
             row = len(self.kind)
             for column, _ in self.COLUMNS:
                 getattr(self, column).append(0)
+            self.generation[row] = self._first_generation
             self.name.append(b"")
         self.kind[row] = kind
         self.modified_at_s[row] = at_s

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mrstream.dfs.chunk import CHUNK_BYTES_DEFAULT, REPLICATION_DEFAULT
+from mrstream.dfs.chunk import CHUNK_BYTES_DEFAULT, REPLICATION_DEFAULT, ROOT_CELL
 
 
 @dataclass(frozen=True)
@@ -35,6 +35,8 @@ class Settings:
     balance_gap: float = 0.10
     """Rebalance when the fullest and the emptiest server differ by more than this share."""
     balance_clones_max: int = 2
+    cell: int = ROOT_CELL
+    """Whose handles and file ids this master gives out."""
     located_chunks_max: int = 1024
     listing_max: int = 10_000
 

@@ -125,7 +125,7 @@ class CommandDone(Request, frozen=True):
     """Class name and message, e.g. `StaleReplica: …`."""
 
 
-# --- Commands, pushed -----------------------------------------------------------------------------
+# --- commands, pushed
 
 
 class Command(Message, frozen=True):

@@ -115,7 +115,7 @@ def append_to_file(shell: Shell, said: Arguments) -> None:
             file.close()
 
 
-# -- many files ---------------------------------------------------------------------------
+# --- many files
 
 
 def _copy_all(

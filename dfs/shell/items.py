@@ -113,7 +113,7 @@ class Shell:
         self.out.flush()
         print(f"{self.verb}: {_words(error, shown)}", file=self.error, flush=True)
 
-    # -- paths ----------------------------------------------------------------------------
+    # --- paths
 
     def resolve(self, text: str) -> Item:
         """What a path names; there need not be anything."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any
 
 from mrstream.cluster.clock import SystemClock
 from mrstream.cluster.errors import ClusterError
@@ -19,7 +19,7 @@ from mrstream.lock.client.link import CALL_S_MAX, Link
 from mrstream.lock.errors import BadLockRequest, HandleInvalid, LockHeld, SessionExpired
 from mrstream.lock.sequencer import parse
 
-WAIT_S: Final = 60.0
+WAIT_S = 60.0
 """A wait for a lock is asked for in pieces of so long, so that a dead leader is noticed."""
 
 

@@ -14,7 +14,7 @@ import queue
 import secrets
 import threading
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
@@ -29,15 +29,15 @@ from mrstream.lock.errors import SessionExpired
 
 log = logging.getLogger(__name__)
 
-CALL_S_MAX: Final = 20.0
-PAUSES_S: Final = (0.02, 0.05, 0.1, 0.2, 0.5)
-OPEN_S_MAX: Final = 60.0
-END_S_MAX: Final = 3.0
-ANSWER_SHARE: Final = 2.0
+CALL_S_MAX = 20.0
+PAUSES_S = (0.02, 0.05, 0.1, 0.2, 0.5)
+OPEN_S_MAX = 60.0
+END_S_MAX = 3.0
+ANSWER_SHARE = 2.0
 """Of a lease: held back for most of one, an answer may be late by nearly another and still be in
 time. Who gives up sooner loses every answer of a slow leader, though that keeps the session."""
-PATIENT_SHARE: Final = 0.45
-LOOK_SHARE: Final = 0.25
+PATIENT_SHARE = 0.45
+LOOK_SHARE = 0.25
 """Of a lease. A KeepAlive that is held back says nothing of its leader: after this time without an
 answer it is looked whether that one lives and leads, and now and then from there on. An idle client
 notices only so that its leader hangs or is cut off, and a new one waits for it for the time of a

@@ -14,7 +14,7 @@ import os
 import threading
 import traceback
 from collections.abc import Callable
-from typing import Final, NoReturn
+from typing import NoReturn
 
 import msgspec
 
@@ -45,7 +45,7 @@ from mrstream.mapreduce.program.errors import (
 )
 from mrstream.mapreduce.program.flow import InputRange
 
-_FULL_BYTES: Final = 1 << 20
+_FULL_BYTES = 1 << 20
 """A disk with less than this is called full: what could not be written is gone from it again."""
 
 

@@ -38,7 +38,8 @@ class BuiltinBlockMapper(msgspec.Struct, frozen=True):
 
 
 def mapper_of(attempt: Attempt, reader: SplitReader) -> BuiltinMapper | BuiltinBlockMapper:
-    """Give the job's built-in mapper; TypeMismatch if its records are not what the job declared."""
+    """Return the job's built-in mapper; TypeMismatch if its records are not what the job
+    declared."""
     name = attempt.spec.mapper.builtin
     if name == classes.SAW:
         from mrstream.mapreduce.attempt import saw_stage  # nothing of it loads for other jobs
@@ -56,7 +57,7 @@ def mapper_of(attempt: Attempt, reader: SplitReader) -> BuiltinMapper | BuiltinB
 
 
 def mapped(mapper: BuiltinMapper | BuiltinBlockMapper, reader: SplitReader) -> Iterator[Record]:
-    """Give what a built-in mapper makes of a split."""
+    """Yield what a built-in mapper makes of a split."""
     if isinstance(mapper, BuiltinBlockMapper):
         yield from mapper.run(reader)
         return
@@ -65,7 +66,7 @@ def mapped(mapper: BuiltinMapper | BuiltinBlockMapper, reader: SplitReader) -> I
 
 
 def reducer_of(attempt: Attempt, types: Types) -> BuiltinReducer:
-    """Give the job's built-in reducer for intermediate records of these types."""
+    """Return the job's built-in reducer for intermediate records of these types."""
     program = attempt.spec.reducer
     name = program.builtin if program is not None else classes.IDENTITY_REDUCER
     if name == classes.SAW:
@@ -76,7 +77,7 @@ def reducer_of(attempt: Attempt, types: Types) -> BuiltinReducer:
 
 
 def combiner_for(attempt: Attempt, program: Program, types: Types) -> BuiltinReducer:
-    """Give a built-in combiner for intermediate records of these types."""
+    """Return a built-in combiner for intermediate records of these types."""
     if program.builtin == classes.SAW:
         from mrstream.mapreduce.attempt import saw_stage
 
@@ -85,6 +86,6 @@ def combiner_for(attempt: Attempt, program: Program, types: Types) -> BuiltinRed
 
 
 def reduced(reducer: BuiltinReducer, records: Iterator[Record]) -> Iterator[Record]:
-    """Give what a built-in reducer makes of sorted records; groups have one whole key (5.4)."""
+    """Yield what a built-in reducer makes of sorted records; groups have one whole key (5.4)."""
     for key, group in groupby(records, key=lambda record: record[0]):
         yield from reducer.reduce(key, (value for _, value in group))

@@ -29,7 +29,7 @@ _RECORDS_HELD_MAX = 10_000
 
 
 def combiner_of(attempt: Attempt) -> Combiner | None:
-    """Give the job's combiner, ready to run in this attempt."""
+    """Return the job's combiner, ready to run in this attempt."""
     program = attempt.spec.combiner
     if program is None:
         return None
@@ -69,7 +69,7 @@ class CommandCombiner:
         return self._writes
 
     def __call__(self, partition: int, blobs: Iterator[Payload]) -> Iterator[bytes]:
-        """Give what the command makes of one run."""
+        """Yield what the command makes of one run."""
         _check_types(record_types(self._attempt.conf.reduce_output_identifier), self._types)
         workplace = self._attempt.workplace
         before = workplace.stage
@@ -103,7 +103,7 @@ class BuiltinCombiner:
         return framed_shape(*self._types)
 
     def __call__(self, partition: int, blobs: Iterator[Payload]) -> Iterator[bytes]:
-        """Give the combined records of one run."""
+        """Yield the combined records of one run."""
         _check_types((self._reducer.key_type, self._reducer.value_type), self._types)
         records = (record for blob in blobs for record in kernel.decode_records(blob))
         held: list[tuple[bytes, bytes]] = []
@@ -126,6 +126,6 @@ def _check_types(given: Types, declared: Types) -> None:
 
 
 def framed_records(merge: Merge) -> Iterator[tuple[bytes, bytes]]:
-    """Give the records of a merge of frames, one by one."""
+    """Yield the records of a merge of frames, one by one."""
     for _, blob in merge.blobs():
         yield from kernel.decode_records(blob)

@@ -80,7 +80,7 @@ class Dealer:
         self.is_stopped = False
 
     def blocks(self, index: int) -> Iterator[bytes]:
-        """Give the blocks of one copy, until there are no more."""
+        """Yield the blocks of one copy, until there are no more."""
         while True:
             with self._lock:
                 if not self.is_stopped and not self._hands[index]:

@@ -118,7 +118,7 @@ class WholeLines:
         self._held: list[bytes] = []
 
     def feed(self, data: memoryview) -> bytes:
-        """Give the lines that `data` completes."""
+        """Return the lines that `data` completes."""
         blob = bytes(data)
         end = blob.rfind(b"\n") + 1
         if not end:
@@ -129,7 +129,7 @@ class WholeLines:
         return whole
 
     def finish(self) -> bytes:
-        """Give the last line, with the end that it lacks."""
+        """Return the last line, with the end that it lacks."""
         rest = b"".join(self._held)
         self._held = []
         return rest + b"\n" if rest else b""

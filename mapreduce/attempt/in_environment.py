@@ -16,7 +16,7 @@ _NEEDED = ("mrstream", "msgspec", "cloudpickle")
 
 
 def variables(python: str) -> dict[str, str]:
-    """Give what lets the command of a function find the environment's Python and this file."""
+    """Return what lets the command of a function find the environment's Python and this file."""
     return {
         "MRSTREAM_ENV_PYTHON": python,
         "MRSTREAM_RUN": os.path.abspath(__file__),
@@ -26,7 +26,7 @@ def variables(python: str) -> dict[str, str]:
 
 @functools.cache
 def _places() -> str:
-    """Give where mrstream and what its functions need are installed."""
+    """Return where mrstream and what its functions need are installed."""
     import importlib.util
 
     found: dict[str, None] = {}

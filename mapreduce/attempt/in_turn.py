@@ -11,19 +11,18 @@ from __future__ import annotations
 import socket
 from collections.abc import Callable
 from os import dup
-from typing import Final
 
 from mrstream.mapreduce.attempt.attempt_report import Ready, send
 from mrstream.mapreduce.attempt.pipe_frames import receive
 from mrstream.mapreduce.attempt.task_context import AttemptOrder
 from mrstream.mapreduce.job.job import JobSpec
 
-ATTEMPTS_MAX: Final = 100
+ATTEMPTS_MAX = 100
 """A process ends after so many attempts: whatever might pile up in it goes with it."""
 
 
 def run_in_turn(order: bytes, report: int, run: Callable[[bytes], tuple[int, bool]]) -> int:
-    """Run orders while more of them come; gives the exit status of the process.
+    """Run orders while more of them come; return the exit status of the process.
 
     `run` gives the status of one attempt, and whether the process may take another after it.
     """

@@ -176,7 +176,7 @@ class MapTask:
             on_progress=attempt.watch.touch,
         )
 
-    # ---- what is told about it ---------------------------------------------------------------
+    # --- what is told about it
 
     def _progress(self) -> tuple[float, int, int]:
         return self._reader.progress(), self._reader.records, self._reader.bytes_read
@@ -207,7 +207,7 @@ class MapTask:
         counters.framework(c.MERGED_MAP_OUTPUTS, 0)
         count_file_bytes(counters, "file:", written_bytes=counts.segment_bytes)
 
-    # ---- what is kept of it --------------------------------------------------------------------
+    # --- what is kept of it
 
     def _keep_input(self, directory: str) -> None:
         """Write what the map command was, or would have been, given."""
@@ -253,12 +253,12 @@ class Replay(SplitReader):
                 yield blob
 
     def position(self) -> tuple[str, int]:
-        """Give the kept file and how far it was read."""
+        """Return the kept file and how far it was read."""
         return self._path, self._given_bytes
 
 
 def _split_bytes(split: Split) -> int:
-    """Give the size of the split's description as Hadoop serialises it."""
+    """Return the size of the split's description as Hadoop serialises it."""
     return sum(
         _SPLIT_CLASS_BYTES
         + len(write_vlong(len(piece.url.encode())))

@@ -37,7 +37,7 @@ class Written(NamedTuple):
 
 
 def publish(attempt: Attempt) -> Mapping[str, Written]:
-    """Put what the programs wrote into the attempt's output directory; gives what, by name."""
+    """Put what the programs wrote into the attempt's output directory; return what, by name."""
     written: dict[str, Written] = {}
     with os.scandir(attempt.outputs_directory) as entries:
         for entry in sorted(entries, key=lambda entry: os.fsencode(entry.name)):
@@ -156,7 +156,7 @@ def _opened(path: str) -> BinaryIO:
 def counted(
     counters: dict[str, dict[str, int]], written: Mapping[str, Written]
 ) -> dict[str, dict[str, int]]:
-    """Give the counters of an attempt with the bytes and rejects of its named outputs."""
+    """Return the counters of an attempt with the bytes and rejects of its named outputs."""
     if not written:
         return counters
     own = dict(counters.get(FRAMEWORK, {}))

@@ -18,7 +18,7 @@ _READ_BYTES = 1 << 20
 
 
 def narrow(fails: Callable[[int, int], bool], records: int) -> Range | None:
-    """Give the smallest range [first, behind) of records that fails; None if all together do not.
+    """Return the smallest range [first, behind) of records that fails; None if all together do not.
 
     A program fails when it has read its last bad record, so the shortest failing beginning ends
     with that one; and the shortest failing end of that beginning holds all that it needs to fail.
@@ -36,7 +36,7 @@ def narrow(fails: Callable[[int, int], bool], records: int) -> Range | None:
 
 
 def _first_true(holds: Callable[[int], bool], low: int, high: int) -> int:
-    """Give the least number in [low, high] for which `holds`; it is known to hold for `high`."""
+    """Return the least number in [low, high] for which `holds`; it is known to hold for `high`."""
     while low < high:
         middle = (low + high) // 2
         if holds(middle):
@@ -61,18 +61,18 @@ class RecordIndex:
         return len(self.ends)
 
     def start(self, record: int) -> int:
-        """Give the offset at which a record begins; of the number behind the last, the end."""
+        """Return the offset at which a record begins; of the number behind the last, the end."""
         return self.ends[record - 1] if record else 0
 
     def read(self, first: int, behind: int) -> bytes:
-        """Give the bytes of a range of records."""
+        """Return the bytes of a range of records."""
         start = self.start(first)
         with open(self._path, "rb") as file:
             file.seek(start)
             return file.read(self.start(behind) - start)
 
     def blobs(self, first: int, behind: int) -> Iterator[bytes]:
-        """Give the same, piece by piece."""
+        """Yield the same, piece by piece."""
         left = self.start(behind) - self.start(first)
         with open(self._path, "rb") as file:
             file.seek(self.start(first))
@@ -104,7 +104,7 @@ class RecordIndex:
 
 
 def without(lines: Iterable[bytes], skipped: Sequence[Range]) -> Iterator[bytes]:
-    """Give a stream of whole lines without some ranges of them; ranges are in order, apart."""
+    """Yield a stream of whole lines without some ranges of them; ranges are in order, apart."""
     ranges = list(skipped)
     record = 0
     for blob in lines:

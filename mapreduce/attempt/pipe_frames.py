@@ -9,17 +9,16 @@ from __future__ import annotations
 import socket
 import struct
 from collections.abc import Iterator
-from typing import Final
 
 from mrstream.cluster.errors import Speechless
 
-FRAME_BYTES_MAX: Final = 256 * 1024 * 1024
+FRAME_BYTES_MAX = 256 * 1024 * 1024
 """Of one body; the `Done` of a map with a million partitions has some 30 MB."""
-_LENGTH: Final = struct.Struct("<I")
+_LENGTH = struct.Struct("<I")
 
 
 def framed(body: bytes) -> bytes:
-    """Give a body as it goes through the pipe."""
+    """Return a body as it goes through the pipe."""
     return _LENGTH.pack(len(body)) + body
 
 

@@ -54,7 +54,7 @@ class ProgramSplit(SplitReader):
             yield write(key, value)
 
     def records_iter(self) -> Iterator[Record]:
-        """Give the lines; the key is a line's number."""
+        """Yield the lines; the key is a line's number."""
         number = 0
         for blob in self._blobs():
             for line in blob.split(b"\n")[:-1]:

@@ -110,7 +110,7 @@ class ReduceTask:
         return _Without(skipping, len(index))
 
     def input_blobs(self) -> Iterator[bytes]:
-        """Give what the reduce command reads, without running it."""
+        """Yield what the reduce command reads, without running it."""
         try:
             self._gather()
             for _, blob in self._stream().blobs():
@@ -187,7 +187,7 @@ class ReduceTask:
         )
         return self._merge
 
-    # ---- what is told about it ---------------------------------------------------------------
+    # --- what is told about it
 
     def _progress(self) -> tuple[float, int, int]:
         # As on Hadoop: a third is the shuffle, a third the sort, which here the merge does.
@@ -239,7 +239,7 @@ class ReduceTask:
             largest_key_records=key_records,
         )
 
-    # ---- what is kept of it --------------------------------------------------------------------
+    # --- what is kept of it
 
     def _keep_input(self, directory: str) -> None:
         """Write the merged partition as a segment of its own."""

@@ -50,7 +50,7 @@ class TableSplit(SplitReader):
         yield from gathered(write(key, line) for key, line in self.records_iter())
 
     def records_iter(self) -> Iterator[Record]:
-        """Give the rows as `dump` prints them; the key is a row's number."""
+        """Yield the rows as `dump` prints them; the key is a row's number."""
         manifests: dict[str, Manifest] = {}
         for index, reader in enumerate(self._pieces()):
             place = self._split.pieces[index].url.rpartition("/")[0]

@@ -37,15 +37,15 @@ _ESCAPED = str.maketrans({"\t": "\\t", "\n": "\\n", "\r": "\\r", "\\": "\\\\"})
 
 
 def task_chance(attempt_id: str) -> random.Random:
-    """Give chance that is the same for every attempt at a task."""
+    """Return chance that is the same for every attempt at a task."""
     return random.Random(str(parse_attempt_id(attempt_id).task_id))
 
 
-# ---- map -----------------------------------------------------------------------------------
+# --- map
 
 
 def mapped(attempt: Attempt, reader: SplitReader) -> Iterator[Record]:
-    """Give the states that a split's records make of the tables."""
+    """Yield the states that a split's records make of the tables."""
     program = program_of(attempt.conf)
     run = program.run(task_chance(attempt.order.attempt_id))
     for block in _blocks(reader, attempt.conf, with_key=program.uses_key):
@@ -62,7 +62,7 @@ def mapped(attempt: Attempt, reader: SplitReader) -> Iterator[Record]:
 
 
 def mapped_lines(attempt: Attempt, reader: SplitReader) -> Iterator[Record]:
-    """Give what a split's records make of the tables as text, for a reducer of any kind: the key
+    """Yield what a split's records make of the tables as text, for a reducer of any kind: the key
     is table and index, the value is value and weight, with tabs between."""
     tables = program_of(attempt.conf).tables
     names = report.chosen(tables, ())
@@ -116,7 +116,7 @@ def _placed(stop: ProgramStopped, reader: SplitReader, block: int) -> ProgramSto
     return ProgramStopped(f"{stop}\n  which is record {number:,} of the map's input, in {url}")
 
 
-# ---- combine and reduce ----------------------------------------------------------------------
+# --- combine and reduce
 
 
 class _Merging:
@@ -128,7 +128,7 @@ class _Merging:
         self._tables: dict[int, Table] = {}
 
     def reduce(self, key: bytes, values: Iterable[bytes]) -> Iterable[Record]:
-        """Give one state for all of a key."""
+        """Return one state for all of a key."""
         rest = iter(values)
         first = next(rest)
         second = next(rest, None)
@@ -149,7 +149,7 @@ class _Merging:
 
 
 def reducer(attempt: Attempt, *, is_final: bool) -> BuiltinReducer:
-    """Give the combiner, or the reducer; the first one of these writes the list of tables."""
+    """Return the combiner, or the reducer; the first one of these writes the list of tables."""
     if is_final and attempt.order.task_index == 0:
         program = program_of(attempt.conf)
         with attempt.create_output(MANIFEST) as file:

@@ -63,7 +63,7 @@ class Skipping:
         raise CommandFailed(f"the program fails at more than {PLACES_MAX} places of its input")
 
     def blobs(self) -> Iterator[bytes]:
-        """Give the input without the bad places."""
+        """Return the input without the bad places."""
         return self._without(0, len(self._index))
 
     def keep(self) -> None:
@@ -109,7 +109,7 @@ class Silence:
 
 
 def dump(attempt: Attempt, blobs: Iterable[bytes]) -> str:
-    """Write a command's input to a file of the attempt's own; gives its path."""
+    """Write a command's input to a file of the attempt's own; return its path."""
     path = os.path.join(attempt.scratch, "stdin")
     with open(path, "wb") as file:
         for blob in blobs:

@@ -104,7 +104,7 @@ class Shuffle(Protocol):
     """Brings a reduce its input from elsewhere."""
 
     def gather(self) -> list[Source]:
-        """Wait until all is here; gives the runs in map order."""
+        """Wait until all is here; return the runs in map order."""
         ...
 
     def progress(self) -> tuple[float, int, int]:
@@ -175,11 +175,11 @@ class Attempt:
     def command(
         self, program: Program, stage: str, ear: Callable[[], StderrSink] | None = None
     ) -> Command:
-        """Give a command of this attempt; the log hears it unless another ear is given."""
+        """Return a command of this attempt; the log hears it unless another ear is given."""
         return Command(program, stage, self.workplace, ear=ear or self.log.ear, watch=self.watch)
 
     def overheard(self, collect: Callable[[memoryview], None]) -> Callable[[memoryview], None]:
-        """Give a function that collects, and lets `tee` see it too if there is one."""
+        """Return a function that collects, and lets `tee` see it too if there is one."""
         tee = self.tee
         if tee is None:
             return collect
@@ -196,12 +196,12 @@ class Attempt:
         return allowed > 0 and number >= self.conf.skip_start_attempts
 
     def program_of(self, stage: str) -> Program | None:
-        """Give the program of a stage."""
+        """Return the program of a stage."""
         spec = self.spec
         return {"map": spec.mapper, "combine": spec.combiner, "reduce": spec.reducer}.get(stage)
 
     def memory_limit(self) -> tuple[int, str]:
-        """Give what the attempt's processes may hold together (0: no limit), and who says so."""
+        """Return what the attempt's processes may hold together (0: no limit), and who says so."""
         conf = self.conf
         if self.order.is_map:
             return conf.map_memory_bytes, setting_name("map_memory_bytes")
@@ -241,7 +241,7 @@ class Attempt:
         )
 
     def all_counters(self) -> dict[str, dict[str, int]]:
-        """Give our counters and the users'."""
+        """Return our counters and the users'."""
         total = Counters(self.counters.as_dict(), user_counters_max=self.conf.counters_max)
         total.add_all(self.log.user_counters())
         return total.as_dict()
@@ -277,7 +277,7 @@ class Attempt:
 
 
 def _inherited(extras: Sequence[str], chosen: Environment | None) -> Mapping[str, str]:
-    """Give the environment that commands begin with: ours, and which Python has mrstream; a job
+    """Return the environment that commands begin with: ours, and which Python has mrstream; a job
     that needs extras finds the Python that has them first, one with a Python environment that."""
     environment = {**os.environ, "MRSTREAM_PYTHON": sys.executable}
     path = os.environ.get("PATH", os.defpath)
@@ -297,7 +297,7 @@ def _inherited(extras: Sequence[str], chosen: Environment | None) -> Mapping[str
 
 
 def used_cpu_s() -> float:
-    """Give the CPU time of this process and of the programs that it has waited for."""
+    """Return the CPU time of this process and of the programs that it has waited for."""
     own = resource.getrusage(resource.RUSAGE_SELF)
     programs = resource.getrusage(resource.RUSAGE_CHILDREN)
     return own.ru_utime + own.ru_stime + programs.ru_utime + programs.ru_stime

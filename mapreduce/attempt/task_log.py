@@ -51,16 +51,16 @@ class TaskLog:
         self._tail = b""
 
     def ear(self) -> Ear:
-        """Give the sink for one program; programs of one attempt share the log, not the line."""
+        """Return the sink for one program; programs of one attempt share the log, not the line."""
         return Ear(self, Reporter(self._prefix))
 
     def user_counters(self) -> dict[str, dict[str, int]]:
-        """Give the users' counters as of now."""
+        """Return the users' counters as of now."""
         with self._lock:
             return self._counters.as_dict()
 
     def tail(self) -> tuple[str, ...]:
-        """Give the last lines that were said."""
+        """Return the last lines that were said."""
         lines = self._tail.decode("utf-8", "replace").splitlines()
         return tuple(line[:2000] for line in lines[-TAIL_LINES_MAX:])
 

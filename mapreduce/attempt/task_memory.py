@@ -23,7 +23,7 @@ class ProcessMemory(msgspec.Struct, frozen=True):
 
 
 def tree_memory(pid: int) -> list[ProcessMemory]:
-    """Give a process and its descendants with what they hold, largest first."""
+    """Return a process and its descendants with what they hold, largest first."""
     found: list[ProcessMemory] = []
     waiting = [pid]
     while waiting:
@@ -46,7 +46,7 @@ class MemoryLimit:
         self._setting = setting
 
     def check(self) -> TaskOutOfMemory | None:
-        """Give the error to fail with if the tree holds more than it may."""
+        """Return the error to fail with if the tree holds more than it may."""
         processes = tree_memory(self._pid)
         held_bytes = sum(process.memory_bytes for process in processes)
         if held_bytes <= self._limit_bytes:
@@ -60,7 +60,7 @@ class MemoryLimit:
 
 
 def _memory_bytes(pid: int) -> int:
-    """Give the process's share of the pages that it uses; where that is secret, all of them."""
+    """Return the process's share of the pages that it uses; where that is secret, all of them."""
     try:
         with open(f"/proc/{pid}/smaps_rollup", encoding="ascii") as file:
             for line in file:

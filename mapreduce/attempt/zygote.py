@@ -101,11 +101,11 @@ class Zygote:
         self._token = 0
 
     def fileno(self) -> int:
-        """Give the descriptor that is readable when an attempt has ended."""
+        """Return the descriptor that is readable when an attempt has ended."""
         return self._socket.fileno()
 
     def start(self, order: bytes, mark: str) -> tuple[int, int]:
-        """Fork an attempt; gives its token, and the socket to read its messages from.
+        """Fork an attempt; return its token, and the socket to read its messages from.
 
         What is written to that the attempt reads from its end.
         """
@@ -142,7 +142,7 @@ class Zygote:
         return _decode_ended(data)
 
     def last_words(self, token: int) -> Iterable[Message]:
-        """Give none: what a forked attempt has to say comes through its own descriptor."""
+        """Return none: what a forked attempt has to say comes through its own descriptor."""
         return ()
 
     def close(self) -> None:

@@ -13,7 +13,7 @@ import secrets
 import sys
 import time
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
@@ -40,12 +40,12 @@ from mrstream.mapreduce.job.task_choice import chosen_maps
 from mrstream.mapreduce.protocol import JobEnd, JobNews, KillJob, SubmitJob, WaitForNews
 from mrstream.streaming.conf.jobconf import JobConf
 
-FAILED: Final = 1
-CALL_S_MAX: Final = 30.0
-MASTER_AWAY: Final = RetryPolicy(total_s=600.0, first_s=0.2, longest_s=0.2)
+FAILED = 1
+CALL_S_MAX = 30.0
+MASTER_AWAY = RetryPolicy(total_s=600.0, first_s=0.2, longest_s=0.2)
 """A master that is away for longer is given up; the job itself goes on when it comes back."""
-_log: Final = logging.getLogger(__name__)
-_NO_LIMIT: Final = 1 << 30
+_log = logging.getLogger(__name__)
+_NO_LIMIT = 1 << 30
 
 
 def run(
@@ -55,7 +55,7 @@ def run(
     background: bool = False,
     console: Console | None = None,
 ) -> int:
-    """Run a job to its end, or only start it; gives the exit status."""
+    """Run a job to its end, or only start it; return the exit status."""
     job.require_extras(spec, config)
     cluster = Cluster(config, state.read_identity(state.identity_file(config.name)))
     dfs_files.serve(cluster)
@@ -136,7 +136,7 @@ class ClusterJob:
         )
 
     def run(self, *, background: bool) -> int:
-        """Submit and wait; gives the exit status."""
+        """Submit and wait; return the exit status."""
         console = self._console
         job_id = ""
         try:

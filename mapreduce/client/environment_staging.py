@@ -12,7 +12,6 @@ import os
 import tempfile
 import time
 from collections.abc import Callable
-from typing import Final
 
 import msgspec
 
@@ -35,12 +34,12 @@ from mrstream.mapreduce.job.job import JobSpec
 from mrstream.streaming.conf.properties import from_wire, to_wire
 from mrstream.streaming.task.shipping import ARCHIVE_SUFFIXES, unpack
 
-_COPY_BYTES: Final = 1 << 20
-_FACTS_BYTES_MAX: Final = 1 << 16
+_COPY_BYTES = 1 << 20
+_FACTS_BYTES_MAX = 1 << 16
 
 
 def stage(spec: JobSpec, client: DfsClient, say: Say) -> JobSpec:
-    """Give the job with its environment in the dfs, built and sent if it is not there."""
+    """Return the job with its environment in the dfs, built and sent if it is not there."""
     assert spec.environment is not None, "asked for a job that has one"
     named = from_wire(spec.environment.source)
     if named.startswith("dfs://"):
@@ -60,7 +59,7 @@ def stage(spec: JobSpec, client: DfsClient, say: Say) -> JobSpec:
 
 
 def fetch(spec: JobSpec, client: DfsClient, say: Say) -> JobSpec:
-    """Give the job with its environment on this machine, from the dfs if it is not here."""
+    """Return the job with its environment on this machine, from the dfs if it is not here."""
     environment = spec.environment
     assert environment is not None, "asked for a job that has one"
 
@@ -89,7 +88,7 @@ def fetch(spec: JobSpec, client: DfsClient, say: Say) -> JobSpec:
 
 
 def _stored(key: str, client: DfsClient) -> Environment | None:
-    """Give an environment that is whole in the dfs, and note that it is used."""
+    """Return an environment that is whole in the dfs, and note that it is used."""
     path = environment_facts(key)
     try:
         status = client.stat(path)

@@ -10,7 +10,6 @@ import contextlib
 import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final
 
 from mrstream.cluster.config.config import current_cluster
 from mrstream.cluster.errors import ClusterError, UserError
@@ -38,7 +37,7 @@ from mrstream.mapreduce.protocol import (
 )
 from mrstream.mapreduce.snapshot import EventRow, by_name
 
-USAGE: Final = """usage: mrstream job -list [all]                 jobs that run, or all there were
+USAGE = """usage: mrstream job -list [all]                 jobs that run, or all there were
        mrstream job -status JOB                 how a job is doing, or how it went
        mrstream job -counter JOB GROUP NAME     one counter
        mrstream job -events JOB [FROM [COUNT]]  what happened, one line each
@@ -51,7 +50,7 @@ USAGE: Final = """usage: mrstream job -list [all]                 jobs that run,
        mrstream job -set-priority JOB VERY_HIGH|HIGH|NORMAL|LOW|VERY_LOW
 --json after -list, -status, -events or -history: the same for programs"""
 
-PRIORITIES: Final = {"VERY_LOW": 1, "LOW": 2, "NORMAL": 3, "HIGH": 4, "VERY_HIGH": 5}
+PRIORITIES = {"VERY_LOW": 1, "LOW": 2, "NORMAL": 3, "HIGH": 4, "VERY_HIGH": 5}
 
 
 class BadJobCommand(UserError):
@@ -277,8 +276,8 @@ def _number(word: str, what: str) -> int:
     return int(word)
 
 
-JSON: Final = "--json"
-AS_JSON: Final[dict[str, Callable[[list[str]], int]]] = {
+JSON = "--json"
+AS_JSON: dict[str, Callable[[list[str]], int]] = {
     "-list": _json_list,
     "-status": _json_report,
     "-events": _json_events,

@@ -16,12 +16,12 @@ _COLUMNS = ("JobId", "JobName", "State", "StartTime", "UserName", "Queue", "Prio
 
 
 def state_word(row: JobRow) -> str:
-    """Give the state as Hadoop names it."""
+    """Return the state as Hadoop names it."""
     return _STATES.get(row.state, row.state.upper())
 
 
 def list_text(rows: Sequence[JobRow], *, for_people: bool = False) -> str:
-    """Give the table of `-list`: with Hadoop's milliseconds, or for people with moments."""
+    """Return the table of `-list`: with Hadoop's milliseconds, or for people with moments."""
     table = [_COLUMNS] + [
         (
             row.key,
@@ -46,7 +46,7 @@ def list_text(rows: Sequence[JobRow], *, for_people: bool = False) -> str:
 
 
 def status_text(report: JobReport) -> str:
-    """Give what `-status` shows."""
+    """Return what `-status` shows."""
     row = report.job
     lines = [
         "",
@@ -69,13 +69,13 @@ def status_text(report: JobReport) -> str:
 
 
 def events_text(report: JobReport, events: Iterable[EventRow]) -> str:
-    """Give what `-events` shows: a line for each, with its moment."""
+    """Return what `-events` shows: a line for each, with its moment."""
     shown = [f"{_moment(event.at_s)} {event.text}" for event in events]
     return "\n".join([f"Task completion events for {report.job.key}", *shown])
 
 
 def history_text(report: JobReport) -> str:
-    """Give the whole report: times, the columns of the paper's Table 1, failures, counters."""
+    """Return the whole report: times, the columns of the paper's Table 1, failures, counters."""
     row, facts = report.job, report.facts
     finished = row.finished_at_s
     lines = [
@@ -104,7 +104,7 @@ def history_text(report: JobReport) -> str:
 
 
 def attempts_text(report: JobReport, kind: str, state: str) -> list[str]:
-    """Give the attempts of a kind that run, or that are over."""
+    """Return the attempts of a kind that run, or that are over."""
     letter = f"_{kind[0]}_"
     return [
         each.attempt_id
@@ -116,7 +116,7 @@ def attempts_text(report: JobReport, kind: str, state: str) -> list[str]:
 
 
 def table_lines(facts: Mapping[str, float]) -> list[str]:
-    """Give Table 1 of the paper for one job (MapReduce §6)."""
+    """Return Table 1 of the paper for one job (MapReduce §6)."""
     return [
         f"Completion time: {duration(facts.get('elapsed_s', 0.0))}",
         f"Start-up: {duration(facts.get('start_up_s', 0.0))}, of which to plan the input and ship "

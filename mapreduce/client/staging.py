@@ -12,7 +12,6 @@ import tarfile
 import tempfile
 import time
 from collections.abc import Sequence
-from typing import Final
 
 import msgspec
 
@@ -24,8 +23,8 @@ from mrstream.mapreduce.dfs_layout import STAGED_KEPT_S, staged_path
 from mrstream.streaming.conf.properties import from_wire, to_wire
 from mrstream.streaming.task.shipping import Shipped, local_path
 
-_COPY_BYTES: Final = 1 << 20
-_TREE_NAME: Final = "directory.tar"
+_COPY_BYTES = 1 << 20
+_TREE_NAME = "directory.tar"
 
 
 class CannotShip(UserError):
@@ -33,7 +32,7 @@ class CannotShip(UserError):
 
 
 def stage(shipped: Sequence[Shipped], client: DfsClient) -> tuple[Shipped, ...]:
-    """Store local files in the dfs; gives the same list with dfs paths instead."""
+    """Store local files in the dfs; return the same list with dfs paths instead."""
     return tuple(_staged(item, client) for item in shipped)
 
 
@@ -71,7 +70,7 @@ def _pack(directory: str, target: str) -> None:
 
 
 def _store(path: str, name: str, client: DfsClient) -> str:
-    """Store one file under its content, unless it is there; gives its `dfs:///` URL."""
+    """Store one file under its content, unless it is there; return its `dfs:///` URL."""
     target = staged_path(_digest(path), to_wire(name), is_executable=os.access(path, os.X_OK))
     try:
         age_s = time.time() - client.stat(target).modified_at_s

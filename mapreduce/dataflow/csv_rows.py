@@ -60,7 +60,7 @@ class CsvRows:
         """Where the records begin, behind a mark and the header."""
 
     def lines(self) -> Iterator[bytes]:
-        """Give blobs of whole lines."""
+        """Yield blobs of whole lines."""
         names = self._read_header()
         if self._codec is not None:
             yield from self._read(self._input(names, 0, None), self._skipped(self._body))
@@ -78,7 +78,7 @@ class CsvRows:
         """Behind the last record that was given, about."""
         return self._position
 
-    # ---- records -------------------------------------------------------------------------------
+    # --- records
 
     def _read(self, given: CsvInput, blobs: Iterator[bytes]) -> Iterator[bytes]:
         reader = kernel.csv_reader(given)
@@ -150,10 +150,10 @@ class CsvRows:
             end,
         )
 
-    # ---- the header ----------------------------------------------------------------------------
+    # --- the header
 
     def _read_header(self) -> list[str] | None:
-        """Give the names of the columns, and learn where the records begin."""
+        """Return the names of the columns, and learn where the records begin."""
         blobs = self._skipped(0)
         head = next(blobs, b"")
         mark = len(codecs.BOM_UTF8) if head.startswith(codecs.BOM_UTF8) else 0
@@ -193,10 +193,11 @@ class CsvRows:
             raise RecordFileCorrupt(f"{self._url}: the header has {sorted(twice)[0]!r} twice")
         return names
 
-    # ---- borders -------------------------------------------------------------------------------
+    # --- borders
 
     def _first_record(self, at: int) -> tuple[int, bool]:
-        """Give where the first record at or behind `at` begins, and whether that is judged only."""
+        """Return where the first record at or behind `at` begins, and whether that is judged
+        only."""
         if at <= self._body:
             return self._body, False
         if at >= self._size:
@@ -239,10 +240,10 @@ class CsvRows:
                 f"-D {setting_name('input_borders')}=exact"
             )
 
-    # ---- bytes ---------------------------------------------------------------------------------
+    # --- bytes
 
     def _blobs(self, start: int, end: int) -> Iterator[bytes]:
-        """Give the file from `start` on, in small blobs behind `end`."""
+        """Yield the file from `start` on, in small blobs behind `end`."""
         self._source.seek(start)
         position = start
         while blob := self._source.read(_TAIL_BYTES if position >= end else READ_BYTES):
@@ -258,7 +259,7 @@ class CsvRows:
         return b"".join(parts)
 
     def _skipped(self, count: int) -> Iterator[bytes]:
-        """Give the plain text from its byte `count` on."""
+        """Yield the plain text from its byte `count` on."""
         blobs = self._blobs(0, self._size)
         if self._codec is not None:
             blobs = self._codec.decompressed(blobs, self._url)

@@ -43,14 +43,14 @@ def serve(cluster: Cluster, user: str = "", replication: int = 0, fence: Fence =
 
 
 def new_client(name: str = "") -> DfsClient:
-    """Give a client of the cluster of this name; empty: the one served, else the current one."""
+    """Return a client of the cluster of this name; empty: the one served, else the current one."""
     if _served is not None and name in ("", _served[0].config.name):
         return client_of(_served[0], user=_served[1], fence=_served[2])
     return connect(name or None)
 
 
 def _own_client(name: str) -> DfsClient:
-    """Give the one client that this process has of a cluster: a master that made one for each of
+    """Return the one client that this process has of a cluster: a master that made one for each of
     its jobs would have as many connections as it ever had jobs."""
     key = (os.getpid(), name)
     # One that loses a race against another thread's has not connected yet.
@@ -159,7 +159,7 @@ class DfsFiles:
 
 
 def _split(url: str) -> tuple[str, str]:
-    """Give the cluster's name and the path of a `dfs:` URL, or of a plain path."""
+    """Return the cluster's name and the path of a `dfs:` URL, or of a plain path."""
     if "://" not in url:
         return "", url
     name, _, path = url.split("://", 1)[1].partition("/")

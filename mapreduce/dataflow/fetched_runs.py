@@ -104,7 +104,7 @@ class FetchedRuns:
                 self._make_room()
 
     def in_map_order(self) -> list[FetchedRun]:
-        """Give all runs that count."""
+        """Return all runs that count."""
         with self._lock:
             return [self._kept[first] for first in sorted(self._kept)]
 
@@ -116,7 +116,7 @@ class FetchedRuns:
                     os.unlink(path)
             self._kept.clear()
 
-    # Memory and disk ------------------------------------------------------------------
+    # --- memory and disk
 
     def _promise(self, length: int) -> bool:
         """Set memory aside for what is on its way, if there is so much; less than 0: give back."""
@@ -209,7 +209,7 @@ def _run_of(path: str, partition: int) -> Iterator[Raw]:
 
 
 def _reading(payload: memoryview) -> Callable[[int], Raw]:
-    """Give what was received as it lies: it is read twice, and a copy costs more than its sum."""
+    """Return what was received as it lies: it is read twice, and a copy costs more than its sum."""
     position = 0
 
     def read(size: int) -> memoryview:

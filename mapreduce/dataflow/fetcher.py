@@ -94,7 +94,7 @@ class Fetcher:
         self._failure: BaseException | None = None
         """What ends `run`: of many the first."""
 
-    # News -----------------------------------------------------------------------------
+    # --- news
 
     def add(self, place: SegmentAt) -> None:
         """This map's output is there; a later place for the same map replaces an earlier one."""
@@ -128,7 +128,7 @@ class Fetcher:
         """The share of maps that are done with."""
         return 1.0 - len(self._missing) / self._maps if self._maps else 1.0
 
-    # Fetching -------------------------------------------------------------------------
+    # --- fetching
 
     def run(self) -> list[FetchedRun]:
         """Fetch everything; give the runs in map order."""
@@ -243,7 +243,7 @@ class Fetcher:
             return
         self._have(place, run)
 
-    # What became of it ----------------------------------------------------------------
+    # --- what became of it
 
     def _have(self, place: SegmentAt, run: FetchedRun) -> None:
         with self._changed:

@@ -62,7 +62,7 @@ class Files(Protocol):
     """The file operations that a job needs; every argument is a URL that `qualify` returned."""
 
     def qualify(self, path: str) -> str:
-        """Give the absolute URL of a path as a user wrote it."""
+        """Return the absolute URL of a path as a user wrote it."""
         ...
 
     def status(self, url: str) -> FileStatus | None:
@@ -70,7 +70,7 @@ class Files(Protocol):
         ...
 
     def list(self, url: str) -> list[FileStatus]:
-        """Give the entries of a directory, sorted by name."""
+        """Return the entries of a directory, sorted by name."""
         ...
 
     def open(self, url: str, offset: int = 0, version: str = "") -> BinaryIO:
@@ -106,7 +106,7 @@ class Files(Protocol):
 
 
 def scheme_of(path: str) -> str | None:
-    """Give the scheme of a URL (`file` for `file:/x` too), None for a plain path."""
+    """Return the scheme of a URL (`file` for `file:/x` too), None for a plain path."""
     match = _SCHEME.match(path)
     return match.group(0) if match else None
 
@@ -127,7 +127,7 @@ def parent(url: str) -> str:
 
 
 def local_path(url: str) -> str:
-    """Give the path on this disk that a `file:` URL (or a plain path) names."""
+    """Return the path on this disk that a `file:` URL (or a plain path) names."""
     if not url.startswith("file:"):
         return from_wire(url)
     path = url[len("file:") :]
@@ -449,6 +449,6 @@ def copy_parts(files: Files, directory: str, stream: BinaryIO) -> None:
 
 
 def files_for(url: str, working_directory: str | None = None) -> Files:
-    """Give the files of one default file system (`file:///`, `dfs://demo/`), other URLs reached
+    """Return the files of one default file system (`file:///`, `dfs://demo/`), other URLs reached
     by scheme."""
     return RoutedFiles(url, working_directory)

@@ -35,7 +35,7 @@ def list_input_files(
     ignore_subdirs: bool = False,
     map_files: bool = False,
 ) -> list[FileStatus]:
-    """Give every input file, as often as it was named; raises `InvalidInput` with all problems.
+    """Return every input file, as often as it was named; raises `InvalidInput` with all problems.
 
     With `map_files` a directory that holds a file called `data` is a MapFile, and stands for that
     file.
@@ -82,7 +82,7 @@ def split_at_commas(word: str) -> list[str]:
 
 
 def glob(pattern: str, files: Files) -> list[FileStatus]:
-    """Give what a qualified pattern matches, sorted by URL, each once; a path without wildcards
+    """Return what a qualified pattern matches, sorted by URL, each once; a path without wildcards
     is itself."""
     found: dict[str, FileStatus] = {}
     try:

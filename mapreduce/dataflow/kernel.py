@@ -203,7 +203,7 @@ def crc32c(data: bytes | bytearray | memoryview, before: int = 0) -> int:
     return cast(int, (_native or _twin).crc32c(data, before))
 
 
-# ---- specs as the plain tuples that C understands ------------------------------------------
+# --- specs as the plain tuples that C understands
 
 
 def _key_specs(specs: tuple[KeySpec, ...]) -> tuple[tuple[int, ...], ...]:

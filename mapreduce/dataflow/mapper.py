@@ -21,7 +21,7 @@ class Source(Protocol):
     def __iter__(self) -> Iterator[Blob]: ...
 
     def position(self) -> tuple[str, int]:
-        """Give the file and the offset behind the last byte that was given."""
+        """Return the file and the offset behind the last byte that was given."""
 
 
 class Trail:
@@ -45,7 +45,7 @@ class Trail:
             yield blob
 
     def at(self, stdin_bytes: int) -> tuple[str, int]:
-        """Give file and offset of a byte of the command's input, rounded down if need be."""
+        """Return file and offset of a byte of the command's input, rounded down if need be."""
         before = self._marks[0]
         for mark in self._marks:
             if mark[0] >= stdin_bytes:
@@ -54,7 +54,7 @@ class Trail:
         return before[1], before[2]
 
     def range(self, flow: Flow, end: int) -> InputRange:
-        """Give how far the command got, in bytes of the file that it was given last."""
+        """Return how far the command got, in bytes of the file that it was given last."""
         source, given_to = self.at(flow.given_bytes)
         read_source, read_to = self.at(flow.read_bytes)
         start = self._marks[0][2] if self._marks[0][1] == source else 0

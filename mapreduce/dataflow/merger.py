@@ -68,7 +68,7 @@ class Merge:
         return self._tree.largest_group
 
     def blobs(self, size_bytes: int = BLOB_BYTES) -> Iterator[tuple[int, bytes]]:
-        """Give (records, bytes) until all runs are used up.
+        """Yield (records, bytes) until all runs are used up.
 
         Whole records, but for one larger than a blob: that may come in pieces.
         """
@@ -159,7 +159,7 @@ def _join(
 
 
 def merged_blocks(partition: int, merged: Merge) -> Iterator[segment.Block]:
-    """Give what a merge of framed records gives, as blocks of a partition."""
+    """Yield what a merge of framed records gives, as blocks of a partition."""
     hadoop_bytes = 0
     for records, payload in merged.blobs(BLOCK_BYTES):
         grown = merged.hadoop_bytes - hadoop_bytes

@@ -52,11 +52,11 @@ class PieceReader(Protocol):
         ...
 
     def blobs(self) -> Iterator[bytes]:
-        """Give the bytes for a command's stdin."""
+        """Return the bytes for a command's stdin."""
         ...
 
     def pairs(self) -> Iterator[Record]:
-        """Give the records as payloads."""
+        """Return the records as payloads."""
         ...
 
     def position(self) -> int:
@@ -81,7 +81,7 @@ class CountedFile:
         return self._file.seek(position, whence)
 
     def blobs_from(self, start: int, end: int | None = None) -> Iterator[bytes]:
-        """Give the file from `start` on, in blobs; behind `end` in small ones, for the last
+        """Yield the file from `start` on, in blobs; behind `end` in small ones, for the last
         record."""
         self.seek(start)
         position = start
@@ -222,7 +222,7 @@ class _TextPiece:
         return gathered(write(key, value) for key, value in self.pairs())
 
     def _lines(self) -> Iterator[tuple[int, bytes]]:
-        """Give (offset, line), without lines that are too long and without a byte order mark."""
+        """Yield (offset, line), without lines that are too long and without a byte order mark."""
         limit = self._line_bytes_max or LINE_BYTES_MAX
         blobs = iter(self._bytes)
         first = next(blobs, b"")

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final, TypeVar
+from typing import TypeVar
 
 import msgspec
 
@@ -28,7 +28,7 @@ from mrstream.mapreduce.dataflow.s3_store import (
 )
 from mrstream.streaming.conf.jobconf import JobConf
 
-CLAIMS: Final = "claims"
+CLAIMS = "claims"
 _Item = TypeVar("_Item")
 
 
@@ -55,7 +55,7 @@ class Claim(msgspec.Struct, frozen=True):
     is_fenced: bool = False
 
 
-_FENCED: Final = msgspec.json.encode(Claim(is_fenced=True))
+_FENCED = msgspec.json.encode(Claim(is_fenced=True))
 
 
 class MultipartCommitter(Committer):

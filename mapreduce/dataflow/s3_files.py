@@ -12,7 +12,7 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Callable
-from typing import Any, BinaryIO, Final, cast
+from typing import Any, BinaryIO, cast
 
 import msgspec
 
@@ -27,12 +27,12 @@ from mrstream.mapreduce.dataflow.s3_store import (
     Upload,
 )
 
-PART_BYTES: Final = 32 << 20
+PART_BYTES = 32 << 20
 """So much of a file is held, then uploaded: the largest has `PARTS_MAX` of them."""
-UPLOAD: Final = "._upload_"
+UPLOAD = "._upload_"
 """The end of the key of what tells an upload that waits for its commit."""
-READ_TRIES_MAX: Final = 5
-_LAST: Final = ("_SUCCESS", "_flow")
+READ_TRIES_MAX = 5
+_LAST = ("_SUCCESS", "_flow")
 """What says that a directory is whole is copied behind the rest."""
 _ROOM = re.compile(r"(.*/)?_temporary/0/_temporary/(attempt_[^/]+)/(.+)", re.DOTALL)
 
@@ -133,7 +133,7 @@ class S3Files:
 
 
 def key_of(url: str) -> tuple[str, str]:
-    """Give the bucket and the key that a URL names, without slashes at either end."""
+    """Return the bucket and the key that a URL names, without slashes at either end."""
     bucket, _, key = url.partition("://")[2].partition("/")
     if not bucket:
         raise ObjectStoreError(f"{url} names no bucket: write s3://BUCKET/PATH")

@@ -10,25 +10,25 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterable, Iterator
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
 from mrstream.cluster.config import extras
 from mrstream.cluster.errors import Unavailable, UserError
 
-OWNER: Final = "mrstream-owner"
+OWNER = "mrstream-owner"
 """The name, among an object's own metadata, of who uploaded it."""
-PARTS_MAX: Final = 10_000
-TRIES_MAX: Final = 6
+PARTS_MAX = 10_000
+TRIES_MAX = 6
 """Of one request, with pauses that grow."""
-AT_ONCE_MAX: Final = 16
+AT_ONCE_MAX = 16
 """Requests at a time, where many objects are concerned."""
-_DELETED_AT_ONCE: Final = 1000
-_MISSING: Final = ("404", "NoSuchKey", "NoSuchBucket", "NotFound")
-_CHANGED: Final = ("412", "PreconditionFailed", "409", "ConditionalRequestConflict")
-_GONE: Final = "NoSuchUpload"
-_TROUBLE: Final = 500
+_DELETED_AT_ONCE = 1000
+_MISSING = ("404", "NoSuchKey", "NoSuchBucket", "NotFound")
+_CHANGED = ("412", "PreconditionFailed", "409", "ConditionalRequestConflict")
+_GONE = "NoSuchUpload"
+_TROUBLE = 500
 """Statuses from here on are the store's own fault."""
 
 
@@ -83,7 +83,7 @@ class Store:
         """Nothing is imported or reached before the first request."""
         self.bucket = bucket
 
-    # ---- objects -------------------------------------------------------------------------------
+    # --- objects
 
     def exists(self) -> bool:
         """Say whether the bucket does."""
@@ -94,14 +94,14 @@ class Store:
         return True
 
     def head(self, key: str) -> dict[str, Any] | None:
-        """Give what is told of an object, or None."""
+        """Return what is told of an object, or None."""
         try:
             return self.call("head_object", Key=key)
         except NoSuchObject:
             return None
 
     def get(self, key: str) -> bytes:
-        """Give a small object whole."""
+        """Return a small object whole."""
         body: bytes = self.call("get_object", Key=key)["Body"].read()
         return body
 
@@ -111,12 +111,12 @@ class Store:
         self.call("put_object", Key=key, Body=data, **condition)
 
     def below(self, prefix: str) -> Iterator[Object]:
-        """Give all objects whose keys begin so, in the order of keys."""
+        """Yield all objects whose keys begin so, in the order of keys."""
         for page in self._pages(Prefix=prefix):
             yield from (_object(entry) for entry in page.get("Contents", ()))
 
     def level(self, prefix: str) -> tuple[list[Object], list[str]]:
-        """Give the objects of one directory, and the prefixes of those in it."""
+        """Return the objects of one directory, and the prefixes of those in it."""
         objects: list[Object] = []
         prefixes: list[str] = []
         for page in self._pages(Prefix=prefix, Delimiter="/"):
@@ -147,7 +147,7 @@ class Store:
         """Copy an object within the bucket; the new one is there whole or not at all."""
         self._guarded(target, "copy", {"Bucket": self.bucket, "Key": source}, self.bucket, target)
 
-    # ---- uploads in parts ----------------------------------------------------------------------
+    # --- uploads in parts
 
     def begin(self, key: str, owner: str) -> str:
         """Begin an upload, and give its id."""
@@ -205,7 +205,7 @@ class Store:
         for key, upload_id in found:
             self.abort(key, upload_id)
 
-    # ---- requests ------------------------------------------------------------------------------
+    # --- requests
 
     def call(self, operation: str, **words: Any) -> dict[str, Any]:
         """Ask the store, about this bucket."""
@@ -264,7 +264,7 @@ _making = threading.Lock()
 
 
 def _client() -> Any:
-    """Give the one client of this process: a forked attempt never shares a connection."""
+    """Return the one client of this process: a forked attempt never shares a connection."""
     pid = os.getpid()
     if pid not in _clients:
         with _making:

@@ -161,7 +161,7 @@ class Reader:
         return len(self.entries)
 
     def run(self, partition: int) -> Iterator[Raw]:
-        """Give the verified raw blocks of a partition, in order."""
+        """Return the verified raw blocks of a partition, in order."""
         entry = self.entries[partition]
         position = entry.offset
 
@@ -194,7 +194,7 @@ class Reader:
 def blocks_of(
     read: Callable[[int], Raw], length: int, partition: int, records: int, source: str
 ) -> Iterator[Raw]:
-    """Give the verified raw blocks of a partition's `length` bytes; `read` gives up to n of them.
+    """Yield the verified raw blocks of a partition's `length` bytes; `read` gives up to n of them.
 
     `source` (a path, or host and map) goes into the message of what is found corrupt.
     """

@@ -11,14 +11,13 @@ import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Final
 
 from mrstream.cluster.errors import Corrupt
 from mrstream.cluster.wire.messages import Message
 from mrstream.cluster.wire.network import BulkStream
 from mrstream.mapreduce.dataflow.segment import PartitionEntry, Reader
 
-READERS_MAX: Final = 128
+READERS_MAX = 128
 """Segment files kept open with their index: every reduce asks for every map's."""
 
 
@@ -87,7 +86,7 @@ class SegmentServer:
             os.close(descriptor)
 
     def _partition(self, attempt: str, partition: int) -> tuple[int, PartitionEntry]:
-        """Give a descriptor of our own and where to read: the reader may be closed meanwhile."""
+        """Return a descriptor of our own and where to read: the reader may be closed meanwhile."""
         with self._lock:
             reader = self._open.pop(attempt, None)
             if reader is None:

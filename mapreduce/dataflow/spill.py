@@ -39,7 +39,7 @@ class Combiner(Protocol):
         """How its output is cut into records."""
 
     def __call__(self, partition: int, blobs: Iterator[Payload]) -> Iterator[bytes]:
-        """Give the combined records of one sorted run; each call is a fresh run of it."""
+        """Return the combined records of one sorted run; each call is a fresh run of it."""
 
 
 class SpillPlan(msgspec.Struct, frozen=True):
@@ -153,7 +153,7 @@ class MapOutput:
             segment_bytes=os.stat(plan.path).st_size,
         )
 
-    # ---- one spill ---------------------------------------------------------------------------
+    # --- one spill
 
     def _spill(self) -> None:
         """Empty the buffer into a new spill file."""
@@ -187,7 +187,7 @@ class MapOutput:
         self._entries = writer.finish()
         self._spilled_records += sum(entry.records for entry in self._entries)
 
-    # ---- the combiner ------------------------------------------------------------------------
+    # --- the combiner
 
     def _fed(self, blocks: Iterator[Block]) -> Iterator[Payload]:
         for block in blocks:
@@ -195,7 +195,7 @@ class MapOutput:
             yield block.payload
 
     def _combine(self, partition: int, blobs: Iterator[Payload]) -> Iterator[Block]:
-        """Give what the combiner makes of a sorted run, in order."""
+        """Yield what the combiner makes of a sorted run, in order."""
         combiner = self._plan.combiner
         assert combiner is not None, "the caller has checked that there is one"
         sorter = MapOutput(self._combined_plan(combiner))
@@ -219,7 +219,7 @@ class MapOutput:
         )
 
     def drain(self) -> Iterator[Block]:
-        """Give all records in order, in blocks, instead of writing a segment."""
+        """Yield all records in order, in blocks, instead of writing a segment."""
         if not self._buffer.finish():
             self._spill()
             self._buffer.finish()
@@ -233,7 +233,7 @@ class MapOutput:
             merged = self._merged_partition(0, FRAMED_FORM, readers)
             yield from merger.merged_blocks(0, merged)
 
-    # ---- the last merge ----------------------------------------------------------------------
+    # --- the last merge
 
     def _merge_spills(self) -> None:
         """Merge all spills, partition by partition, into the segment."""

@@ -73,7 +73,7 @@ class SplitReader:
         yield from blobs if len(self._split.pieces) == 1 else gathered(blobs)
 
     def records_iter(self) -> Iterator[Record]:
-        """Give (key, value) payloads; their types are `key_type` and `value_type`."""
+        """Yield (key, value) payloads; their types are `key_type` and `value_type`."""
         for reader in self._pieces():
             yield from reader.pairs()
 

@@ -95,7 +95,7 @@ class Collector:
         assert self._at is not None, "sort comes first"
         return self._records[self._at][0] if self._at < len(self._records) else -1
 
-    # ---- taking ------------------------------------------------------------------------------
+    # --- taking
 
     def feed(self, data: bytes | bytearray | memoryview, start: int = 0) -> int:
         assert self._at is None, "the records are being given back"
@@ -200,7 +200,7 @@ class Collector:
         self.bytes_total += serial_bytes(len(value), self._shape.value_serial)
         return True
 
-    # ---- giving ------------------------------------------------------------------------------
+    # --- giving
 
     def sort(self) -> None:
         assert self._at is None, "already sorted"

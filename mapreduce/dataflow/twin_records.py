@@ -77,7 +77,7 @@ def stored_bytes(key_bytes: int, value_bytes: int) -> int:
     return key_bytes + value_bytes + vint_bytes(key_bytes) + vint_bytes(value_bytes)
 
 
-# ---- records towards a command ---------------------------------------------------------------
+# --- records towards a command
 
 
 def write_side(data: bytes, side: Side) -> bytes:
@@ -122,7 +122,7 @@ def hadoop_vint(number: int) -> bytes:
     return bytes((256 - 112 - size,)) + number.to_bytes(size, "big")
 
 
-# ---- records from a command: None where more bytes are needed --------------------------------
+# --- records from a command: None where more bytes are needed
 
 
 def cut_frame(data: bytes, at: int) -> Found | None:

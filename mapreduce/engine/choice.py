@@ -10,15 +10,13 @@ Takes text; gives an `EngineChoice` or one clear line. Imports no engine.
 
 from __future__ import annotations
 
-from typing import Final
-
 import msgspec
 
 from mrstream.cluster.errors import UserError
 
 RAY, SPARK, HADOOP, OWN = "ray", "spark", "hadoop", "own"
-KINDS: Final = (RAY, SPARK, HADOOP, OWN)
-RAY_CLIENT_PORT: Final = 10001
+KINDS = (RAY, SPARK, HADOOP, OWN)
+RAY_CLIENT_PORT = 10001
 
 
 class BadEngine(UserError):

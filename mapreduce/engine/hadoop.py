@@ -18,7 +18,6 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from functools import partial
-from typing import Final
 
 from mrstream.cluster.errors import UserError
 from mrstream.mapreduce.engine.choice import BadEngine, EngineChoice
@@ -30,20 +29,20 @@ from mrstream.streaming.conf.jobconf import JobConf, setting_name
 from mrstream.streaming.conf.properties import current_name, from_wire
 from mrstream.streaming.task.shipping import Shipped, local_path
 
-COMMAND: Final = "mapred"
-FILES_COMMAND: Final = "hadoop"
-KILL_S_MAX: Final = 20.0
+COMMAND = "mapred"
+FILES_COMMAND = "hadoop"
+KILL_S_MAX = 20.0
 """As long Hadoop may take to be told that a job is to end."""
-READ_BYTES: Final = 1 << 20
-_OURS: Final = "mrstream."
-_OWN_SCRIPT: Final = b"mrstream.mapreduce.hadoop_commands"
-_LOOKED_AT_BYTES: Final = 4096
+READ_BYTES = 1 << 20
+_OURS = "mrstream."
+_OWN_SCRIPT = b"mrstream.mapreduce.hadoop_commands"
+_LOOKED_AT_BYTES = 4096
 # Options whose values go as they are; those of `_flags` have none.
-_PLAIN: Final = ("cmdenv", "io", "mapdebug", "reducedebug")
-_FLAGS: Final = ("lazyOutput", "background", "verbose", "debug")
-_FUNCTIONS: Final = "mrstream.api.child"
+_PLAIN = ("cmdenv", "io", "mapdebug", "reducedebug")
+_FLAGS = ("lazyOutput", "background", "verbose", "debug")
+_FUNCTIONS = "mrstream.api.child"
 # The first of the two comes before the job is submitted.
-_JOB: Final = re.compile(rb"INFO .*(?:Submitting tokens for|Running) job: (job_\w+)")
+_JOB = re.compile(rb"INFO .*(?:Submitting tokens for|Running) job: (job_\w+)")
 
 
 class OnlyOurs(BadEngine):
@@ -55,7 +54,7 @@ class NoHadoop(BadEngine):
 
 
 def run(said: Options, command: StreamingCommand, choice: EngineChoice) -> int:
-    """Run the job with Hadoop's own client; gives its exit status. Whoever interrupts us ends the
+    """Run the job with Hadoop's own client; return its exit status. Whoever interrupts us ends the
     job there: of itself Hadoop's client would leave it running."""
     program = program_of(choice)
     words = [program, "streaming", *words_of(said, command)]
@@ -112,7 +111,7 @@ def _kill(program: str, job_id: str) -> None:
 
 
 def output_of(choice: EngineChoice, directory: str) -> Iterator[bytes]:
-    """Give the bytes of a job's parts, in the order of their names, unpacked, as Hadoop's client
+    """Yield the bytes of a job's parts, in the order of their names, unpacked, as Hadoop's client
     shows them."""
     program = os.path.join(os.path.dirname(program_of(choice)), FILES_COMMAND)
     if not os.access(program, os.X_OK):
@@ -151,7 +150,7 @@ def program_of(choice: EngineChoice) -> str:
 
 
 def words_of(said: Options, command: StreamingCommand) -> list[str]:
-    """Give the words of `mapred streaming` for a job, or `OnlyOurs`."""
+    """Return the words of `mapred streaming` for a job, or `OnlyOurs`."""
     _refuse_ours(said, command)
     return [*_generic(said, command), *_streaming(said, command)]
 
@@ -219,7 +218,7 @@ def _program(program: Program) -> str:
 
 
 def _place(item: Shipped) -> str:
-    """Give a file to ship as Hadoop's list has it."""
+    """Return a file to ship as Hadoop's list has it."""
     source = from_wire(item.source)
     path = local_path(source)
     link = from_wire(item.link)
@@ -256,7 +255,7 @@ def _only_ours(said: Options, command: StreamingCommand) -> Iterator[str]:
 
 
 def _own_formats(conf: JobConf) -> Iterator[str]:
-    """Give the formats that have no Java class."""
+    """Yield the formats that have no Java class."""
     for name in (conf.input_format_class, conf.output_format_class):
         if "." not in name.partition(":")[0]:
             yield name

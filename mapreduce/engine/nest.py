@@ -16,7 +16,7 @@ import sys
 import tarfile
 import tempfile
 from collections.abc import Callable, Iterator
-from typing import BinaryIO, Final, cast
+from typing import BinaryIO, cast
 
 import msgspec
 
@@ -36,7 +36,7 @@ from mrstream.mapreduce.dataflow import segment
 from mrstream.mapreduce.engine.packet import Packet, unpack
 from mrstream.mapreduce.job.job import JobSpec
 
-SHUFFLED: Final = "shuffled"
+SHUFFLED = "shuffled"
 """The file below an attempt's directory that holds a reduce's input: the maps' bytes in order."""
 _LENGTH = struct.Struct("<Q")
 _READ_BYTES = 1 << 16
@@ -72,7 +72,7 @@ class Brought:
         self._partition = partition
 
     def gather(self) -> list[Source]:
-        """Give the runs in map order."""
+        """Return the runs in map order."""
         sources, offset = [], 0
         for number, size in enumerate(self._inputs):
             sources.append(

@@ -12,7 +12,6 @@ import socket
 import tarfile
 import tempfile
 from collections.abc import Iterable, Sequence
-from typing import Final
 
 import msgspec
 
@@ -28,16 +27,16 @@ from mrstream.streaming.conf.properties import from_wire, to_wire
 from mrstream.streaming.task.shipping import ARCHIVE_SUFFIXES, Shipped, local_path
 from mrstream.streaming.task.shipping import unpack as unpack_archive
 
-REPEATS: Final = 1000
+REPEATS = 1000
 """An execution that an engine repeats has its attempt's number and so much more each time: so does
 Hadoop number attempts after a restart of its master."""
-ENVIRONMENT_BYTES_MAX: Final = 2 * 10**9
+ENVIRONMENT_BYTES_MAX = 2 * 10**9
 """An environment goes to a worker in one message."""
-KEPT_BYTES_MAX: Final = 1 << 30
+KEPT_BYTES_MAX = 1 << 30
 """Of a failed attempt's input so much comes back at most."""
 
 
-PRINTS: Final = "print:"
+PRINTS = "print:"
 """Where an attempt of a job that prints writes to: its parts come back with its outcome."""
 
 
@@ -83,12 +82,12 @@ class Outcome(msgspec.Struct, frozen=True):
 
 
 def encode(value: Packet | Task | Outcome) -> bytes:
-    """Give the bytes of one of these."""
+    """Return the bytes of one of these."""
     return msgspec.msgpack.encode(value)
 
 
 def pack(spec: JobSpec, *, with_environment: bool = False) -> bytes:
-    """Give a job with the local files that it ships and, if asked to, its environment."""
+    """Return a job with the local files that it ships and, if asked to, its environment."""
     parcels = []
     for index, item in enumerate(spec.shipped):
         path = local_path(from_wire(item.source))
@@ -101,7 +100,7 @@ def pack(spec: JobSpec, *, with_environment: bool = False) -> bytes:
 
 
 def unpack(packet: Packet, directory: str) -> JobSpec:
-    """Lay out the files of a job; gives the job as its attempts here see it."""
+    """Lay out the files of a job; return the job as its attempts here see it."""
     shipped: list[Shipped] = list(packet.spec.shipped)
     for parcel in packet.parcels:
         place = os.path.join(directory, f"parcel-{parcel.index}")
@@ -117,13 +116,13 @@ def unpack(packet: Packet, directory: str) -> JobSpec:
 
 
 def execution_id(attempt_id: str, repeat: int) -> str:
-    """Give the id of an attempt that the engine runs for the `repeat`th time, counted from 0."""
+    """Return the id of an attempt that the engine runs for the `repeat`th time, counted from 0."""
     attempt = parse_attempt_id(attempt_id)
     return str(AttemptId(attempt.task_id, attempt.number + REPEATS * repeat))
 
 
 def placed(order: AttemptOrder, repeat: int, directory: str, *, prints: bool) -> AttemptOrder:
-    """Give an order as one worker runs it: below a directory of its own, under its own id.
+    """Return an order as one worker runs it: below a directory of its own, under its own id.
 
     Output goes beside, never into, the directory of another execution (E1): whoever is taken for
     dead may still write.
@@ -174,7 +173,7 @@ def write_files(root: str, files: Sequence[tuple[str, bytes]]) -> None:
 
 
 def _packed_environment(environment: Environment) -> tuple[bytes, str]:
-    """Give an environment as bytes, and the suffix that tells what they are."""
+    """Return an environment as bytes, and the suffix that tells what they are."""
     source = from_wire(environment.source)
     suffixes = [suffix for suffix in ARCHIVE_SUFFIXES if source.lower().endswith(suffix)]
     with tempfile.TemporaryDirectory(prefix="mrstream-environment-") as room:
@@ -194,7 +193,7 @@ def _packed_environment(environment: Environment) -> tuple[bytes, str]:
 
 
 def _settled_environment(packet: Packet, environment: Environment) -> Environment:
-    """Give the environment as it lies on this host: unpacked once, for all jobs that use it."""
+    """Return the environment as it lies on this host: unpacked once, for all jobs that use it."""
 
     def fill(_: int) -> Environment:
         if not packet.environment:

@@ -153,7 +153,7 @@ class EnginePool:
         self._token = 0
 
     def fileno(self) -> int:
-        """Give the descriptor that is readable when an attempt has ended."""
+        """Return the descriptor that is readable when an attempt has ended."""
         return self._bell.fileno()
 
     def start(self, order: bytes, mark: str) -> tuple[int, int]:
@@ -181,7 +181,7 @@ class EnginePool:
         return Ended(token, 0 if is_done else 1, 0.0, 0)
 
     def last_words(self, token: int) -> Iterable[Message]:
-        """Give all that an attempt said."""
+        """Return all that an attempt said."""
         return self._words.pop(token)
 
     def remove_at_end(self, path: str) -> None:

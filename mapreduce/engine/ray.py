@@ -21,7 +21,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
@@ -34,13 +34,13 @@ from mrstream.mapreduce.engine.task import run_task
 from mrstream.mapreduce.job.environment import Environment
 from mrstream.mapreduce.scheduler.events import JobSettings
 
-FETCH_BYTES: Final = 64 << 20
+FETCH_BYTES = 64 << 20
 """A reduce asks for so many bytes of partitions at a time."""
-OBJECTS_MAX: Final = 1_000_000
+OBJECTS_MAX = 1_000_000
 """Partitions of all maps together: the driver's memory has a record of each."""
-CANCEL_S_MAX: Final = 30.0
-PROBE_S_MAX: Final = 120.0
-_UNKNOWN_REPEATS: Final = 900_000
+CANCEL_S_MAX = 30.0
+PROBE_S_MAX = 120.0
+_UNKNOWN_REPEATS = 900_000
 
 
 class NoRay(UserError):
@@ -248,7 +248,7 @@ def _look(looks: list[Look], filesystem: str, environment_key: str) -> Seen:
 
 
 def _repeat(ray: Any) -> int:
-    """Give how often Ray has run this task before."""
+    """Return how often Ray has run this task before."""
     try:
         worker = ray._private.worker.global_worker.core_worker
         return int(worker.get_current_task_attempt_number())
@@ -257,7 +257,7 @@ def _repeat(ray: Any) -> int:
 
 
 def _fetched(ray: Any, sources: list[Any], sizes: list[int]) -> Iterator[bytes]:
-    """Give partitions in their order, as many at a time as fit into `FETCH_BYTES`."""
+    """Yield partitions in their order, as many at a time as fit into `FETCH_BYTES`."""
     batch: list[Any] = []
     batch_bytes = 0
     for source, size in zip(sources, sizes, strict=True):

@@ -50,7 +50,7 @@ class Seen(msgspec.Struct, frozen=True):
 
 
 def looks_at(order: AttemptOrder, output: str | None) -> list[Look]:
-    """Give what to look at: the first file of the input, and the place of the output."""
+    """Return what to look at: the first file of the input, and the place of the output."""
     urls = [] if output is None else [output]
     split = order.split
     if split is not None and split.input_format is not InputFormat.PROGRAM:

@@ -9,7 +9,7 @@ kill -9 included, nothing stays behind but what the engine's workers clear up th
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from mrstream.cluster.config import extras
 from mrstream.mapreduce.attempt.zygote import Zygote
@@ -28,7 +28,7 @@ from mrstream.mapreduce.scheduler.events import JobSettings
 if TYPE_CHECKING:
     from mrstream.cluster.config.config import ClusterConfig
 
-AT_ONCE_MAX: Final = 1_000_000
+AT_ONCE_MAX = 1_000_000
 """How many attempts run at once is the engine's to say: it gets all that may run."""
 
 
@@ -40,7 +40,7 @@ def run(
     background: bool = False,
     console: Console | None = None,
 ) -> int:
-    """Run a job to its end and give the exit status; a UserError if it cannot even start.
+    """Run a job to its end and return the exit status; a UserError if it cannot even start.
 
     Paths without a scheme lie where they would without an engine: in the dfs of the cluster, or on
     this machine if there is none.

@@ -19,7 +19,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
@@ -33,21 +33,21 @@ from mrstream.mapreduce.engine.task import run_task
 from mrstream.mapreduce.job.environment import Environment
 from mrstream.mapreduce.scheduler.events import JobSettings
 
-PIECE_BYTES_MAX: Final = 64 << 20
-ROUND: Final = "mrstream.round"
+PIECE_BYTES_MAX = 64 << 20
+ROUND = "mrstream.round"
 """The local property by which a task knows whether it was asked for, or rebuilds what was lost."""
-OUTCOME: Final = -1
+OUTCOME = -1
 """The key of an outcome, among partitions."""
-ANY_CORES: Final = "local[*]"
+ANY_CORES = "local[*]"
 """The master of a Spark that nobody told where it is."""
-QUIET: Final = {
+QUIET = {
     "spark.app.name": "mrstream",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "FATAL",  # a task that fails is told by us, without Java's stack
 }
-CLOSE_S_MAX: Final = 60.0
-LINE_CHARS_MAX: Final = 500
+CLOSE_S_MAX = 60.0
+LINE_CHARS_MAX = 500
 
 Piece = tuple[int, tuple[int, int, bytes]]
 """(partition, (token of the map, number of the piece, bytes))"""
@@ -170,7 +170,7 @@ class SparkEngine:
                 f"-engine {self._choice}: Spark cannot be reached: {_line(error)}"
             ) from None
 
-    # ---- rounds: each is one job of Spark ------------------------------------------------------
+    # --- rounds: each is one job of Spark
 
     def _run(self) -> None:
         while asked := self._next_round():
@@ -296,7 +296,7 @@ class _ReduceWork:
 
 
 def _in_order(spool: Any, pieces: Iterable[Piece], maps: Sequence[int]) -> Iterator[bytes]:
-    """Give the pieces map by map: the shuffle brings them as they come. Those of executions that
+    """Yield the pieces map by map: the shuffle brings them as they come. Those of executions that
     do not count, because another attempt of the map did, are left out."""
     places: dict[int, list[tuple[int, int, int]]] = {token: [] for token in maps}
     for _, (token, number, data) in pieces:
@@ -310,8 +310,8 @@ def _in_order(spool: Any, pieces: Iterable[Piece], maps: Sequence[int]) -> Itera
 
 
 def _repeat(own: str) -> int:
-    """Give 0 for a task's first execution, else a number that no other execution has: Spark's own,
-    of the task attempt. What a later round rebuilds is another execution, too."""
+    """Return 0 for a task's first execution, else a number that no other execution has: Spark's
+    own, of the task attempt. What a later round rebuilds is another execution, too."""
     context = importlib.import_module("pyspark").TaskContext.get()
     is_first = context.attemptNumber() == 0 and context.getLocalProperty(ROUND) == own
     return 0 if is_first else 1 + int(context.taskAttemptId())
@@ -330,7 +330,7 @@ def _itself(partition: int) -> int:
 
 
 def _line(error: BaseException) -> str:
-    """Give the line of the Python exception inside of Java's words, else of Java's own, else the
+    """Return the line of the Python exception inside of Java's words, else of Java's own, else the
     first line."""
     text = str(error).strip()
     for pattern in (r"^(\w+(?:Error|Exception): .*)$", r"^: ((?:\w+\.)+\w+: .*)$", r"^(.*)"):

@@ -17,7 +17,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from typing import BinaryIO, Final, cast
+from typing import BinaryIO, cast
 
 import msgspec
 
@@ -42,10 +42,10 @@ from mrstream.mapreduce.engine.packet import (
     read_files,
 )
 
-_LOOK_S: Final = 0.25
+_LOOK_S = 0.25
 """An engine that cancels a task sets a flag which Python sees between calls: none waits longer."""
-_END_S_MAX: Final = 20.0
-_PRINTED_BYTES_MAX: Final = 1 << 62
+_END_S_MAX = 20.0
+_PRINTED_BYTES_MAX = 1 << 62
 
 
 class NestGone(Exception):
@@ -111,7 +111,7 @@ def run_task(
     repeat: int,
     partitions: Iterable[bytes] = (),
 ) -> tuple[Outcome, Iterator[bytes]]:
-    """Run an attempt, for the `repeat`th time; gives its outcome and, of a map, its partitions.
+    """Run an attempt, for the `repeat`th time; return its outcome and, of a map, its partitions.
 
     `packet` gives the bytes of the job where this worker does not know it yet. The partitions are
     to be taken before the next task.
@@ -178,7 +178,7 @@ def _harvest(
 
 
 def _partitions(order: AttemptOrder, done: Done) -> Iterator[bytes]:
-    """Give the partitions of a map's segment, one after the other; the file goes when all are."""
+    """Yield the partitions of a map's segment, one after the other; the file goes when all are."""
     try:
         with open(order.segment_path, "rb", buffering=0) as file:
             for size in done.partitions:

@@ -15,7 +15,6 @@ import sys
 import tempfile
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Final
 
 from mrstream.mapreduce.environment import tree
 from mrstream.mapreduce.environment.source import (
@@ -29,9 +28,9 @@ from mrstream.mapreduce.job.environment import BadEnvironment, this_platform
 from mrstream.streaming.task import shipping
 
 Say = Callable[[str], None]
-_LINES_MAX: Final = 12
+_LINES_MAX = 12
 """So many of a failed tool's last lines are the error."""
-_LINE_CHARACTERS_MAX: Final = 500
+_LINE_CHARACTERS_MAX = 500
 _OTHER_PYTHON = re.compile(r"-cp(3)(\d+)-")
 
 
@@ -159,12 +158,12 @@ class _Tool:
 
 
 def find_uv() -> str | None:
-    """Give where uv is: beside our own Python, or on PATH."""
+    """Return where uv is: beside our own Python, or on PATH."""
     beside = os.path.join(os.path.dirname(sys.executable), "uv")
     return beside if os.access(beside, os.X_OK) else shutil.which("uv")
 
 
-# ---- archives --------------------------------------------------------------------------------
+# --- archives
 
 
 def _unpack(archive: str, root: str) -> None:

@@ -16,7 +16,7 @@ import hashlib
 import os
 import tomllib
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
@@ -24,15 +24,15 @@ from mrstream.mapreduce.environment.tree import is_left_out
 from mrstream.mapreduce.job.environment import BadEnvironment, this_platform
 from mrstream.streaming.task.shipping import is_archive
 
-PROJECT_FILE: Final = "pyproject.toml"
-LOCK_FILE: Final = "uv.lock"
-PEX_SUFFIX: Final = ".pex"
-VENV_FILE: Final = "pyvenv.cfg"
-_FORMAT: Final = "mrstream environment 1"
-_REQUIREMENTS_BYTES_MAX: Final = 4 << 20
-_READ_BYTES: Final = 1 << 20
-_INCLUDES: Final = ("-r", "--requirement", "-c", "--constraint")
-_NOT_OF_A_PROJECT: Final = ("__pycache__", "build", "dist", "node_modules")
+PROJECT_FILE = "pyproject.toml"
+LOCK_FILE = "uv.lock"
+PEX_SUFFIX = ".pex"
+VENV_FILE = "pyvenv.cfg"
+_FORMAT = "mrstream environment 1"
+_REQUIREMENTS_BYTES_MAX = 4 << 20
+_READ_BYTES = 1 << 20
+_INCLUDES = ("-r", "--requirement", "-c", "--constraint")
+_NOT_OF_A_PROJECT = ("__pycache__", "build", "dist", "node_modules")
 
 
 class Kind(enum.Enum):
@@ -108,7 +108,7 @@ def _platform_facts(kind: Kind) -> list[str]:
     return [here.python, here.machine, here.libc.partition(" ")[0]] if kind.is_built else []
 
 
-# ---- requirements ----------------------------------------------------------------------------
+# --- requirements
 
 
 def requirement_words(line: str) -> list[str]:
@@ -152,7 +152,7 @@ def _contents(place: str) -> Iterator[str]:
 
 
 def read_text(path: str) -> str:
-    """Give the text of a requirements or project file."""
+    """Return the text of a requirements or project file."""
     try:
         with open(path, "rb") as file:
             data = file.read(_REQUIREMENTS_BYTES_MAX + 1)
@@ -166,11 +166,11 @@ def read_text(path: str) -> str:
         ) from None
 
 
-# ---- projects --------------------------------------------------------------------------------
+# --- projects
 
 
 def project_of(path: str) -> dict[str, Any]:
-    """Give what a pyproject.toml says."""
+    """Return what a pyproject.toml says."""
     try:
         return tomllib.loads(read_text(path))
     except tomllib.TOMLDecodeError as error:
@@ -193,11 +193,11 @@ def _project_facts(path: str) -> Iterator[str]:
         yield from _tree_facts(directory, is_project=True)
 
 
-# ---- trees -----------------------------------------------------------------------------------
+# --- trees
 
 
 def _tree_facts(top: str, *, is_project: bool) -> Iterator[str]:
-    """Give name and content of every file that matters, in one order."""
+    """Yield name and content of every file that matters, in one order."""
     for place, names, files in os.walk(top):
         names.sort()
         if is_project:

@@ -18,7 +18,6 @@ import shutil
 import sys
 import time
 from collections.abc import Callable
-from typing import Final
 
 import msgspec
 
@@ -31,13 +30,13 @@ from mrstream.mapreduce.job.environment import FUNCTIONS_LINK, BadEnvironment, E
 from mrstream.mapreduce.job.job import JobSpec
 from mrstream.streaming.conf.properties import from_wire, to_wire
 
-KEPT_BYTES_MAX: Final = 20 * 10**9
-MARK: Final = ".mrstream-environment"
-_MARK_BYTES_MAX: Final = 1 << 16
+KEPT_BYTES_MAX = 20 * 10**9
+MARK = ".mrstream-environment"
+_MARK_BYTES_MAX = 1 << 16
 
 
 def use_here(spec: JobSpec, say: Say) -> JobSpec:
-    """Give the job with its environment as it lies on this machine, built if need be. It stays as
+    """Return the job with its environment as it lies on this machine, built if need be. It stays as
     long as this process does."""
     if spec.environment is None or spec.environment.path:
         return spec
@@ -59,7 +58,7 @@ def refuse_other_python(spec: JobSpec, environment: Environment) -> None:
 
 
 def here(source: Source, say: Say) -> Environment:
-    """Give an environment on this machine, built if it is not there yet."""
+    """Return an environment on this machine, built if it is not there yet."""
     if source.kind is Kind.DIRECTORY:
         return _described(source.path, source)
     directory = directory_of(source.key)
@@ -83,7 +82,7 @@ def is_here(key: str) -> bool:
 
 
 def kept(key: str, fill: Callable[[int], Environment], say: Say) -> Environment:
-    """Give the environment of a key, filled if it is not there, and keep it while we live."""
+    """Return the environment of a key, filled if it is not there, and keep it while we live."""
     lock = _held.setdefault(key, -1)
     if lock < 0:
         lock = _held[key] = _open_lock(key)
@@ -117,11 +116,11 @@ def _described(root: str, source: Source) -> Environment:
     )
 
 
-# ---- the directory ---------------------------------------------------------------------------
+# --- the directory
 
 
 def directory_of(key: str) -> str:
-    """Give where the environment of a key lies."""
+    """Return where the environment of a key lies."""
     return os.path.join(_root(), key)
 
 

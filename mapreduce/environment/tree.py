@@ -15,7 +15,6 @@ import subprocess
 import sys
 import tarfile
 from collections.abc import Iterator
-from typing import Final
 
 from mrstream.mapreduce.job.environment import BadEnvironment, Environment, Platform
 
@@ -32,16 +31,16 @@ _BESIDE = (
     b"'''exec' \"$(dirname -- \"$(realpath -- \"$0\")\")\"/'python' \"$0\" \"$@\"\n"
     b"' '''\n"
 )  # fmt: skip
-_SCRIPT_BYTES_MAX: Final = 4 << 20
-_ELF: Final = b"\x7fELF"
-_MACHINES: Final = {
+_SCRIPT_BYTES_MAX = 4 << 20
+_ELF = b"\x7fELF"
+_MACHINES = {
     3: "i686", 21: "ppc64", 22: "s390x", 40: "armv7l", 62: "x86_64", 183: "aarch64",
     243: "riscv64", 258: "loongarch64",
 }  # fmt: skip
 _GLIBC_SYMBOLS = re.compile(rb"\0GLIBC_2\.(\d{1,3})(?:\.\d+)?(?=\0)")
-_COMPRESSION: Final = 1
-_CONDA_UNPACK: Final = "bin/conda-unpack"
-_SETTLE_S_MAX: Final = 600.0
+_COMPRESSION = 1
+_CONDA_UNPACK = "bin/conda-unpack"
+_SETTLE_S_MAX = 600.0
 
 
 def is_left_out(relative: str, path: str) -> bool:
@@ -52,7 +51,7 @@ def is_left_out(relative: str, path: str) -> bool:
 
 
 def relocated(script: bytes) -> bytes:
-    """Give a script of `bin` that finds its Python beside itself."""
+    """Return a script of `bin` that finds its Python beside itself."""
     for pattern in (_SHEBANG, _LONG_SHEBANG):
         found = pattern.match(script)
         if found is not None and found[1] not in _SYSTEM_BIN:
@@ -88,7 +87,7 @@ def _is_script(path: str) -> bool:
         return file.read(2) == b"#!" and os.path.getsize(path) <= _SCRIPT_BYTES_MAX
 
 
-# ---- what it needs -----------------------------------------------------------------------------
+# --- what it needs
 
 
 def needs_of(root: str) -> Platform:
@@ -123,7 +122,7 @@ def _compiled(root: str) -> Iterator[bytes]:
 
 
 def _python_of(root: str) -> str:
-    """Give the version of Python that an environment is for, by where its packages are."""
+    """Return the version of Python that an environment is for, by where its packages are."""
     library = os.path.join(root, "lib")
     names = sorted(os.listdir(library)) if os.path.isdir(library) else []
     found = [name.removeprefix("python") for name in names if re.fullmatch(r"python3\.\d+", name)]
@@ -142,7 +141,7 @@ def brings_python(root: str) -> bool:
     return os.path.isfile(path) and real.startswith(os.path.realpath(root) + os.sep)
 
 
-# ---- on its way --------------------------------------------------------------------------------
+# --- on its way
 
 
 def pack(root: str, target: str) -> None:
@@ -184,14 +183,15 @@ def _add(tar: tarfile.TarFile, root: str, path: str, relative: str) -> None:
 
 
 def root_of(unpacked: str) -> str:
-    """Give where the environment in an unpacked archive begins: at its top, or one directory in."""
+    """Return where the environment in an unpacked archive begins: at its top, or one directory
+    in."""
     names = os.listdir(unpacked)
     if len(names) == 1 and os.path.isdir(os.path.join(unpacked, names[0], "lib")):
         return os.path.join(unpacked, names[0])
     return unpacked
 
 
-# ---- where it arrives --------------------------------------------------------------------------
+# --- where it arrives
 
 
 def settle(root: str, environment: Environment) -> None:
@@ -217,7 +217,7 @@ def settle(root: str, environment: Environment) -> None:
 
 
 def _venv_settings(root: str) -> dict[str, str]:
-    """Give what stays true of a virtual environment wherever it is."""
+    """Return what stays true of a virtual environment wherever it is."""
     wanted = "include-system-site-packages"
     value = "false"
     path = os.path.join(root, "pyvenv.cfg")

@@ -69,12 +69,12 @@ def new_id() -> str:
 
 
 def flows_directory() -> str:
-    """Give where flows are kept."""
+    """Return where flows are kept."""
     return os.path.join(home(), "flows")
 
 
 def all_flows() -> list[str]:
-    """Give the ids of all flows, oldest first."""
+    """Return the ids of all flows, oldest first."""
     directory = flows_directory()
     names = sorted(os.listdir(directory)) if os.path.isdir(directory) else []
     # One that was killed before it had written its plan never was.
@@ -95,7 +95,7 @@ class FlowBook:
         return os.path.join(self.directory, "work")
 
     def log_path(self, key: str) -> str:
-        """Give where a step's words are kept."""
+        """Return where a step's words are kept."""
         return os.path.join(self.directory, "logs", key)
 
     @contextlib.contextmanager
@@ -126,7 +126,7 @@ class FlowBook:
         return False
 
     def open(self) -> list[Record]:
-        """Open the journal to go on with it; gives what it holds."""
+        """Open the journal to go on with it; return what it holds."""
         self._journal = self._new_journal()
         found = self._journal.look()
         records = [_decode(payload) for _, payload in found.records]
@@ -134,7 +134,7 @@ class FlowBook:
         return records
 
     def records(self) -> list[Record]:
-        """Give what the journal holds, and change nothing."""
+        """Return what the journal holds, and change nothing."""
         if not os.path.isdir(os.path.join(self.directory, "journal")):
             return []
         return [_decode(payload) for _, payload in self._new_journal().look().records]
@@ -159,7 +159,7 @@ class FlowBook:
         os.replace(partial, path)
 
     def read_state(self) -> FlowState:
-        """Give the flow as it was kept."""
+        """Return the flow as it was kept."""
         try:
             with open(os.path.join(self.directory, _PLAN), "rb") as file:
                 return msgspec.json.decode(file.read(), type=FlowState)
@@ -169,7 +169,7 @@ class FlowBook:
             ) from None
 
     def read_log(self, key: str) -> bytes:
-        """Give what a step said; nothing if it has not ended yet."""
+        """Return what a step said; nothing if it has not ended yet."""
         try:
             with open(self.log_path(key), "rb") as file:
                 return file.read()

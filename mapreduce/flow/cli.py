@@ -149,7 +149,7 @@ def _cluster(named: str | None = None) -> Cluster:
 
 @contextlib.contextmanager
 def _detached(flow_id: str) -> Iterator[tuple[DfsFlowBook, Cluster]]:
-    """Give the book of a flow in the dfs."""
+    """Yield the book of a flow in the dfs."""
     from mrstream.dfs.client.client import client_of
     from mrstream.mapreduce.flow.dfs_book import DfsFlowBook
 
@@ -282,7 +282,7 @@ def _step_text(name: str, records: Sequence[Record]) -> str:
 
 
 def _kept_place(name: str, records: Sequence[Record]) -> str:
-    """Give where the output of a step lies that has no name of its own; empty: it is gone."""
+    """Return where the output of a step lies that has no name of its own; empty: it is gone."""
     place = ""
     for record in records:
         if isinstance(record, Cleared):

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from typing import Final
 
 import msgspec
 
@@ -36,8 +35,8 @@ from mrstream.streaming.conf.jobconf import setting_name
 from mrstream.streaming.conf.properties import from_wire
 from mrstream.streaming.task.shipping import Shipped
 
-_SHIPS: Final = ("files", "archives", "file", "cacheFile", "cacheArchive")
-_READS_HERE: Final = ("conf", "additionalconfspec")
+_SHIPS = ("files", "archives", "file", "cacheFile", "cacheArchive")
+_READS_HERE = ("conf", "additionalconfspec")
 
 
 class CannotDetach(UserError):
@@ -91,11 +90,11 @@ def _require_slots(jobs: JobClient) -> None:
         )
 
 
-# ---- words that mean the same elsewhere --------------------------------------------------------
+# --- words that mean the same elsewhere
 
 
 def _portable(step: Step, client: DfsClient, say: Say) -> Step:
-    """Give a step that names nothing of this machine."""
+    """Return a step that names nothing of this machine."""
     if step.kind != JOB:
         return step
     command = command_of_step(step)
@@ -132,12 +131,12 @@ def _entry(item: Shipped) -> str:
 
 
 def _renamed(text: str, name: str, link: str) -> str:
-    """Give a command that names a file as tasks find it."""
+    """Return a command that names a file as tasks find it."""
     return " ".join(link if word == name else word for word in text.split(" "))
 
 
 def _without(words: Sequence[str], options: Sequence[str]) -> Iterator[str]:
-    """Give the words without these options and their values."""
+    """Yield the words without these options and their values."""
     skips = False
     for word in words:
         if word.startswith("-"):
@@ -146,11 +145,11 @@ def _without(words: Sequence[str], options: Sequence[str]) -> Iterator[str]:
             yield word
 
 
-# ---- asked later -------------------------------------------------------------------------------
+# --- asked later
 
 
 def jobs_of(flow_id: str, rows: Sequence[JobRow]) -> list[JobRow]:
-    """Give the jobs of a flow."""
+    """Return the jobs of a flow."""
     return [row for row in rows if flow_of(row) == flow_id]
 
 

@@ -24,7 +24,7 @@ HOST_DIRECTORY = "MRSTREAM_HOST_DIRECTORY"
 
 
 def main(flow_id: str) -> int:
-    """Run a flow to its end; gives the exit status."""
+    """Run a flow to its end; return the exit status."""
     sys.stdin.buffer.read()  # a job has an input: the flow's id, which is known
     directory = os.environ.get(HOST_DIRECTORY, "")
     if not directory:

@@ -19,7 +19,6 @@ import os
 import tempfile
 import time
 from collections.abc import Iterator
-from typing import Final
 
 import msgspec
 
@@ -32,9 +31,9 @@ from mrstream.mapreduce.dfs_layout import FLOWS
 from mrstream.mapreduce.flow.book import BadFlowBook, FlowState, NoSuchFlow
 from mrstream.mapreduce.flow.brain.messages import Record
 
-JOURNAL_VERSION: Final = 1
-_BOOK: Final = "_flow"
-_BYTES_MAX: Final = 64 << 20
+JOURNAL_VERSION = 1
+_BOOK = "_flow"
+_BYTES_MAX = 64 << 20
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(tuple[int, list[Record]]).decode
 
@@ -53,10 +52,10 @@ class DfsFlowBook:
         """Where it is."""
         return f"{FLOWS}/{self.flow_id}/{_BOOK}"
 
-    # ---- one at a time -----------------------------------------------------------------------
+    # --- one at a time
 
     def next_fence(self) -> Fence:
-        """Give a fence above every other of this flow: later by the clock, or by one."""
+        """Return a fence above every other of this flow: later by the clock, or by one."""
         name = f"flow/{self.flow_id}"
         known = [fact.generation for fact in self._client.fences() if fact.name == name]
         return name, max([time.time_ns(), *(generation + 1 for generation in known)])
@@ -68,15 +67,15 @@ class DfsFlowBook:
             self._logs = room
             yield
 
-    # ---- the journal -------------------------------------------------------------------------
+    # --- the journal
 
     def open(self) -> list[Record]:
-        """Open the journal to go on with it; gives what it holds."""
+        """Open the journal to go on with it; return what it holds."""
         self._records = self.records()
         return list(self._records)
 
     def records(self) -> list[Record]:
-        """Give what the journal holds, and change nothing."""
+        """Return what the journal holds, and change nothing."""
         try:
             version, records = _decode(self._read("journal"))
         except NoSuchFile:
@@ -101,14 +100,14 @@ class DfsFlowBook:
         self._replace("id", f"{self.flow_id}\n".encode())
         self.write_state(state)
 
-    # ---- the rest ----------------------------------------------------------------------------
+    # --- the rest
 
     def write_state(self, state: FlowState) -> None:
         """Keep the flow as it is now."""
         self._replace("plan.json", msgspec.json.encode(state))
 
     def read_state(self) -> FlowState:
-        """Give the flow as it was kept."""
+        """Return the flow as it was kept."""
         try:
             return msgspec.json.decode(self._read("plan.json"), type=FlowState)
         except NoSuchFile:
@@ -119,7 +118,7 @@ class DfsFlowBook:
             raise BadFlowBook(f"the plan of {self.flow_id} cannot be read: {error}") from None
 
     def log_path(self, key: str) -> str:
-        """Give where a step's words are written to, on this host."""
+        """Return where a step's words are written to, on this host."""
         return os.path.join(self._logs, key)
 
     def keep_log(self, key: str) -> None:
@@ -128,7 +127,7 @@ class DfsFlowBook:
             self._replace(f"logs/{key}", file.read(_BYTES_MAX))
 
     def read_log(self, key: str) -> bytes:
-        """Give what a step said; nothing if it has not ended yet."""
+        """Return what a step said; nothing if it has not ended yet."""
         try:
             return self._read(f"logs/{key}")
         except NoSuchFile:
@@ -147,7 +146,7 @@ class DfsFlowBook:
         self._replace("job", job_id.encode())
 
     def new_run(self) -> str:
-        """Give an output directory that no job of this flow has had."""
+        """Return an output directory that no job of this flow has had."""
         try:
             names = [os.path.basename(each.path) for each in self._client.list(self.directory)]
         except NoSuchFile:
@@ -172,7 +171,7 @@ class DfsFlowBook:
 
 
 def detached_flows(client: DfsClient) -> list[str]:
-    """Give the ids of all detached flows, oldest first."""
+    """Return the ids of all detached flows, oldest first."""
     try:
         names = [os.path.basename(entry.path) for entry in client.list(FLOWS)]
     except NoSuchFile:

@@ -28,7 +28,7 @@ _READ_BYTES = 1 << 20
 
 
 def digest_of(step: Step, files: Files) -> str:
-    """Give the digest of a step; `UserError` if its words make no job."""
+    """Return the digest of a step; `UserError` if its words make no job."""
     found = hashlib.sha256()
     until = "" if step.until is None else repr(step.until)
     for part in (step.kind, *step.words, step.output, step.first, until):
@@ -39,7 +39,7 @@ def digest_of(step: Step, files: Files) -> str:
 
 
 def command_of_step(step: Step) -> StreamingCommand:
-    """Give the job that a step's words ask for, with a stand-in for what is not known yet."""
+    """Return the job that a step's words ask for, with a stand-in for what is not known yet."""
     words = [REFERENCE.sub("/a-step-before", word) for word in step.words]
     try:
         return command_of(options.parse([*words, "-output", "/its-place"]))
@@ -73,7 +73,7 @@ def _job_facts(step: Step, files: Files) -> Iterator[str]:
 
 
 def _inputs_of_programs(command: StreamingCommand) -> set[str]:
-    """Give the inputs that are no paths, but words for the program that reads them."""
+    """Return the inputs that are no paths, but words for the program that reads them."""
     given = [(source.inputs, source.properties) for source in command.sources]
     found: set[str] = set()
     for inputs, properties in given or [(command.inputs, {})]:

@@ -37,7 +37,7 @@ _FLOW_KEYS = {"name", "variables", "steps", "side_by_side"}
 def read_flow(
     text: str, flow_id: str, work: str, variables: Mapping[str, str], name: str = "flow"
 ) -> FlowPlan:
-    """Give the plan of a file; `variables` of the command line win over those of the file."""
+    """Return the plan of a file; `variables` of the command line win over those of the file."""
     try:
         said = yaml.safe_load(text)
     except yaml.YAMLError as error:

@@ -32,7 +32,7 @@ class PlaceKeeper:
         return self._files.exists(join(self._files.qualify(place), SUCCESS))
 
     def mark_of(self, path: str) -> str | None:
-        """Give the place that a directory was; None if it never was one."""
+        """Return the place that a directory was; None if it never was one."""
         url = join(self._files.qualify(path), MARK)
         if self._files.status(url) is None:
             return None

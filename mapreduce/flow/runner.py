@@ -141,7 +141,7 @@ class FlowRunner:
             return finish.succeeded
 
     def results(self) -> dict[str, str]:
-        """Give where the output of each step lies."""
+        """Return where the output of each step lies."""
         return self._brain.results()
 
     def _note(self, state: str, reason: str = "") -> None:
@@ -205,7 +205,7 @@ class FlowRunner:
         self._say(f"{command.key}: started")
 
     def _ended_steps(self) -> list[Event]:
-        """Wait until a step ends; gives what the brain is to hear."""
+        """Wait until a step ends; return what the brain is to hear."""
         assert self._running, "the brain waits for nothing"
         by_handle = {running.ended: running for running in self._running.values()}
         ends = select.poll()  # select() knows 1,024 descriptors
@@ -236,7 +236,8 @@ def _polite() -> contextlib.AbstractContextManager[None]:
 
 
 def dry_run(state: FlowState, files: Files) -> list[str]:
-    """Give the lines of a flow's plan: what runs when, and its command; reads, changes nothing."""
+    """Return the lines of a flow's plan: what runs when, and its command; reads, changes
+    nothing."""
     lines = [f"flow {state.plan.name}: {len(state.plan.steps)} steps"]
     wave: dict[str, int] = {}
     for step in state.plan.steps:
@@ -259,7 +260,7 @@ def dry_run(state: FlowState, files: Files) -> list[str]:
 
 
 def same_flow(state: FlowState, flow_id: str) -> FlowState:
-    """Give a flow that goes on under another's id; `UserError` if that is one of another name."""
+    """Return a flow that goes on under another's id; `UserError` if that is one of another name."""
     kept = FlowBook(flow_id).read_state()
     if kept.plan.name != state.plan.name:
         raise UserError(f"{flow_id} is a flow called {kept.plan.name!r}, not {state.plan.name!r}")

@@ -18,7 +18,7 @@ from mrstream.mapreduce.flow.file import read_flow
 def state_of_file(
     path: str, variables: Mapping[str, str], cluster: str | None, chosen: Sequence[str] = ()
 ) -> FlowState:
-    """Give a new flow of a file: of the steps that were chosen and what they need, or of all."""
+    """Return a new flow of a file: of the steps that were chosen and what they need, or of all."""
     try:
         with open(path, encoding="utf-8") as file:
             text = file.read()
@@ -38,7 +38,7 @@ def state_of_file(
 
 
 def work_of(flow_id: str, cluster: str | None) -> str:
-    """Give where a flow's intermediate outputs lie: in the dfs, or in the state directory."""
+    """Return where a flow's intermediate outputs lie: in the dfs, or in the state directory."""
     return FlowBook(flow_id).work if is_local(cluster) else f"{FLOWS}/{flow_id}"
 
 
@@ -48,7 +48,7 @@ def is_local(cluster: str | None) -> bool:
 
 
 def files_of(state: FlowState) -> Files:
-    """Give the file systems of a flow."""
+    """Return the file systems of a flow."""
     where = state.working_directory or os.getcwd()
     if is_local(state.cluster):
         return files_for("file:///", where)

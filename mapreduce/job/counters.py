@@ -199,22 +199,22 @@ class Counters:
                 self.add(group, name, amount)
 
     def get(self, group: str, name: str) -> int:
-        """Give a counter's value; 0 if it was never touched."""
+        """Return a counter's value; 0 if it was never touched."""
         return self._groups.get(group, {}).get(name, 0)
 
     def value(self, name: str) -> int:
-        """Give a counter of the group `Map-Reduce Framework`."""
+        """Return a counter of the group `Map-Reduce Framework`."""
         return self.get(FRAMEWORK, name)
 
     def as_dict(self) -> dict[str, dict[str, int]]:
-        """Give plain dictionaries, for the wire and for reports."""
+        """Return plain dictionaries, for the wire and for reports."""
         return {group: dict(counters) for group, counters in self._groups.items()}
 
     def __len__(self) -> int:
         return sum(len(counters) for counters in self._groups.values())
 
     def __iter__(self) -> Iterator[tuple[str, list[tuple[str, int]]]]:
-        """Give the groups and their counters in the order in which Hadoop prints them."""
+        """Yield the groups and their counters in the order in which Hadoop prints them."""
         first = [group for group in _FIRST_GROUPS if group in self._groups]
         others = [group for group in self._groups if group not in _FIRST_GROUPS]
         others.sort(key=lambda group: _INTERNAL_NAMES.get(group, group))
@@ -222,7 +222,7 @@ class Counters:
             yield group, _in_order(group, self._groups[group])
 
     def dump(self) -> str:
-        """Give the block that ends a job: `Counters: N` and a line for each."""
+        """Return the block that ends a job: `Counters: N` and a line for each."""
         lines = [f"Counters: {len(self)}"]
         for group, counters in self:
             lines.append(f"\t{group}")

@@ -10,13 +10,12 @@ import os
 import platform
 import re
 import sys
-from typing import Final
 
 import msgspec
 
 from mrstream.cluster.errors import UserError
 
-FUNCTIONS_LINK: Final = "mrstream.functions"
+FUNCTIONS_LINK = "mrstream.functions"
 """The file of a job's Python functions: these are of one Python, and so must its environment be."""
 _GLIBC = re.compile(r"glibc (\d+)\.(\d+)")
 _MUSL = "musl"

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
@@ -36,12 +36,12 @@ from mrstream.streaming.task.shipping import Shipped
 if TYPE_CHECKING:
     from mrstream.cluster.config.config import ClusterConfig
 
-_LINES: Final = (InputFormat.TEXT.name, InputFormat.KEY_VALUE_TEXT.name)
-_FORMATS: Final = {
+_LINES = (InputFormat.TEXT.name, InputFormat.KEY_VALUE_TEXT.name)
+_FORMATS = {
     ".parquet": "parquet", ".pq": "parquet", ".avro": "avro", ".arrow": "arrow",
     ".feather": "arrow", ".warc": "warc",
 }  # fmt: skip
-SPEC_BYTES_MAX: Final = 24 * 1024 * 1024 - 64 * 1024
+SPEC_BYTES_MAX = 24 * 1024 * 1024 - 64 * 1024
 """Of a packed job: it must fit into a message and into a record of a group's journal, 24 MiB."""
 
 
@@ -73,11 +73,11 @@ class JobSpec(msgspec.Struct, frozen=True):
     """The Python environment of its programs; None: that of the host."""
 
     def conf(self) -> JobConf:
-        """Give the job's settings, typed."""
+        """Return the job's settings, typed."""
         return JobConf.from_dict(self.properties)
 
     def of_source(self, index: int) -> JobSpec:
-        """Give the job as the maps of one source see it: with its mapper and its settings."""
+        """Return the job as the maps of one source see it: with its mapper and its settings."""
         if not self.sources:
             return self
         source = self.sources[index]
@@ -86,7 +86,7 @@ class JobSpec(msgspec.Struct, frozen=True):
 
 
 def spec_from(command: StreamingCommand) -> JobSpec:
-    """Give the job of a command line; its id and its splits come when it is started."""
+    """Return the job of a command line; its id and its splits come when it is started."""
     spec = JobSpec(
         job_id=JobId(""),
         properties=command.conf.to_dict(),
@@ -112,7 +112,7 @@ def spec_from(command: StreamingCommand) -> JobSpec:
 
 
 def _needed_extras(command: StreamingCommand) -> Iterator[str]:
-    """Give the extras that the job's own formats and places need, whatever its programs do."""
+    """Yield the extras that the job's own formats and places need, whatever its programs do."""
     given = command.conf.to_dict()
     for source in ({}, *(source.properties for source in command.sources)):
         conf = JobConf.from_dict(given | source)
@@ -175,7 +175,7 @@ def _plan_of_sources(spec: JobSpec, files: Files) -> SplitPlan:
 
 
 def qualified_inputs(spec: JobSpec, files: Files) -> list[str]:
-    """Give the inputs as URLs; the words of an input program are its own affair."""
+    """Return the inputs as URLs; the words of an input program are its own affair."""
     sources = spec.sources or (InputSource(spec.inputs, spec.mapper),)
     paths = {
         path
@@ -200,7 +200,7 @@ def _planned(spec: JobSpec, inputs: Sequence[str], files: Files) -> SplitPlan:
 
 
 def submitted(spec: JobSpec, files: Files, *, file_count: int, maps: int) -> JobSpec:
-    """Give the job with what its submission adds to its properties, for programs to see."""
+    """Return the job with what its submission adds to its properties, for programs to see."""
     properties = job_properties(
         spec.properties,
         job_name=f"streamjob{time.time_ns()}",
@@ -216,12 +216,12 @@ def submitted(spec: JobSpec, files: Files, *, file_count: int, maps: int) -> Job
 
 
 def encode(spec: JobSpec) -> bytes:
-    """Give the bytes of a job."""
+    """Return the bytes of a job."""
     return msgspec.msgpack.encode(spec)
 
 
 def decode(data: bytes) -> JobSpec:
-    """Give the job of these bytes, which may come from anyone who submits one."""
+    """Return the job of these bytes, which may come from anyone who submits one."""
     try:
         spec: JobSpec = unpack(data, JobSpec)
     except msgspec.DecodeError as error:

@@ -29,7 +29,7 @@ class BadInputProgram(UserError):
 
 
 def command_of(conf: JobConf) -> str:
-    """Give the command of the format, as the user wrote it."""
+    """Return the command of the format, as the user wrote it."""
     return conf.input_format_class.partition(":")[2]
 
 
@@ -82,7 +82,7 @@ def _piece(line: str, command: str) -> Piece:
 
 
 def read_command(conf: JobConf, split: Split) -> str:
-    """Give the command that prints the records of a split."""
+    """Return the command that prints the records of a split."""
     name = split.pieces[0].url
     quote = '"' if "'" in name else "'"
     return f"{command_of(conf)} read {quote}{name}{quote}"

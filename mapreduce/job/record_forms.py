@@ -58,12 +58,12 @@ _SIDES["keyonlytext"] = _SIDES["text"]
 
 
 def map_output_types(conf: JobConf) -> tuple[WritableType, WritableType]:
-    """Give the types of intermediate keys and values."""
+    """Return the types of intermediate keys and values."""
     return writable_type(conf.map_output_key_class), writable_type(conf.map_output_value_class)
 
 
 def output_shape(identifier: str, rule: KeyValueRule) -> RecordShape:
-    """Give how the output of a command is cut."""
+    """Return how the output of a command is cut."""
     match identifier:
         case "rawbytes":
             return RAW_RECORDS
@@ -75,7 +75,7 @@ def output_shape(identifier: str, rule: KeyValueRule) -> RecordShape:
 
 
 def framed_shape(key_type: WritableType, value_type: WritableType) -> RecordShape:
-    """Give the shape of records of these types that come one by one, from a built-in."""
+    """Return the shape of records of these types that come one by one, from a built-in."""
     return RecordShape(Cut.FRAMED, key_serial=_serial(key_type), value_serial=_serial(value_type))
 
 
@@ -87,7 +87,7 @@ def _serial(kind: WritableType) -> Serial:
 def command_form(
     identifier: str, separator: bytes, key_type: WritableType, value_type: WritableType
 ) -> WireForm | None:
-    """Give the form in which a command reads records; None if the kernel has none for them."""
+    """Return the form in which a command reads records; None if the kernel has none for them."""
     sides = _SIDES[identifier]
     key = sides.get(key_type.class_name)
     if key is None:
@@ -110,7 +110,7 @@ def command_form(
 def reduce_input_writer(
     conf: JobConf, key_type: WritableType, value_type: WritableType
 ) -> Callable[[bytes, bytes], bytes]:
-    """Give the function that writes one record for a reduce command, whatever its types."""
+    """Return the function that writes one record for a reduce command, whatever its types."""
     return record_writer(
         conf.reduce_input_identifier, key_type, value_type, conf.reduce_input_separator
     )
@@ -127,7 +127,7 @@ _BLOCK_CODECS = {
 
 
 def segment_codec(conf: JobConf) -> BlockCodec:
-    """Give how intermediate data is packed: as asked, else not at all."""
+    """Return how intermediate data is packed: as asked, else not at all."""
     if not conf.map_output_compress:
         return block_codec.NONE
     return block_codec.by_name(_BLOCK_CODECS[codec_by_class(conf.map_output_codec_class).suffix])

@@ -6,8 +6,6 @@ The master, local mode and the engines all read it here. Takes a job's settings;
 
 from __future__ import annotations
 
-from typing import Final
-
 import msgspec
 
 from mrstream.mapreduce.job.job import JobSpec
@@ -15,12 +13,12 @@ from mrstream.mapreduce.scheduler.events import JobSettings
 from mrstream.mapreduce.scheduler.ids import LIFE_ATTEMPTS, AttemptId, TaskId, TaskKind
 from mrstream.streaming.conf.jobconf import JobConf
 
-ATTEMPTS_MAX: Final = 4
+ATTEMPTS_MAX = 4
 """Attempts at a task, unless the job says otherwise (Hadoop's number)."""
 
 
 def cluster_settings(conf: JobConf) -> JobSettings:
-    """Give what a job's properties ask of the scheduler of a cluster."""
+    """Return what a job's properties ask of the scheduler of a cluster."""
     return JobSettings(
         map_attempts_max=conf.map_attempts_max or ATTEMPTS_MAX,
         reduce_attempts_max=conf.reduce_attempts_max or ATTEMPTS_MAX,
@@ -59,8 +57,8 @@ def local_settings(conf: JobConf, *, leaves_parts: bool) -> JobSettings:
 
 
 def without_workers(conf: JobConf) -> JobSettings:
-    """Give what is asked where the scheduler knows no workers of its own: maps first, then reduces,
-    no backups, nothing waits for a host; an attempt watches its own programs."""
+    """Return what is asked where the scheduler knows no workers of its own: maps first, then
+    reduces, no backups, nothing waits for a host; an attempt watches its own programs."""
     return JobSettings(
         map_attempts_max=conf.map_attempts_max or ATTEMPTS_MAX,
         reduce_attempts_max=conf.reduce_attempts_max or ATTEMPTS_MAX,

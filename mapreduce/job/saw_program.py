@@ -29,7 +29,7 @@ class NotForLines(UserError):
 
 
 def program_of(conf: JobConf) -> Program:
-    """Give the job's program."""
+    """Return the job's program."""
     return _compiled(
         conf.saw_program, conf.saw_name, conf.saw_ignore_undefs, conf.saw_zone, conf.saw_protos
     )
@@ -48,7 +48,7 @@ def gives_states(spec: JobSpec) -> bool:
 
 
 def checked(spec: JobSpec) -> JobSpec:
-    """Give a job whose program has no fault, with what its `proto` files describe; `Refused` with
+    """Return a job whose program has no fault, with what its `proto` files describe; `Refused` with
     every fault if it has any."""
     conf = spec.conf()
     try:

@@ -26,7 +26,7 @@ class BadProto(UserError):
 
 
 def encoded(descriptors: dict[str, bytes]) -> str:
-    """Give descriptors by file as they stand in a job's settings."""
+    """Return descriptors by file as they stand in a job's settings."""
     return base64.b64encode(msgspec.msgpack.encode(descriptors)).decode()
 
 
@@ -40,7 +40,7 @@ def decoded(text: str) -> dict[str, bytes]:
 
 
 def compiled(names: Sequence[str], program: str) -> dict[str, bytes]:
-    """Give the descriptors of files that a program names; they lie where it does, or below."""
+    """Return the descriptors of files that a program names; they lie where it does, or below."""
     extras.require(["saw"], f"`proto` in {program}")
     return {name: _descriptors(name, program) for name in names}
 

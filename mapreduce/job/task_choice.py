@@ -17,7 +17,7 @@ class BadTaskChoice(UserError):
 
 
 def chosen_maps(choice: str, maps: int) -> list[int]:
-    """Give the numbers of the chosen maps, in order; all of them for an empty choice."""
+    """Return the numbers of the chosen maps, in order; all of them for an empty choice."""
     if not choice:
         return list(range(maps))
     chosen: set[int] = set()

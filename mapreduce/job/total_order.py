@@ -38,7 +38,7 @@ class BadPartitionFile(TaskFailed):
 def partitioner_of(
     conf: JobConf, files: Files, reduces: int, shipped: Sequence[Shipped] = ()
 ) -> PartitionerSpec:
-    """Give the job's partitioner, with its cut points if it has any."""
+    """Return the job's partitioner, with its cut points if it has any."""
     if reduces == 1:
         return HashPartition()  # as on Hadoop: with nothing to choose, its settings are not read
     spec = _of_keys(conf, files, reduces, shipped)

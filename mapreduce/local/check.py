@@ -347,7 +347,7 @@ def _read_up_to(source: BinaryIO, bytes_max: int) -> bytes:
 
 
 def _read_all(directory: str) -> bytes:
-    """Give the files of an output directory, one behind the other."""
+    """Return the files of an output directory, one behind the other."""
     found = io.BytesIO()
     copy_parts(LocalFiles(), f"file:{directory}", found)
     return found.getvalue()

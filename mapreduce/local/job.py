@@ -148,7 +148,7 @@ class LocalJob:
         self._zygote = zygote
 
     def run(self) -> int:
-        """Run to the end and give the exit status."""
+        """Run to the end and return the exit status."""
         is_interrupted = True
         self._talk.announce(self._file_count, len(self._splits))
         try:
@@ -174,7 +174,7 @@ class LocalJob:
             raise JobFailed(f"Mkdirs failed to create {self._spec.output}: {error}") from error
         self._has_output = True
 
-    # ---- the loop: one event, decide, act ------------------------------------------------------
+    # --- the loop: one event, decide, act
 
     def _loop(self) -> None:
         maps, reduces = self._place.maps_max, self._place.reduces_max
@@ -244,7 +244,7 @@ class LocalJob:
             case _:
                 assert_never(command)
 
-    # ---- attempts ------------------------------------------------------------------------------
+    # --- attempts
 
     def _start(self, attempt_id: AttemptId) -> None:
         paper = msgspec.msgpack.encode((self._packed_spec, self._order(attempt_id)))
@@ -408,7 +408,7 @@ class LocalJob:
             self._handle(AttemptSucceeded(attempt_id))
 
     def _number(self, task: TaskId) -> int:
-        """Give a task's number in the whole job, of which `-tasks` may run a part."""
+        """Return a task's number in the whole job, of which `-tasks` may run a part."""
         if task.kind is TaskKind.REDUCE:
             return task.task_index
         return self._splits[task.task_index].index
@@ -417,7 +417,7 @@ class LocalJob:
         task = attempt_id.task_id
         return str(AttemptId(TaskId(task.job_id, task.kind, self._number(task)), attempt_id.number))
 
-    # ---- the end -------------------------------------------------------------------------------
+    # --- the end
 
     def _close(self, is_interrupted: bool) -> None:
         """End every process, then make the output final or clear it up."""
@@ -443,7 +443,7 @@ class LocalJob:
 
 
 def _send(descriptor: int, data: bytes) -> bool:
-    """Write to a process that waits; gives whether it was there to take it."""
+    """Write to a process that waits; return whether it was there to take it."""
     view = memoryview(data)
     try:
         while view:

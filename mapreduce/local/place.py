@@ -29,11 +29,11 @@ class Attempts(Protocol):
     """Who runs attempts: a `Zygote`, or an engine with its face."""
 
     def fileno(self) -> int:
-        """Give the descriptor that is readable when an attempt has ended."""
+        """Return the descriptor that is readable when an attempt has ended."""
         ...
 
     def start(self, order: bytes, mark: str) -> tuple[int, int]:
-        """Start an attempt; gives its token and the descriptor of its messages. -1 for that: they
+        """Start an attempt; return its token and the descriptor of its messages. -1 for that: they
         come all at once, as its last words."""
         ...
 
@@ -76,7 +76,7 @@ class Place:
 
 
 def this_machine(spec: JobSpec, record: JobRecord) -> Place:
-    """Give this machine as the place of a job: as many attempts at once as there are cores."""
+    """Return this machine as the place of a job: as many attempts at once as there are cores."""
     conf = spec.conf()
     cores = len(os.sched_getaffinity(0))
     # Where nothing would be left of the others' output anyway, a failed task ends the job at once.
@@ -91,7 +91,7 @@ def this_machine(spec: JobSpec, record: JobRecord) -> Place:
 
 
 def output_of(spec: JobSpec, files: Files, record: JobRecord) -> Output:
-    """Give where the results of a job go; `OutputExists` if they cannot go there."""
+    """Return where the results of a job go; `OutputExists` if they cannot go there."""
     if spec.output is None:
         return StandardOutput(os.path.join(record.scratch, "output"))
     output = DirectoryOutput(spec.conf(), files, spec.output)

@@ -143,7 +143,7 @@ class _Trial:
 
 @contextlib.contextmanager
 def _kept(attempt_id: str) -> Iterator[tuple[JobSpec, AttemptOrder, Failure]]:
-    """Give a kept attempt, its order changed to run here in a directory of its own."""
+    """Yield a kept attempt, its order changed to run here in a directory of its own."""
     record, directory = history.find_attempt(attempt_id)
     spec = record.read_spec()
     with open(os.path.join(directory, KEPT_ORDER), "rb") as file:
@@ -189,7 +189,7 @@ def _run(attempt: Attempt) -> Failure | None:
 
 
 def _input_file(attempt: Attempt) -> str:
-    """Give the file with the bytes that the failed command was given; a reduce's is made now."""
+    """Return the file with the bytes that the failed command was given; a reduce's is made now."""
     order = attempt.order
     if order.is_map:
         if not order.replay:

@@ -24,7 +24,7 @@ from mrstream.mapreduce.job.job import JobSpec, require_extras
 
 
 def run(spec: JobSpec, *, background: bool = False, console: Console | None = None) -> int:
-    """Run a job to its end and give the exit status; a UserError if it cannot even start."""
+    """Run a job to its end and return the exit status; a UserError if it cannot even start."""
     require_extras(spec)
     console = console or Console(is_quiet=spec.conf().is_quiet)
 

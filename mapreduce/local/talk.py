@@ -68,7 +68,7 @@ class LocalTalk:
             self._console.plain(f"{attempt_id} failed: {failure.message}")
 
     def end(self, finish: FinishJob, tally: JobTally, view: JobView, totals: JobTotals) -> int:
-        """Tell how the job ended, keep what is to be kept, and give the exit status."""
+        """Tell how the job ended, keep what is to be kept, and return the exit status."""
         now_s = time.monotonic()
         counters, facts = tally.counters(totals), tally.facts(now_s)
         self._keep_report(finish, tally, counters, facts)

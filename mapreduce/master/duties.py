@@ -85,7 +85,7 @@ class Books(Protocol):
         ...
 
     def result(self, attempt_id: AttemptId) -> tuple[Done, float]:
-        """Give what the attempt that committed its task reported, and the seconds it took."""
+        """Return what the attempt that committed its task reported, and the seconds it took."""
         ...
 
 
@@ -129,8 +129,8 @@ class Duties:
         self.gate.say(waiting)
 
     def to_fence(self, attempt_id: AttemptId) -> list[AttemptId]:
-        """Give the attempts that were let commit before this one, in any life: their output has to
-        be taken away before this one may."""
+        """Return the attempts that were let commit before this one, in any life: their output has
+        to be taken away before this one may."""
         granted = self._granted(attempt_id)
         return [parse_attempt_id(other) for other in granted if other != str(attempt_id)]
 
@@ -193,7 +193,7 @@ class Duties:
                 return False
 
     def _record_of(self, command: Command) -> AnyRecord | None:
-        """Give what must be durable before this command, and all after it, is carried out."""
+        """Return what must be durable before this command, and all after it, is carried out."""
         match command:
             case RecordCommit(attempt_id=attempt_id, worker_id=worker_id):
                 done, seconds = self._books.result(attempt_id)
@@ -222,7 +222,7 @@ class Duties:
 
 
 def end_of(decided: JobDecided) -> FinishJob:
-    """Give the command that a record of a job's end came from."""
+    """Return the command that a record of a job's end came from."""
     return FinishJob(
         JobId(decided.job_id),
         JobOutcome(decided.outcome),
@@ -232,7 +232,7 @@ def end_of(decided: JobDecided) -> FinishJob:
 
 
 def _restored(known: OpenJob, asked: JobSubmitted, life: int) -> JobRestored:
-    """Give what the brain must know of a job that an earlier life left unfinished."""
+    """Return what the brain must know of a job that an earlier life left unfinished."""
     return JobRestored(
         asked.job_id,
         asked.maps,

@@ -7,7 +7,7 @@ Jobs that ended not long ago can still be asked about. Does no IO, reads no cloc
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, assert_never
+from typing import assert_never
 
 from mrstream.mapreduce.attempt.attempt_report import Done
 from mrstream.mapreduce.master.duties import end_of
@@ -40,7 +40,7 @@ from mrstream.mapreduce.scheduler.phases import JobTotals, JobView
 from mrstream.mapreduce.scheduler.scheduler import Scheduler
 from mrstream.mapreduce.snapshot import PRIORITY_NAMES, JobRow
 
-RECENT_JOBS_MAX: Final = 50
+RECENT_JOBS_MAX = 50
 
 
 class JobBooks:
@@ -64,7 +64,7 @@ class JobBooks:
         return known[1] if known else None
 
     def ledger(self, job_id: str) -> JobLedger | None:
-        """Give a job that runs, or ended not long ago."""
+        """Return a job that runs, or ended not long ago."""
         return self.jobs.get(JobId(job_id)) or self._recent.get(JobId(job_id))
 
     def admit(self, ledger: JobLedger) -> None:
@@ -126,11 +126,11 @@ class JobBooks:
                     assert_never(command)
 
     def result(self, attempt_id: AttemptId) -> tuple[Done, float]:
-        """Give what the attempt that committed its task reported, and the seconds it took."""
+        """Return what the attempt that committed its task reported, and the seconds it took."""
         result = self.job_of(attempt_id).tally.results[attempt_id.task_id]
         assert result.attempt_id == str(attempt_id), f"{result.attempt_id} is not {attempt_id}"
         return result.done, result.seconds
 
     def job_of(self, attempt_id: AttemptId) -> JobLedger:
-        """Give the ledger of an attempt's job, which is not closed."""
+        """Return the ledger of an attempt's job, which is not closed."""
         return self.jobs[attempt_id.task_id.job_id]

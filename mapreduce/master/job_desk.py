@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 from mrstream.cluster.config.config import ClusterConfig
 from mrstream.cluster.config.extras import require_of_cluster
@@ -42,7 +42,7 @@ from mrstream.mapreduce.snapshot import JobRow, JobSeen
 
 log = logging.getLogger(__name__)
 
-CLEAR_EVERY_S: Final = 600.0
+CLEAR_EVERY_S = 600.0
 
 
 class JobDesk:

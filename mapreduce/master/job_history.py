@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from typing import Final, Protocol
+from typing import Protocol
 
 import msgspec
 
@@ -27,11 +27,11 @@ from mrstream.mapreduce.protocol import JobReport
 from mrstream.mapreduce.scheduler.ids import JOB_PATTERN, job_order
 from mrstream.mapreduce.snapshot import JobRow
 
-JOBS_MAX: Final = 1000
-ROWS_MAX: Final = 2 * JOBS_MAX
-REPORT: Final = "report.msgpack"
-SPEC: Final = "job.msgpack"
-_JOB_ID: Final = re.compile(JOB_PATTERN)
+JOBS_MAX = 1000
+ROWS_MAX = 2 * JOBS_MAX
+REPORT = "report.msgpack"
+SPEC = "job.msgpack"
+_JOB_ID = re.compile(JOB_PATTERN)
 
 
 class Place(Protocol):
@@ -62,16 +62,16 @@ class JobHistory:
         self._place.write(report.job.key, REPORT, msgspec.msgpack.encode(report))
 
     def read(self, job_id: str) -> JobReport | None:
-        """Give the report of a job, if it is kept."""
+        """Return the report of a job, if it is kept."""
         data = self._read(job_id, REPORT)
         return None if data is None else msgspec.msgpack.decode(data, type=JobReport)
 
     def read_spec(self, job_id: str) -> bytes | None:
-        """Give the packed job, if it is kept."""
+        """Return the packed job, if it is kept."""
         return self._read(job_id, SPEC)
 
     def rows(self, count: int) -> list[JobRow]:
-        """Give what lists show of the last jobs; a report never changes, so each is read once."""
+        """Return what lists show of the last jobs; a report never changes, so each is read once."""
         found = []
         for job_id in self.job_ids()[-count:]:
             row = self._rows.get(job_id)
@@ -84,7 +84,7 @@ class JobHistory:
         return found
 
     def job_ids(self) -> list[str]:
-        """Give the kept jobs, oldest first."""
+        """Return the kept jobs, oldest first."""
         kept = dict.fromkeys(self._place.job_ids())
         if self._before is not None:
             kept |= dict.fromkeys(self._before.job_ids())

@@ -8,19 +8,19 @@ them when they register again. Never does any IO, reads no clock: every host fol
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Final, assert_never
+from typing import assert_never
 
 import msgspec
 
 from mrstream.cluster.errors import JournalCorrupt
 from mrstream.mapreduce.attempt.attempt_report import Done
 
-CLOSED_KEPT_S: Final = 3600.0
+CLOSED_KEPT_S = 3600.0
 """So long after a job's end its submission, said again, still finds it."""
-REQUESTS_KEPT: Final = 100
+REQUESTS_KEPT = 100
 """So many changes of a job's priority are known again when they are repeated."""
 RequestId = tuple[int, int]
-NO_REQUEST: Final[RequestId] = (0, 0)
+NO_REQUEST: RequestId = (0, 0)
 
 
 class Record(msgspec.Struct, frozen=True, array_like=True, tag=True):
@@ -111,7 +111,7 @@ _PIECE_RECORDS = 256
 
 
 def encode(record: AnyRecord) -> bytes:
-    """Give the bytes of a record."""
+    """Return the bytes of a record."""
     return _encode(record)
 
 
@@ -133,7 +133,7 @@ class OpenJob:
         self.decided: JobDecided | None = None
 
     def granted_with(self, attempt_id: str) -> dict[str, None]:
-        """Give the attempts of the same task that may have made output visible."""
+        """Return the attempts of the same task that may have made output visible."""
         return self.granted.get(_task_of(attempt_id), {})
 
 
@@ -164,11 +164,11 @@ class Journaled:
             _apply_to(job, record)
 
     def job_id(self, number: int) -> str:
-        """Give the id of a job; none comes twice if each number is above `jobs_count`."""
+        """Return the id of a job; none comes twice if each number is above `jobs_count`."""
         return f"job_{self.stamp_ms}_{number:04d}"
 
     def find_submission(self, submission: str) -> str | None:
-        """Give the job of a submission, running or ended within the hour."""
+        """Return the job of a submission, running or ended within the hour."""
         for known in self.jobs.values():
             if known.accepted.submission == submission:
                 return known.accepted.job_id
@@ -201,7 +201,7 @@ class Journaled:
             raise JournalCorrupt(f"a record of the job journal cannot be read: {error}") from None
 
     def pieces(self) -> Iterator[bytes]:
-        """Give the blocks of a checkpoint: the records that still matter."""
+        """Yield the blocks of a checkpoint: the records that still matter."""
         held: list[AnyRecord] = []
         for record in self._records():
             held.append(record)

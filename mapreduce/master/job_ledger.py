@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Final
 
 import msgspec
 
@@ -32,9 +31,9 @@ from mrstream.mapreduce.snapshot import JobRow, JobSnapshot
 from mrstream.mapreduce.tally import JobTally
 from mrstream.streaming.conf.jobconf import JobConf
 
-LINES_MAX: Final = 10_000
-SAID_CHARS_MAX: Final = 1 << 20
-SAID_KEPT_CHARS_MAX: Final = 256 << 10
+LINES_MAX = 10_000
+SAID_CHARS_MAX = 1 << 20
+SAID_KEPT_CHARS_MAX = 256 << 10
 """What all attempts of a job said is kept here up to so much: their hosts may be lost."""
 
 
@@ -83,7 +82,7 @@ class JobLedger:
     # --- what the scheduler must know
 
     def asked(self) -> JobSubmitted:
-        """Give what the client wants run."""
+        """Return what the client wants run."""
         maps = tuple(
             MapTaskSpec(split.length, tuple(HostName(host) for host in split.hosts))
             for split in self.spec.splits
@@ -144,7 +143,7 @@ class JobLedger:
     def report(
         self, row: JobRow, snapshot: JobSnapshot | None, totals: JobTotals | None, now_s: float
     ) -> JobReport:
-        """Give all that is known of the job."""
+        """Return all that is known of the job."""
         attempts = snapshot.attempts.rows if snapshot else ()
         return JobReport(
             row,
@@ -165,7 +164,7 @@ class JobLedger:
         )  # fmt: skip
 
     def _table(self, totals: JobTotals | None, now_s: float) -> dict[str, float]:
-        """Give the columns of the paper's Table 1, and what else a person may ask (§6)."""
+        """Return the columns of the paper's Table 1, and what else a person may ask (§6)."""
         facts = self.tally.facts(now_s)
         task_s = [task.seconds for task in (*facts.maps, *facts.reduces)]
         table = {
@@ -194,7 +193,7 @@ class JobLedger:
         return table
 
     def _start_up(self, started_at_s: Sequence[float]) -> dict[str, float]:
-        """Give what was needed before the first map could run (§5.2)."""
+        """Return what was needed before the first map could run (§5.2)."""
         waited_s = min(started_at_s, default=self.submitted_at_s) - self.submitted_at_s
         return {
             "prepared_s": self.spec.prepared_s,

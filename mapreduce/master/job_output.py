@@ -11,7 +11,6 @@ import math
 import os
 import threading
 from collections.abc import Callable
-from typing import Final
 
 from mrstream.cluster.errors import Unavailable
 from mrstream.cluster.retry import RetryPolicy
@@ -36,7 +35,7 @@ from mrstream.mapreduce.job.job import JobSpec
 log = logging.getLogger(__name__)
 
 _stopping = threading.Event()
-_UNTIL_STOPPED: Final = RetryPolicy(math.inf, first_s=1.0, longest_s=1.0, wait=_stopping.wait)
+_UNTIL_STOPPED = RetryPolicy(math.inf, first_s=1.0, longest_s=1.0, wait=_stopping.wait)
 
 
 class JobOutput:

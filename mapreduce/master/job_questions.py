@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 from mrstream.cluster.config.config import WORKER
 from mrstream.cluster.daemon import Daemon
@@ -37,9 +37,9 @@ from mrstream.mapreduce.protocol import (
 from mrstream.mapreduce.scheduler.ids import JobId, job_order, parse_attempt_id
 from mrstream.mapreduce.snapshot import ClusterSnapshot, JobRow, JobSeen, JobSnapshot
 
-WAIT_S_MAX: Final = 20.0
-LISTED_JOBS_MAX: Final = 200
-ASK_WORKER_S_MAX: Final = 10.0
+WAIT_S_MAX = 20.0
+LISTED_JOBS_MAX = 200
+ASK_WORKER_S_MAX = 10.0
 
 
 class JobQuestions:

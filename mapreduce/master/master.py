@@ -16,7 +16,7 @@ import logging
 import os
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Final
+from typing import Any
 
 from mrstream.cluster.config.config import MAPREDUCE_MASTER
 from mrstream.cluster.daemon import Daemon, run
@@ -31,7 +31,7 @@ from mrstream.mapreduce.scheduler.events import Tick
 
 log = logging.getLogger(MAPREDUCE_MASTER)
 
-THREADS: Final = 32
+THREADS = 32
 """For what blocks: the output directories of jobs that begin or end, and reports."""
 
 

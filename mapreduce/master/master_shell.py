@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Iterator
-from typing import Any, Final, assert_never
+from typing import Any, assert_never
 
 from mrstream.cluster.daemon import Daemon
 from mrstream.cluster.errors import ClusterError
@@ -47,10 +47,10 @@ from mrstream.mapreduce.scheduler.scheduler import Scheduler
 
 log = logging.getLogger(__name__)
 
-TICK_S: Final = 1.0
-CHECKPOINT_BYTES: Final = 64 << 20
-LOG: Final = "journal"
-FENCE: Final = "jobs"
+TICK_S = 1.0
+CHECKPOINT_BYTES = 64 << 20
+LOG = "journal"
+FENCE = "jobs"
 """The fence in the dfs under which a leader of a group works, its epoch the generation."""
 
 

@@ -87,11 +87,11 @@ class WorkerLinks:
         return len(self._links)
 
     def get(self, worker_id: str) -> WorkerLink | None:
-        """Give a worker that registered and was not lost since."""
+        """Return a worker that registered and was not lost since."""
         return self._links.get(WorkerId(worker_id))
 
     def meet(self, worker_id: str) -> WorkerLink:
-        """Give the link of a worker, made if it is new."""
+        """Return the link of a worker, made if it is new."""
         link = WorkerLink(WorkerId(worker_id), self.epoch)
         return self._links.setdefault(link.worker_id, link)
 

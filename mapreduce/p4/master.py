@@ -130,7 +130,7 @@ class Master:
         if self._work:
             await asyncio.wait(self._work)
 
-    # ---- events ----------------------------------------------------------------------------
+    # --- events
 
     def _take(self, data: bytes) -> None:
         try:
@@ -164,7 +164,7 @@ class Master:
         except Exception as error:
             self._fail(error)
 
-    # ---- commands --------------------------------------------------------------------------
+    # --- commands
 
     def _do(self, command: Command) -> None:
         match command:
@@ -238,7 +238,7 @@ class Master:
         self._is_stopped.wait(wait_s)
         self._check()
 
-    # ---- work, in a thread -----------------------------------------------------------------
+    # --- work, in a thread
 
     def _listed(self, job_id: int, directory: str) -> InputListed:
         try:
@@ -275,7 +275,7 @@ class Master:
 
 
 def input_files(directory: str) -> tuple[str, ...]:
-    """Give the files of a directory as `cat DIRECTORY/*` would read them: none that is hidden, no
+    """Return the files of a directory as `cat DIRECTORY/*` would read them: none that is hidden, no
     directory, in the order of their names."""
     with os.scandir(directory) as entries:
         names = [e.name for e in entries if e.is_file() and not e.name.startswith(".")]

@@ -20,7 +20,7 @@ _NO_NAMELESS_FILES = (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOENT
 
 @contextlib.contextmanager
 def whole_file(path: str) -> Iterator[BinaryIO]:
-    """Give a file to write; `path` is replaced by it at the end, and untouched after an error."""
+    """Yield a file to write; `path` is replaced by it at the end, and untouched after an error."""
     directory, name = os.path.split(path)
     aside = os.path.join(directory, f".{name}.{os.getpid()}")
     descriptor = _nameless(directory or ".")

@@ -214,7 +214,7 @@ def bound(kind: socket.SocketKind, port: int) -> socket.socket:
 
 
 def _loopback_of(host: str) -> list[str]:
-    """Give the addresses of this machine's loopback at which a peer may be.
+    """Return the addresses of this machine's loopback at which a peer may be.
 
     A worker names its host as it likes, and everything runs on one machine: a name that leads
     elsewhere must not make us connect there.

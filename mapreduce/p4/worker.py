@@ -128,7 +128,7 @@ class Worker:
             )
         )
 
-    # ---- events ----------------------------------------------------------------------------
+    # --- events
 
     def _take(self, data: bytes) -> None:
         try:
@@ -147,7 +147,7 @@ class Worker:
         except Exception as error:
             self._fail(error)
 
-    # ---- commands --------------------------------------------------------------------------
+    # --- commands
 
     def _do(self, command: Command) -> None:
         match command:

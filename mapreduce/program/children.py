@@ -16,7 +16,7 @@ _PR_SET_CHILD_SUBREAPER = 36
 
 
 def children_of(pid: int) -> list[int]:
-    """Give the direct children of a process, of all its threads."""
+    """Return the direct children of a process, of all its threads."""
     found: list[int] = []
     with contextlib.suppress(FileNotFoundError, ProcessLookupError):
         for thread in os.listdir(f"/proc/{pid}/task"):

@@ -57,7 +57,7 @@ class Workplace:
         """Held while a program is looked for: one without a run bit is replaced by a copy."""
 
     def surroundings(self) -> tuple[str, dict[str, str]]:
-        """Give the directory with its links, and the environment, made when first needed."""
+        """Return the directory with its links, and the environment, made when first needed."""
         if self._environment is None:
             os.makedirs(self._work, exist_ok=True)
             os.makedirs(self._tmp, exist_ok=True)
@@ -68,8 +68,8 @@ class Workplace:
         return self._work, self._environment
 
     def search_path(self, environment: Mapping[str, str]) -> str:
-        """Give where programs are looked for: along the PATH that we inherit first, as Hadoop does,
-        whatever PATH the job gives to them."""
+        """Return where programs are looked for: along the PATH that we inherit first, as Hadoop
+        does, whatever PATH the job gives to them."""
         own, given = self._inherited.get("PATH", os.defpath), environment.get("PATH", "")
         return own if given in ("", own) else f"{own}{os.pathsep}{given}"
 

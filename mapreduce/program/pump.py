@@ -118,7 +118,7 @@ class RunningCommand:
         )
 
     def output(self) -> Iterator[memoryview]:
-        """Give the program's standard output until it is closed by all who hold it.
+        """Yield the program's standard output until it is closed by all who hold it.
 
         A blob is valid until the next one is asked for: they share one buffer.
         """
@@ -133,7 +133,7 @@ class RunningCommand:
             yield view[:count]
 
     def finish(self) -> int:
-        """Wait for the end; gives the exit code as a shell shows it (128 + n for signal n)."""
+        """Wait for the end; return the exit code as a shell shows it (128 + n for signal n)."""
         status = self._wait()
         self._end_leftovers()
         self._watch.release(self)
@@ -155,14 +155,15 @@ class RunningCommand:
             os.killpg(self.pid, signal.SIGKILL)
 
     def _wait(self) -> int:
-        """Wait for the program's end, if nobody has; gives the exit status, or minus the signal."""
+        """Wait for the program's end, if nobody has; return the exit status, or minus the
+        signal."""
         if self._status is None:
             _, status, usage = os.wait4(self.pid, 0)
             self._status = os.waitstatus_to_exitcode(status)
             _program_bytes.append(usage.ru_maxrss * 1024)
         return self._status
 
-    # ---- the three flows -------------------------------------------------------------------
+    # --- the three flows
 
     def _feed(self, feed: Iterable[Blob]) -> None:
         try:
@@ -243,7 +244,7 @@ class RunningCommand:
         finally:
             os.close(ended)
 
-    # ---- the end ---------------------------------------------------------------------------
+    # --- the end
 
     def _end_leftovers(self) -> None:
         """End what the program left behind in its group; then the threads come to their ends."""
@@ -267,7 +268,7 @@ _program_bytes: deque[int] = deque(maxlen=1000)
 
 
 def take_largest_program_bytes() -> int:
-    """Give the peak memory of the largest program that ended since this was asked last."""
+    """Return the peak memory of the largest program that ended since this was asked last."""
     largest = max(_program_bytes, default=0)
     _program_bytes.clear()
     return largest

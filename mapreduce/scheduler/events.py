@@ -58,7 +58,7 @@ class EventRecord(msgspec.Struct, frozen=True, tag=True):
     """The shape of every event: comparable, and written down under its own name."""
 
 
-# --- jobs -----------------------------------------------------------------------------
+# --- jobs
 
 
 class JobSubmitted(EventRecord, frozen=True):
@@ -109,7 +109,7 @@ class JobPrioritySet(EventRecord, frozen=True):
     priority: int
 
 
-# --- workers --------------------------------------------------------------------------
+# --- workers
 
 
 class WorkerRegistered(EventRecord, frozen=True):
@@ -157,7 +157,7 @@ class WorkerResumed(EventRecord, frozen=True):
     worker_id: WorkerId
 
 
-# --- attempts -------------------------------------------------------------------------
+# --- attempts
 
 
 class AttemptProgress(EventRecord, frozen=True):
@@ -215,7 +215,7 @@ class FailAttemptRequested(EventRecord, frozen=True):
     attempt_id: AttemptId
 
 
-# --- segments -------------------------------------------------------------------------
+# --- segments
 
 
 class FetchFailed(EventRecord, frozen=True):
@@ -232,7 +232,7 @@ class OutputLost(EventRecord, frozen=True):
     reason: str
 
 
-# --- time -----------------------------------------------------------------------------
+# --- time
 
 
 class Tick(EventRecord, frozen=True):

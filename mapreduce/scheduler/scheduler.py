@@ -87,7 +87,7 @@ class Scheduler:
             Tick: self._tick,
         }
 
-    # --- the door, and what may be looked at ------------------------------------------
+    # --- the door, and what may be looked at
 
     def handle(self, event: Event, now_s: float) -> list[Command]:
         """Take one event at the moment `now_s` (never earlier than the last), give commands."""
@@ -168,7 +168,7 @@ class Scheduler:
         """Check everything that must always hold; walks over all tasks."""
         invariants.check(self._state)
 
-    # --- jobs -------------------------------------------------------------------------
+    # --- jobs
 
     def _job_submitted(self, event: JobSubmitted) -> None:
         job = self._new_job(event, attempt_number_first=0)
@@ -213,7 +213,7 @@ class Scheduler:
             job.set_priority(event.priority)
             insort(self._state.queue, job, key=Job.order)
 
-    # --- workers ----------------------------------------------------------------------
+    # --- workers
 
     def _worker_registered(self, event: WorkerRegistered) -> None:
         registration.register(self._state, event)
@@ -239,7 +239,7 @@ class Scheduler:
             self._state.workers.set_draining(worker, False)
             self._state.has_new_work = True
 
-    # --- attempts ---------------------------------------------------------------------
+    # --- attempts
 
     def _attempt_progress(self, event: AttemptProgress) -> None:
         job, attempt = self._live(event.attempt_id)
@@ -311,7 +311,7 @@ class Scheduler:
             command = KillAttempt(attempt_id, attempt.worker_id, "its task no longer needs it")
             self._state.commands.append(command)
 
-    # --- segments ---------------------------------------------------------------------
+    # --- segments
 
     def _fetch_failed(self, event: FetchFailed) -> None:
         job, task = self._winning_map(event.map_attempt_id)
@@ -340,7 +340,7 @@ class Scheduler:
         )
         return (job, task) if is_current else (None, None)
 
-    # --- time -------------------------------------------------------------------------
+    # --- time
 
     def _tick(self, event: Tick) -> None:
         state = self._state

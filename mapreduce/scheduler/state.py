@@ -43,7 +43,7 @@ class State:
         """Hosts that hold the data of maps that this event made idle."""
 
     def forget_event(self) -> list[Command]:
-        """Give the commands of this event and be ready for the next."""
+        """Return the commands of this event and be ready for the next."""
         commands = self.commands
         self.commands = []
         self.has_new_work = False

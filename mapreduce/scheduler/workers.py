@@ -110,7 +110,7 @@ class Workers:
         return worker
 
     def silent_since(self, moment_s: float) -> list[Worker]:
-        """Give those that were last heard of before a moment."""
+        """Return those that were last heard of before a moment."""
         return [worker for worker in self.by_id.values() if worker.heard_at_s < moment_s]
 
     def forgive(self, seconds: float, now_s: float) -> None:

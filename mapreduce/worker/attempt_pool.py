@@ -12,7 +12,7 @@ import logging
 import socket
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Final
+from typing import Any
 
 from mrstream.cluster.errors import Speechless
 from mrstream.mapreduce.attempt.attempt_report import (
@@ -30,9 +30,9 @@ from mrstream.mapreduce.scheduler.ids import JobId, TaskKind, parse_attempt_id
 
 log = logging.getLogger(__name__)
 
-LAST_WORDS_S_MAX: Final = 2.0
+LAST_WORDS_S_MAX = 2.0
 """After its end an attempt's socket is read for so long: something it left may hold it open."""
-WAIT_S_MAX: Final = 2.0
+WAIT_S_MAX = 2.0
 """A process that waits for another order of its job for longer than this is let go."""
 
 

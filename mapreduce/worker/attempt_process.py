@@ -48,7 +48,7 @@ class AttemptProcess:
         _warm_up()
 
     def __call__(self, packed: bytes, report: int, lifeline: int) -> int:
-        """Run attempts to their ends while the worker has more of them; gives the exit status."""
+        """Run attempts to their ends while the worker has more of them; return the exit status."""
         files: Files | None = None
 
         def run(packed: bytes) -> tuple[int, bool]:

@@ -45,14 +45,14 @@ class HostCache:
     def localise(
         self, job_id: str, shipped: Sequence[Shipped], client: DfsClient
     ) -> tuple[Shipped, ...]:
-        """Give the same files as they lie on this host, fetched if need be; archives unpacked."""
+        """Return the same files as they lie on this host, fetched if need be; archives unpacked."""
         with self._lock:
             here = tuple(self._local(job_id, item, client) for item in shipped)
             self._evict()
             return here
 
     def environment(self, job_id: str, environment: Environment, client: DfsClient) -> Environment:
-        """Give a Python environment as it lies on this host, fetched and settled if need be."""
+        """Return a Python environment as it lies on this host, fetched and settled if need be."""
         name = f"environment-{hashlib.sha256(environment.key.encode()).hexdigest()[:40]}"
         directory = os.path.join(self._directory, name)
         mark = os.path.join(directory, _SETTLED)

@@ -9,7 +9,7 @@ from mrstream.mapreduce.snapshot import DiskRow
 
 
 def memory_bytes() -> tuple[int, int]:
-    """Give (used, total) memory of this host."""
+    """Return (used, total) memory of this host."""
     figures: dict[str, int] = {}
     with open("/proc/meminfo", encoding="ascii") as file:
         for line in file:
@@ -20,7 +20,7 @@ def memory_bytes() -> tuple[int, int]:
 
 
 def memory_limit_bytes(cgroup: str = "/sys/fs/cgroup/memory.max") -> int:
-    """Give what processes here may use together: this host's memory, or what a container has."""
+    """Return what processes here may use together: this host's memory, or what a container has."""
     _, total = memory_bytes()
     try:
         with open(cgroup, encoding="ascii") as file:
@@ -31,12 +31,12 @@ def memory_limit_bytes(cgroup: str = "/sys/fs/cgroup/memory.max") -> int:
 
 
 def load() -> float:
-    """Give the load of the last minute."""
+    """Return the load of the last minute."""
     return os.getloadavg()[0]
 
 
 def disk_rows(paths: Sequence[str]) -> tuple[DiskRow, ...]:
-    """Give how full each disk is."""
+    """Return how full each disk is."""
     rows = []
     for path in paths:
         status = os.statvfs(path)

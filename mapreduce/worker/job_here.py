@@ -55,10 +55,10 @@ class JobHere:
         )
         return job.encode(here)
 
-    # --- where map output is ------------------------------------------------------------
+    # --- where map output is
 
     def hear(self, news: SegmentNews, own: str, find: Callable[[str], str | None]) -> SegmentNews:
-        """Take the master's news; gives them as reduces here need them."""
+        """Take the master's news; return them as reduces here need them."""
         withdrawn = set(news.withdrawn)
         for index, place in list(self._places.items()):
             if place.attempt_id in withdrawn:
@@ -74,7 +74,7 @@ class JobHere:
         return msgspec.structs.replace(news, added=tuple(added), addresses={})
 
     def all_news(self) -> SegmentNews:
-        """Give all that a reduce which starts now must know."""
+        """Return all that a reduce which starts now must know."""
         places = tuple(self._places.values())
         return SegmentNews(self.job_id, places, abandoned=tuple(self._abandoned))
 
@@ -83,7 +83,7 @@ class JobHere:
         self._places.clear()
         self._abandoned.clear()
 
-    # --- output -------------------------------------------------------------------------
+    # --- output
 
     def commit(self, attempt_id: str, is_allowed: Callable[[], bool]) -> bool:
         """Make an attempt's output visible if that is (still) allowed, else say no; blocks.

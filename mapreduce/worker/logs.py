@@ -12,16 +12,15 @@ from __future__ import annotations
 
 import os
 import shutil
-from typing import Final
 
 from mrstream.cluster.errors import UserError
 from mrstream.mapreduce.attempt.attempt_report import KEPT_FILES
 from mrstream.mapreduce.protocol import LogPiece, ReadKept, ReadLog
 from mrstream.mapreduce.scheduler.ids import parse_attempt_id
 
-PIECE_BYTES: Final = 1 << 20
-KEPT_S_MAX: Final = 7 * 24 * 3600.0
-STREAMS: Final = ("stderr", "stdout")
+PIECE_BYTES = 1 << 20
+KEPT_S_MAX = 7 * 24 * 3600.0
+STREAMS = ("stderr", "stdout")
 
 
 class NoSuchLog(UserError):
@@ -47,7 +46,7 @@ class WorkerLogs:
         return _below(self._kept, attempt_id)
 
     def read_log(self, request: ReadLog) -> LogPiece:
-        """Give a piece of a log; one that was never written is empty."""
+        """Return a piece of a log; one that was never written is empty."""
         if request.stream not in STREAMS:
             raise NoSuchLog(f"{request.stream!r} is not a log: there are {', '.join(STREAMS)}")
         directory = self.log_directory(request.attempt_id)
@@ -56,7 +55,7 @@ class WorkerLogs:
         return _piece(os.path.join(directory, request.stream), request.offset)
 
     def read_kept(self, request: ReadKept) -> LogPiece:
-        """Give a piece of a file that was kept of a failed attempt."""
+        """Return a piece of a file that was kept of a failed attempt."""
         directory = self.kept_directory(request.attempt_id)
         if request.name not in KEPT_FILES or not os.path.isdir(directory):
             raise NoSuchLog(f"nothing is kept of {request.attempt_id} here under {request.name!r}")

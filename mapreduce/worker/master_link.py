@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
 from mrstream.cluster.config.config import MAPREDUCE_MASTER
 from mrstream.cluster.consensus.standing import Standing, WhoLeads
@@ -34,11 +34,11 @@ from mrstream.mapreduce.worker.allegiance import Allegiance, StaleLeader
 
 log = logging.getLogger(__name__)
 
-RECONNECT_S: Final = 0.2
-CALL_S_MAX: Final = 30.0
-LOOK_S: Final = 1.0
+RECONNECT_S = 0.2
+CALL_S_MAX = 30.0
+LOOK_S = 1.0
 """A leader that is silent for so long is no reason to leave it, but one to ask the others."""
-ASK_S_MAX: Final = 1.0
+ASK_S_MAX = 1.0
 
 
 class Speaker(Protocol):

@@ -37,7 +37,7 @@ class SegmentStore:
             self._recover(root)
 
     def new_path(self, attempt_id: str) -> str:
-        """Give the path at which an attempt may write its segment."""
+        """Return the path at which an attempt may write its segment."""
         root = max(self._roots, key=free_bytes)
         directory = os.path.join(root, parse_attempt_id(attempt_id).task_id.job_id)
         os.makedirs(directory, exist_ok=True)
@@ -55,13 +55,13 @@ class SegmentStore:
             self._held[attempt_id] = (f"{path}.segment", short)
 
     def find(self, attempt_id: str) -> str | None:
-        """Give the path of a complete segment."""
+        """Return the path of a complete segment."""
         with self._lock:
             found = self._held.get(attempt_id)
         return found[0] if found else None
 
     def held(self) -> list[tuple[str, Done]]:
-        """Give every complete segment, and how its attempt ended."""
+        """Return every complete segment, and how its attempt ended."""
         with self._lock:
             return [(attempt_id, done) for attempt_id, (_, done) in sorted(self._held.items())]
 
@@ -75,7 +75,7 @@ class SegmentStore:
                     os.unlink(path)
 
     def drop_job(self, job_id: str) -> list[str]:
-        """Delete all segments of a job; gives whose they were."""
+        """Delete all segments of a job; return whose they were."""
         with self._lock:
             gone = [
                 attempt_id
@@ -111,6 +111,6 @@ class SegmentStore:
 
 
 def free_bytes(path: str) -> int:
-    """Give the space that is left where a path is."""
+    """Return the space that is left where a path is."""
     status = os.statvfs(path)
     return status.f_bavail * status.f_frsize

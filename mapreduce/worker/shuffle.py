@@ -52,7 +52,7 @@ _read = reader_of(SegmentNews)
 
 
 def packed(news: SegmentNews) -> bytes:
-    """Give the bytes of some news on an attempt's socket."""
+    """Return the bytes of some news on an attempt's socket."""
     return framed(_encode(news))
 
 
@@ -96,7 +96,7 @@ class NewsShuffle:
         """The share of maps that are done with, no records yet, and bytes."""
         return self._fetcher.progress, 0, self._fetched_bytes
 
-    # What the fetcher meets -----------------------------------------------------------
+    # --- what the fetcher meets
 
     def fetched(self, length_bytes: int) -> None:
         """Count bytes that came."""
@@ -107,7 +107,7 @@ class NewsShuffle:
         """Tell the worker of a fetch that failed."""
         self._attempt.tell(Unfetched(place.attempt_id, f"{place.worker_id}: {reason}", gone))
 
-    # What the worker says -------------------------------------------------------------
+    # --- what the worker says
 
     def _hear(self) -> None:
         """Take news; waiting for maps is a sign of life too, since only they can be late."""

@@ -20,7 +20,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any, Final, assert_never
+from typing import Any, assert_never
 
 import msgspec
 
@@ -80,14 +80,14 @@ from mrstream.mapreduce.worker.shuffle import packed
 
 log = logging.getLogger(WORKER)
 
-MASTER_GONE_S: Final = 300.0
+MASTER_GONE_S = 300.0
 """Attempts of a master that stays away for longer are killed."""
-CACHE_BYTES_MAX: Final = 10 * 10**9
-FREE_BYTES_MIN: Final = 256 << 20
+CACHE_BYTES_MAX = 10 * 10**9
+FREE_BYTES_MIN = 256 << 20
 """A worker none of whose disks has so much free gets no more attempts, until one has twice that."""
-THREADS: Final = 32
+THREADS = 32
 """For what blocks: fetching shipped files, commits. Many may wait for the dfs at once."""
-SAID_BYTES_MAX: Final = 8 << 10
+SAID_BYTES_MAX = 8 << 10
 """What one attempt's programs say is shown to whoever waits up to here; its log has the rest."""
 
 

@@ -18,19 +18,19 @@ _NUMBER = struct.Struct(">H")
 
 
 def key_types(declaration: Declaration) -> tuple[Type, ...]:
-    """Give the types of all that stands in a table's keys."""
+    """Return the types of all that stands in a table's keys."""
     if declaration.kind in KEYED_BY_VALUE:
         return (*declaration.index_types, declaration.value.type)
     return declaration.index_types
 
 
 def key_of(number: int, declaration: Declaration, index: tuple[Value, ...]) -> bytes:
-    """Give the key of an index of the table with this number."""
+    """Return the key of an index of the table with this number."""
     return _NUMBER.pack(number) + order.encode_all(key_types(declaration), index)
 
 
 def table_number(key: bytes) -> int:
-    """Give the number of the table that a key belongs to."""
+    """Return the number of the table that a key belongs to."""
     if len(key) < _NUMBER.size:
         raise StateCorrupt(f"a key has {len(key)} bytes; it begins with a table's number")
     number: int = _NUMBER.unpack_from(key)[0]
@@ -38,7 +38,7 @@ def table_number(key: bytes) -> int:
 
 
 def index_of(key: bytes, declaration: Declaration) -> tuple[Value, ...]:
-    """Give the index, and the value where it is part of the key."""
+    """Return the index, and the value where it is part of the key."""
     index, at = order.decode_all(key_types(declaration), key, _NUMBER.size)
     if at != len(key):
         raise StateCorrupt(f"a key of {declaration.name} has {len(key) - at} bytes too many")

@@ -66,17 +66,17 @@ FINGERPRINT = Type("fingerprint")
 
 
 def array_of(element: Type) -> Type:
-    """Give the type of arrays with such elements."""
+    """Return the type of arrays with such elements."""
     return Type("array", (element,))
 
 
 def map_of(key: Type, value: Type) -> Type:
-    """Give the type of maps from such keys to such values."""
+    """Return the type of maps from such keys to such values."""
     return Type("map", (key, value))
 
 
 def tuple_of(**fields: Type) -> Type:
-    """Give the type of tuples with these fields."""
+    """Return the type of tuples with these fields."""
     return Type("tuple", tuple(fields.values()), tuple(fields))
 
 

@@ -37,7 +37,7 @@ _END = b"\x00\x01"
 
 @lru_cache(maxsize=1024)
 def encoder(kind: Type) -> Encode:
-    """Give the function that encodes values of a type."""
+    """Return the function that encodes values of a type."""
     if kind.name in _PLAIN:
         return _PLAIN[kind.name][0]
     parts = [encoder(part) for part in kind.parts]
@@ -63,7 +63,7 @@ def encoder(kind: Type) -> Encode:
 
 @lru_cache(maxsize=1024)
 def decoder(kind: Type) -> Decode:
-    """Give the function (bytes, position) → (value, position behind it) of a type."""
+    """Return the function (bytes, position) → (value, position behind it) of a type."""
     if kind.name in _PLAIN:
         return _PLAIN[kind.name][1]
     parts = [decoder(part) for part in kind.parts]
@@ -88,7 +88,7 @@ def encode_all(kinds: Sequence[Type], values: Sequence[Value]) -> bytes:
 
 
 def decode_all(kinds: Sequence[Type], data: bytes, at: int = 0) -> tuple[tuple[Value, ...], int]:
-    """Decode what `encode_all` gave; gives the values and the position behind them."""
+    """Decode what `encode_all` gave; return the values and the position behind them."""
     return _fields([decoder(kind) for kind in kinds], data, at)
 
 

@@ -31,12 +31,12 @@ class StateCorrupt(Corrupt):
 
 
 def header(kind: str) -> bytes:
-    """Give the first two bytes of a packed state of this kind."""
+    """Return the first two bytes of a packed state of this kind."""
     return bytes((VERSION, KIND_NUMBERS[kind]))
 
 
 def body(kind: str, packed: bytes) -> bytes:
-    """Give what stands behind the header; refuse other versions and other kinds."""
+    """Return what stands behind the header; refuse other versions and other kinds."""
     if len(packed) < 2:
         raise StateCorrupt(f"a packed {kind} has {len(packed)} bytes; it begins with two")
     if packed[0] != VERSION:
@@ -49,7 +49,7 @@ def body(kind: str, packed: bytes) -> bytes:
 
 
 def put_number(value: int) -> bytes:
-    """Give a number of 0 or more: seven bits a byte, low ones first, the top bit says "more"."""
+    """Return a number of 0 or more: seven bits a byte, low ones first, the top bit says "more"."""
     out = bytearray()
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)
@@ -59,7 +59,7 @@ def put_number(value: int) -> bytes:
 
 
 def take_number(data: bytes, at: int) -> tuple[int, int]:
-    """Give the number at a position, and the position behind it."""
+    """Return the number at a position, and the position behind it."""
     value = 0
     for index in range(NUMBER_BYTES_MAX):
         if at + index >= len(data):

@@ -35,12 +35,12 @@ KEYED_BY_VALUE = frozenset({"collection", "text"})
 
 
 def table_of(declaration: Declaration, chance: Chance) -> Table:
-    """Give the table of a checked declaration, with the chance that its kind may draw from."""
+    """Return the table of a checked declaration, with the chance that its kind may draw from."""
     return KINDS[declaration.kind](declaration, chance)
 
 
 def nearest(name: str) -> str:
-    """Give what to say about a kind that does not exist."""
+    """Return what to say about a kind that does not exist."""
     import difflib
 
     close = difflib.get_close_matches(name, KINDS, n=1)

@@ -74,7 +74,7 @@ class Counter(Sum):
 
 
 def plus(kind: Type) -> Add:
-    """Give the function that adds two values of a type."""
+    """Return the function that adds two values of a type."""
     match kind.name:
         case "tuple":
             adds = [plus(part) for part in kind.parts]
@@ -109,7 +109,7 @@ def _map_plus(add: Add) -> Add:
 
 
 def wrapped(kind: Type, value: Value) -> Value:
-    """Give a sum with its ints cut to 64 bits, as its packed form has them."""
+    """Return a sum with its ints cut to 64 bits, as its packed form has them."""
     match kind.name:
         case "int":
             return (value + _SIGN & _MASK) - _SIGN

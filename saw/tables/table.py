@@ -19,11 +19,11 @@ class Chance(Protocol):
     """Where tables draw numbers; `random.Random` is one."""
 
     def random(self) -> float:
-        """Give a number of [0, 1)."""
+        """Return a number of [0, 1)."""
         ...
 
     def getrandbits(self, k: int, /) -> int:
-        """Give k bits."""
+        """Return k bits."""
         ...
 
 
@@ -50,23 +50,23 @@ class Table(Protocol):
     declaration: Declaration
 
     def new(self) -> State:
-        """Give the state of a table to which nothing was emitted."""
+        """Return the state of a table to which nothing was emitted."""
         ...
 
     def add(self, state: State, value: Value, weight: Value) -> State:
-        """Give the state with one more value; the old one is used up."""
+        """Return the state with one more value; the old one is used up."""
         ...
 
     def merge(self, state: State, packed: bytes) -> State:
-        """Give the state with all that another one held; the old one is used up."""
+        """Return the state with all that another one held; the old one is used up."""
         ...
 
     def pack(self, state: State) -> bytes:
-        """Give the state as bytes."""
+        """Return the state as bytes."""
         ...
 
     def final(self, state: State) -> list[Row]:
-        """Give the rows for people: the value, then the weight if there is one."""
+        """Return the rows for people: the value, then the weight if there is one."""
         ...
 
     def held_bytes(self, state: State) -> int:
@@ -119,7 +119,7 @@ _WEIGHTS = ("int", "float", "time")
 
 
 def merged(table: Table, packed: Sequence[bytes]) -> State:
-    """Give the state of several packed ones."""
+    """Return the state of several packed ones."""
     state = table.new()
     for one in packed:
         state = table.merge(state, one)

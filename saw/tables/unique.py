@@ -19,7 +19,7 @@ _SPACE = 1 << 64
 
 
 def fingerprint(data: bytes) -> int:
-    """Give the 64-bit hash of bytes: stable over hosts, versions and time."""
+    """Return the 64-bit hash of bytes: stable over hosts, versions and time."""
     return int.from_bytes(blake2b(data, digest_size=HASH_BYTES).digest(), "big")
 
 

@@ -155,7 +155,7 @@ def utf16_order(text: str) -> bytes:
 
 
 def aggregator(type_name: str, unique_values_max: int) -> Aggregator:
-    """Give a fresh aggregator for the TYPE of a key; its case does not matter."""
+    """Return a fresh aggregator for the TYPE of a key; its case does not matter."""
     match type_name.lower():
         case "longvaluesum":
             return _LongSum()

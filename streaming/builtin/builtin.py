@@ -61,7 +61,7 @@ def builtin_mapper(
     value_type: WritableType,
     input_file: str | None = None,
 ) -> BuiltinMapper:
-    """Give the mapper of a Java class for records of these types; `input_file` is what the map
+    """Return the mapper of a Java class for records of these types; `input_file` is what the map
     reads, if that is one."""
     match canonical(class_name, "mapper"):
         case classes.IDENTITY_MAPPER:
@@ -82,7 +82,7 @@ def builtin_mapper(
 def builtin_reducer(
     class_name: str, conf: JobConf, key_type: WritableType, value_type: WritableType
 ) -> BuiltinReducer:
-    """Give the reducer, or combiner, of a Java class for records of these types."""
+    """Return the reducer, or combiner, of a Java class for records of these types."""
     match canonical(class_name, "reducer"):
         case classes.IDENTITY_REDUCER:
             return BuiltinReducer(_each_value, key_type, value_type)

@@ -54,7 +54,7 @@ class FieldSelection:
         self.spec = FieldSpec.parse(spec)
 
     def select(self, text: str) -> tuple[str | None, str | None]:
-        """Give (key, value); None for a side of which the spec names no field."""
+        """Return (key, value); None for a side of which the spec names no field."""
         fields = self.split(text)
         spec = self.spec
         return (

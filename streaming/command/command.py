@@ -136,7 +136,7 @@ def command_of(said: Options) -> StreamingCommand:
     )
 
 
-# ---- properties, weakest first -------------------------------------------------------------
+# --- properties, weakest first
 
 
 def _configured(said: Options) -> JobConf:
@@ -161,7 +161,7 @@ def _configured(said: Options) -> JobConf:
     return conf
 
 
-# ---- options that are properties in disguise -----------------------------------------------
+# --- options that are properties in disguise
 
 
 def _set_formats(said: Options, told: OptionProperties) -> None:
@@ -265,7 +265,7 @@ def _content(path: str, what: str) -> str:
 
 
 def _sources(said: Options, conf: JobConf, shipment: Shipment) -> list[InputSource]:
-    """Give the inputs that have a mapper of their own."""
+    """Return the inputs that have a mapper of their own."""
     found = []
     done = 0
     for count, (word, *rest) in said.sources:
@@ -293,7 +293,7 @@ def _sources(said: Options, conf: JobConf, shipment: Shipment) -> list[InputSour
 
 
 def _source_properties(mapper: str, words: list[str]) -> dict[str, str]:
-    """Give the settings of `[FORMAT] [NAME=VALUE…]`; a name without a dot is one of
+    """Return the settings of `[FORMAT] [NAME=VALUE…]`; a name without a dot is one of
     `mrstream.input.`"""
     properties: dict[str, str] = {}
     if words and not re.match(r"[\w.-]+=", words[0]):
@@ -310,7 +310,8 @@ def _source_properties(mapper: str, words: list[str]) -> dict[str, str]:
 
 
 def _rest(said: Options, conf: JobConf, mapper: Program) -> list[InputSource]:
-    """Give the inputs behind the last `-as`, and those of a property, for the job's own mapper."""
+    """Return the inputs behind the last `-as`, and those of a property, for the job's own
+    mapper."""
     done = said.sources[-1][0]
     paths = [p for value in said.all("input")[done:] for p in options.split_paths(value)]
     paths = [*conf.given_inputs, *map(conf.expanded, paths)]
@@ -367,7 +368,7 @@ def _old_filesystem(name: str | None) -> str | None:
     return f"dfs://{name}"
 
 
-# ---- programs ------------------------------------------------------------------------------
+# --- programs
 
 
 def _with_programs(said: Options, told: OptionProperties, shipment: Shipment) -> StreamingCommand:
@@ -535,7 +536,7 @@ def _forces_local(conf: JobConf) -> bool:
 
 
 def _understood(said: Options, shipment: Shipment, conf: JobConf) -> Iterator[str]:
-    """Give the lines of `-verbose`."""
+    """Yield the lines of `-verbose`."""
     yield f"addTaskEnvironment={conf.added_environment}"
     yield f"shippedCanonFiles_=[{', '.join(shipment.packed)}]"
     for option in ("mapper", "combiner", "reducer"):

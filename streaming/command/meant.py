@@ -34,7 +34,7 @@ def option_meant(word: str) -> str:
 
 
 def misspelt_inputs(said: Options) -> Iterator[str]:
-    """Give a line for each word that was taken for an input, as Hadoop does, and looks like an
+    """Yield a line for each word that was taken for an input, as Hadoop does, and looks like an
     option."""
     for value in said.all("input"):
         if value.startswith("-"):
@@ -44,7 +44,7 @@ def misspelt_inputs(said: Options) -> Iterator[str]:
 
 
 def odd_settings(said: Options) -> Iterator[str]:
-    """Give a line for each property that nobody reads but that is like one that is read, and for
+    """Yield a line for each property that nobody reads but that is like one that is read, and for
     words that set nothing."""
     known: frozenset[str] = frozenset()
     for pair in (*said.all("D"), *said.all("jobconf")):

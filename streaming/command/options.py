@@ -182,7 +182,7 @@ def parse(argv: Sequence[str]) -> Options:
 
 
 def warnings(options: Options) -> Iterator[str]:
-    """Give a line for each deprecated option used, and for those given twice by mistake."""
+    """Yield a line for each deprecated option used, and for those given twice by mistake."""
     for option in STREAMING_OPTIONS:
         if option.instead and option.name in options.uses:
             generic = "generic option " if option.name == "file" else ""

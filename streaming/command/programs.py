@@ -41,7 +41,7 @@ class NoSuchProgram(BadCommandLine):
 
 
 def check_programs(command: StreamingCommand, *, on_cluster: bool) -> Iterator[str]:
-    """Give what is odd about the job's commands; NoSuchProgram for a script that is nowhere."""
+    """Yield what is odd about the job's commands; NoSuchProgram for a script that is nowhere."""
     roles = {"mapper": command.mapper, "combiner": command.combiner, "reducer": command.reducer}
     said = [(f"-{role}", program.command) for role, program in roles.items() if program]
     said += [("-as", source.mapper.command) for source in command.sources]

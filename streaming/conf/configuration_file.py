@@ -60,7 +60,7 @@ def _root_of(path: str) -> Element:
 
 
 def _elements(parent: Element) -> Iterator[Element]:
-    """Give properties and includes, also of configurations inside a configuration."""
+    """Yield properties and includes, also of configurations inside a configuration."""
     for element in parent:
         if _local_name(element) == "configuration":
             yield from _elements(element)

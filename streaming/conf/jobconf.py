@@ -70,7 +70,7 @@ class JobConf(Properties):
 
     __slots__ = ()
 
-    # ---- the job
+    # --- the job
     job_name = Setting("mapreduce.job.name", setting.text)
     reduces = Setting("mapreduce.job.reduces", setting.whole)
     # Hadoop's hint is 2; of 1 a tiny file becomes one task, and that is what people expect.
@@ -82,7 +82,7 @@ class JobConf(Properties):
     extras = Setting("mrstream.job.extras", setting.extra_names)
     engine = Setting("mrstream.engine", setting.trimmed, "")
 
-    # ---- input
+    # --- input
     input_format_class = Setting(
         "mapred.input.format.class", _class_of("inputformat"), classes.TEXT_INPUT
     )
@@ -133,7 +133,7 @@ class JobConf(Properties):
     csv_quote = Setting("mrstream.csv.quote", setting.one_byte_or_none, '"')
     csv_encoding = Setting("mrstream.csv.encoding", setting.byte_encoding, "utf-8")
 
-    # ---- what goes to and comes from commands
+    # --- what goes to and comes from commands
     map_input_identifier = Setting("stream.map.input", setting.identifier)
     map_output_identifier = Setting("stream.map.output", setting.identifier)
     reduce_input_identifier = Setting("stream.reduce.input", setting.identifier)
@@ -146,7 +146,7 @@ class JobConf(Properties):
     reduce_output_separator = Setting("stream.reduce.output.field.separator", setting.separator)
     reduce_output_key_fields = Setting("stream.num.reduce.output.key.fields", setting.whole, "1")
 
-    # ---- commands
+    # --- commands
     map_concurrency = Setting("mrstream.map.concurrency", setting.whole, "1")
     nonzero_exit_is_failure = Setting("stream.non.zero.exit.is.failure", setting.true_or(True))
     skip_after_records = Setting("stream.minRecWrittenToEnableSkip_", setting.optional_count)
@@ -154,7 +154,7 @@ class JobConf(Properties):
     join_delay_s = Setting("stream.joindelay.milli", setting.milliseconds, "0")
     reporter_prefix = Setting("stream.stderr.reporter.prefix", setting.byte_string, "reporter:")
 
-    # ---- partition and sort
+    # --- partition and sort
     partitioner_class = Setting(
         "mapred.partitioner.class", _class_of("partitioner"), classes.HASH_PARTITIONER
     )
@@ -178,7 +178,7 @@ class JobConf(Properties):
     comparator_options = Setting("mapreduce.partition.keycomparator.options", setting.text)
     key_field_separator = Setting("mapreduce.map.output.key.field.separator", setting.separator)
 
-    # ---- memory and intermediate data
+    # --- memory and intermediate data
     io_sort_bytes = Setting("mapreduce.task.io.sort.mb", setting.mebibytes)
     io_sort_factor = Setting("mapreduce.task.io.sort.factor", setting.whole)
     combine_spills_min = Setting("mapreduce.map.combine.minspills", setting.whole, "3")
@@ -186,7 +186,7 @@ class JobConf(Properties):
     map_output_codec_class = Setting("mapreduce.map.output.compress.codec", _class_of("codec"))
     shuffle_parallel_copies = Setting("mapreduce.reduce.shuffle.parallelcopies", setting.whole)
 
-    # ---- attempts
+    # --- attempts
     local_maps_max = Setting("mapreduce.local.map.tasks.maximum", setting.optional_whole)
     local_reduces_max = Setting("mapreduce.local.reduce.tasks.maximum", setting.optional_whole)
     running_maps_max = Setting("mapreduce.job.running.map.limit", setting.whole, "0")
@@ -210,7 +210,7 @@ class JobConf(Properties):
     reduce_memory_bytes = Setting("mapreduce.reduce.memory.mb", setting.memory_limit)
     workers_max = Setting("mrstream.job.workers.max", setting.whole, "0")
 
-    # ---- output
+    # --- output
     declared_output_format_class = Setting(
         "mapred.output.format.class", _class_of("outputformat"), classes.TEXT_OUTPUT
     )
@@ -244,7 +244,7 @@ class JobConf(Properties):
         "mapreduce.fileoutputcommitter.marksuccessfuljobs", setting.true_or(True)
     )
 
-    # ---- built-ins
+    # --- built-ins
     regex = Setting("mapreduce.mapper.regex", setting.text)
     regex_group = Setting("mapreduce.mapper.regexmapper..group", setting.whole, "0")
     field_separator = Setting("mapreduce.fieldsel.data.field.separator", setting.text, "\t")
@@ -265,7 +265,7 @@ class JobConf(Properties):
     saw_ignore_undefs = Setting("mrstream.saw.ignore.undefs", setting.true_or(False))
     saw_zone = Setting("mrstream.saw.timezone", setting.text, "UTC")
 
-    # ---- the console
+    # --- the console
     is_quiet = Setting("mrstream.console.quiet", setting.true_or(False))
     client_output_filter = Setting("mapreduce.client.output.filter", setting.trimmed)
     poll_interval_s = Setting("mapreduce.client.progressmonitor.pollinterval", setting.milliseconds)
@@ -417,7 +417,7 @@ class JobConf(Properties):
         return HashPartition()
 
     def unknown_classes(self) -> Iterator[tuple[str, str, str]]:
-        """Give (property, class, role) of the Java classes that the job would use and we lack."""
+        """Yield (property, class, role) of the Java classes that the job would use and we lack."""
         roles = dict(_CLASSES_OF_ANY_JOB)
         if self.reduces > 0:
             roles |= _CLASSES_OF_REDUCES
@@ -439,7 +439,7 @@ class JobConf(Properties):
 
 
 def settings() -> Iterator[tuple[str, Setting[object]]]:
-    """Give (attribute, setting) of every property that mrstream itself honours."""
+    """Yield (attribute, setting) of every property that mrstream itself honours."""
     for attribute, member in vars(JobConf).items():
         if isinstance(member, Setting):
             yield attribute, member

@@ -74,12 +74,12 @@ class Properties:
         return sorted(self._old_names.items())
 
     def items(self) -> Iterator[tuple[str, str]]:
-        """Give every property in force, expanded, defaults included."""
+        """Yield every property in force, expanded, defaults included."""
         for name, value in (default_properties() | self._given).items():
             yield name, self.expanded(value)
 
     def own_items(self) -> Iterator[tuple[str, str]]:
-        """Give, expanded, what is not the same in every job: the given, and what refers to them.
+        """Yield, expanded, what is not the same in every job: the given, and what refers to them.
 
         `plain_defaults` has the rest.
         """
@@ -193,7 +193,7 @@ _SYSTEM: dict[str, Callable[[], str]] = {
 }
 
 
-# ---- text on the wire ----------------------------------------------------------------------
+# --- text on the wire
 # A word of the command line may hold bytes that are not UTF-8; Python keeps each as a lone
 # surrogate, which no wire format takes. On the wire such a byte is a character of the last
 # private plane, which no text uses.

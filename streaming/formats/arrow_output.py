@@ -133,7 +133,7 @@ def _needs_python(kind: Kind) -> bool:
 
 
 def _for_arrow(kind: Kind, value: Any) -> Any:
-    """Give a map as the pairs that Arrow makes one of."""
+    """Return a map as the pairs that Arrow makes one of."""
     if value is None:
         return None
     if kind.name == "map":

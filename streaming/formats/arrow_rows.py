@@ -59,7 +59,7 @@ class ArrowRows:
         self._chosen = Selection(self._url, self._reader.schema.names, columns, where)
 
     def lines(self) -> Iterator[bytes]:
-        """Give blobs of whole lines."""
+        """Return blobs of whole lines."""
         return guarded(self._url, self._lines())
 
     def position(self) -> int:

@@ -48,7 +48,7 @@ class Container:
         self.header = self._take(self.first)
 
     def blocks(self, start: int, end: int) -> Iterator[tuple[int, int, bytes]]:
-        """Give (position, records, bytes) of the blocks whose mark in front lies in the range."""
+        """Yield (position, records, bytes) of the blocks whose mark in front lies in the range."""
         position = self._behind_mark(max(start, self.first - SYNC_BYTES))
         while position is not None and position - SYNC_BYTES < end and position < self._file.size:
             self._file.seek(position)
@@ -151,11 +151,11 @@ class AvroRows:
             self._write = lambda one: ENCODER.encode(one) + b"\n"
 
     def lines(self) -> Iterator[bytes]:
-        """Give blobs of whole lines."""
+        """Return blobs of whole lines."""
         return gathered_lines(self.each())
 
     def each(self) -> Iterator[bytes]:
-        """Give each line."""
+        """Yield each line."""
         for datum in guarded(self._url, self._data()):
             line = decoded(self._url, lambda datum=datum: self._write(datum))  # type: ignore[misc]
             if line is not None:
@@ -198,7 +198,7 @@ class AvroRows:
 
 
 def _header(container: Container, schema: Any) -> bytes:
-    """Give the header with another schema."""
+    """Return the header with another schema."""
     metadata = container.metadata | {"avro.schema": json.dumps(schema).encode()}
     parts = [MAGIC, _varint(len(metadata))]
     for name, value in metadata.items():

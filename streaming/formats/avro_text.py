@@ -18,7 +18,7 @@ _SHORT = {'"': '\\"', "\\": "\\\\", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r":
 
 
 def java_text(datum: Any, schema: Any) -> bytes:
-    """Give the line of a datum: its text as key, an empty value; a datum of bytes is itself."""
+    """Return the line of a datum: its text as key, an empty value; a datum of bytes is itself."""
     if isinstance(datum, bytes) and _is(schema, "bytes"):
         return datum + b"\t\n"
     names: dict[str, Any] = {}
@@ -26,7 +26,7 @@ def java_text(datum: Any, schema: Any) -> bytes:
 
 
 def without_logical_types(schema: Any) -> Any:
-    """Give the schema whose values are plain numbers and bytes, as Java's reader sees them."""
+    """Return the schema whose values are plain numbers and bytes, as Java's reader sees them."""
     if isinstance(schema, list):
         return [without_logical_types(one) for one in schema]
     if isinstance(schema, dict):
@@ -76,7 +76,8 @@ def _text(datum: Any, schema: Any, names: dict[str, Any]) -> str:
 
 
 def _resolved(datum: Any, schema: Any, names: dict[str, Any]) -> Any:
-    """Give the schema of a datum: a branch of a union, what a name stands for, the type inside."""
+    """Return the schema of a datum: a branch of a union, what a name stands for, the type
+    inside."""
     while True:
         if isinstance(schema, list):
             schema = next((one for one in schema if _fits(datum, one, names)), "null")

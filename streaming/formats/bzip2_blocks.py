@@ -34,7 +34,7 @@ _NEEDLES = [
 
 
 def blocks(blobs: Iterable[bytes], start: int) -> Iterator[tuple[int, bytes]]:
-    """Give (byte position of its mark, plain bytes) for each block from `start` on.
+    """Yield (byte position of its mark, plain bytes) for each block from `start` on.
 
     `blobs` is the compressed file from byte `start` on.
     """

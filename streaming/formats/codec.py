@@ -42,7 +42,7 @@ class Decompressor(Protocol):
     """
 
     def feed(self, data: bytes) -> Iterator[bytes]:
-        """Give what `data` completes, in bounded pieces; to be used up before the next call."""
+        """Return what `data` completes, in bounded pieces; to be used up before the next call."""
         ...
 
     def finish(self) -> None:
@@ -54,11 +54,11 @@ class Compressor(Protocol):
     """Fed plain bytes, gives compressed ones."""
 
     def feed(self, data: bytes) -> bytes:
-        """Give what is ready."""
+        """Return what is ready."""
         ...
 
     def finish(self) -> bytes:
-        """Give the rest, the stream's end included."""
+        """Return the rest, the stream's end included."""
         ...
 
 
@@ -114,13 +114,13 @@ class Codec:
 
 
 def codec_by_suffix(path: str) -> Codec | None:
-    """Give the codec that a file's name asks for; only the suffix counts, in any case."""
+    """Return the codec that a file's name asks for; only the suffix counts, in any case."""
     dot = path.rfind(".")
     return _BY_SUFFIX.get(path[dot:].lower()) if dot > path.rfind("/") else None
 
 
 def codec_by_class(class_name: str) -> Codec:
-    """Give the codec of a Java class name, full or simple."""
+    """Return the codec of a Java class name, full or simple."""
     codec = _BY_CLASS.get(class_name) or _BY_CLASS.get(_PACKAGE + class_name)
     if codec is None:
         raise UnknownCodec(f"Compression codec {class_name} was not found.")

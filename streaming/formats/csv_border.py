@@ -19,7 +19,7 @@ _START, _FIELD, _QUOTED, _AFTER_QUOTE, _AFTER_CR = range(5)
 
 
 def record_start(data: bytes, dialect: Dialect, *, at_end: bool) -> int | None:
-    """Give where the first record begins in `data`, behind its first byte.
+    """Return where the first record begins in `data`, behind its first byte.
 
     `data` begins anywhere; `at_end`: the file ends with it. None: what there is does not decide
     it. The answer is the length of `data` if no record begins there before the file ends.
@@ -74,7 +74,7 @@ def _after_text(states: set[tuple[int, int | None]], at: int) -> set[tuple[int, 
 def _after(
     old: tuple[int, int | None], byte: bytes, at: int, delimiter: bytes, quote: bytes
 ) -> tuple[int, int | None] | None:
-    """Give what a state becomes; None: it could not have met this byte."""
+    """Return what a state becomes; None: it could not have met this byte."""
     state, start = old
     if state == _AFTER_CR:
         if byte == b"\n":

@@ -102,7 +102,7 @@ class _Lines:
         self._lines.append(line[: -len(_END)])
 
     def taken(self) -> str:
-        """Give what was written since the last time."""
+        """Return what was written since the last time."""
         lines, self._lines = self._lines, []
         return "".join(line + "\n" for line in lines)
 

@@ -43,7 +43,7 @@ class DelimitedRecords:
             )
 
     def _length(self, held: bytearray, start: int) -> tuple[int, int] | None:
-        """Give where the body begins and its length; None: not all of that is there."""
+        """Return where the body begins and its length; None: not all of that is there."""
         value = 0
         for place in range(_LENGTH_BYTES_MAX):
             if start + place >= len(held):

@@ -33,7 +33,7 @@ class FixedLengthRecords:
         return self.position, self._end
 
     def cut(self, blobs: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
-        """Give (offset, record) of the bytes of `range`."""
+        """Yield (offset, record) of the bytes of `range`."""
         size = self._record_bytes
         held = b""
         for blob in blobs:

@@ -18,7 +18,7 @@ class BadKeyFilter(UserError):
 
 
 def key_filter(conf: JobConf, key_type: WritableType) -> Callable[[bytes], bool]:
-    """Give the function that says of each key, in the order of the file, whether it is read."""
+    """Return the function that says of each key, in the order of the file, whether it is read."""
     match conf.key_filter_class.removeprefix(f"{SEQUENCE_FILE_FILTER}$"):
         case "PercentFilter":
             frequency, numbers = _frequency(conf), count()

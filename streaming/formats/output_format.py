@@ -233,7 +233,7 @@ class _TextWriter(FileWriter):
 def text_formatter(
     separator: bytes, key_type: WritableType, value_type: WritableType
 ) -> Callable[[bytes, bytes], bytes]:
-    """Give the function that writes one record as TextOutputFormat does."""
+    """Return the function that writes one record as TextOutputFormat does."""
     key_text, value_text = key_type.file_text, value_type.file_text
     if key_type.is_null and value_type.is_null:
         return lambda _key, _value: b""  # Hadoop writes not even the line end

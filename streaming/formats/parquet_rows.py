@@ -49,7 +49,7 @@ class ParquetRows:
         self._chosen = Selection(self._url, self._file.schema_arrow.names, columns, where)
 
     def lines(self) -> Iterator[bytes]:
-        """Give blobs of whole lines."""
+        """Return blobs of whole lines."""
         return guarded(self._url, self._lines())
 
     def _lines(self) -> Iterator[bytes]:
@@ -69,7 +69,7 @@ class ParquetRows:
         return self._position
 
     def groups(self) -> list[tuple[int, int]]:
-        """Give (number, first byte) of the row groups that are to be read."""
+        """Return (number, first byte) of the row groups that are to be read."""
         metadata = self._file.metadata
         found = []
         for index in range(metadata.num_row_groups):

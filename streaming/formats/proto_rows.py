@@ -26,7 +26,7 @@ _READ_BYTES = 1 << 18
 
 
 def message_class(descriptors: bytes, name: str) -> Any:
-    """Give the class of a message, out of a set of descriptors."""
+    """Return the class of a message, out of a set of descriptors."""
     pool = descriptor_pool.DescriptorPool()
     try:
         for file in descriptor_pb2.FileDescriptorSet.FromString(descriptors).file:
@@ -55,7 +55,7 @@ class ProtoRows:
         self._write = line_writer(self._url, names, columns, (), form)
 
     def lines(self) -> Iterator[bytes]:
-        """Give blobs of whole lines."""
+        """Return blobs of whole lines."""
         return gathered_lines(self._lines())
 
     def position(self) -> int:

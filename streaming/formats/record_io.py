@@ -47,7 +47,7 @@ def record_writer(
     *,
     ignore_key: bool = False,
 ) -> Callable[[bytes, bytes], bytes]:
-    """Give the function that writes one record for a command's stdin; only text can leave the key
+    """Return the function that writes one record for a command's stdin; only text can leave the key
     out."""
     key_text, value_text = key_type.command_text, value_type.command_text
     if identifier == "typedbytes":
@@ -80,7 +80,7 @@ class RecordCutter(Protocol):
     """Fed a command's stdout, gives its records."""
 
     def feed(self, data: bytes) -> list[Record]:
-        """Give the records that `data` completes."""
+        """Return the records that `data` completes."""
         ...
 
     def finish(self) -> list[Record]:
@@ -89,7 +89,7 @@ class RecordCutter(Protocol):
 
 
 def record_cutter(identifier: str, rule: KeyValueRule) -> RecordCutter:
-    """Give the cutter for an identifier; `rule` cuts the lines of text."""
+    """Return the cutter for an identifier; `rule` cuts the lines of text."""
     if identifier == "typedbytes":
         return TypedBytesCutter()
     if identifier == "rawbytes":

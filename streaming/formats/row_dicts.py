@@ -37,7 +37,8 @@ ENCODER = msgspec.json.Encoder(enc_hook=_encode_other)
 def line_writer(
     url: str, names: Sequence[str], columns: Sequence[str], where: Sequence[Condition], form: str
 ) -> Callable[[Mapping[str, Any]], bytes | None]:
-    """Give the function that writes a record as a line, None for one that the filter leaves out."""
+    """Return the function that writes a record as a line, None for one that the filter leaves
+    out."""
     for column in (*columns, *(condition.column for condition in where)):
         if column not in names:
             known = ", ".join(list(names)[:20]) or "no fields"

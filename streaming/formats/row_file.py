@@ -43,7 +43,7 @@ class RowReader(Protocol):
     """How many were given so far."""
 
     def lines(self) -> Iterator[bytes]:
-        """Give blobs of whole lines."""
+        """Return blobs of whole lines."""
         ...
 
     def position(self) -> int:
@@ -100,13 +100,13 @@ class WholeReads:
 
 
 def told(url: str, error: BaseException) -> RecordFileCorrupt:
-    """Give a library's complaint as one line that names the file."""
+    """Return a library's complaint as one line that names the file."""
     words = " ".join(str(error).split()) or type(error).__name__
     return RecordFileCorrupt(f"{url}: {words[:300]}")
 
 
 def decoded(url: str, decode: Callable[[], T]) -> T:
-    """Give what `decode` gives; whatever a library raises over foreign bytes is the file's fault.
+    """Return what `decode` gives; whatever a library raises over foreign bytes is the file's fault.
 
     What is ours (a setting that does not fit) and what is the machine's (a disk, memory) passes.
     """
@@ -124,7 +124,7 @@ def decoded(url: str, decode: Callable[[], T]) -> T:
 
 
 def guarded(url: str, items: Iterator[T]) -> Iterator[T]:
-    """Give the items, with `decoded` around each step."""
+    """Yield the items, with `decoded` around each step."""
     nothing = object()
     while True:
         item = decoded(url, lambda: next(items, nothing))

@@ -108,7 +108,7 @@ def _bad(text: str, why: str) -> BadRowSetting:
     return BadRowSetting(f"the row filter is {text!r}: {why}")
 
 
-# ---- applied to tables ---------------------------------------------------------------------
+# --- applied to tables
 
 
 class Selection:
@@ -127,7 +127,7 @@ class Selection:
         self.read = list(dict.fromkeys(needed))
 
     def of(self, batch: Any) -> Any:
-        """Give the wanted rows and columns of a batch that has all columns of `read`."""
+        """Return the wanted rows and columns of a batch that has all columns of `read`."""
         if self.where:
             import pyarrow.compute as pc
 

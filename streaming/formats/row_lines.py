@@ -24,7 +24,7 @@ _TEXT = pa.string()
 
 
 def json_lines(batch: pa.RecordBatch) -> Iterator[bytes]:
-    """Give a batch as JSON lines."""
+    """Yield a batch as JSON lines."""
     names = [msgspec.json.encode(name).decode() for name in batch.schema.names]
     for part in _parts(batch):
         pieces: list[Any] = []
@@ -34,7 +34,7 @@ def json_lines(batch: pa.RecordBatch) -> Iterator[bytes]:
 
 
 def tab_lines(batch: pa.RecordBatch) -> Iterator[bytes]:
-    """Give a batch as lines of columns between tabs.
+    """Yield a batch as lines of columns between tabs.
 
     A tab, line end or backslash in a value becomes `\\t`, `\\n`, `\\r`, `\\\\`; null is `\\N`.
     """
@@ -73,11 +73,11 @@ def _joined(rows: int, pieces: list[Any], end: str, null: str) -> bytes:
     return memoryview(data)[start:stop].tobytes() if data is not None else b""
 
 
-# ---- one column ----------------------------------------------------------------------------
+# --- one column
 
 
 def _json(column: Any) -> Any:
-    """Give a column as JSON values; null stays null."""
+    """Return a column as JSON values; null stays null."""
     column = _unpacked(column)
     kind = column.type
     if pa.types.is_floating(kind):
@@ -95,7 +95,7 @@ def _json(column: Any) -> Any:
 
 
 def _plain(column: Any) -> Any:
-    """Give a column as text for a field between tabs; null stays null."""
+    """Return a column as text for a field between tabs; null stays null."""
     column = _unpacked(column)
     kind = column.type
     if pa.types.is_floating(kind):
@@ -131,7 +131,7 @@ def _floats(column: Any) -> Any:
 
 
 def _text_of_other(column: Any) -> Any:
-    """Give the text of types whose text needs no escapes; None: it is not one of them."""
+    """Return the text of types whose text needs no escapes; None: it is not one of them."""
     kind = column.type
     if pa.types.is_timestamp(kind):
         return pc.replace_substring(column.cast(_TEXT), " ", "T", max_replacements=1)

@@ -160,7 +160,7 @@ class RowOutput(OutputWriter):
             elif file is not None:
                 file.close()
 
-    # ---- a block -------------------------------------------------------------------------------
+    # --- a block
 
     def _flush(self) -> None:
         block, lines = b"".join(self._held), self._held_lines

@@ -82,7 +82,7 @@ Fields = tuple[Field, ...]
 NULL, STRING = Kind("null"), Kind("string")
 
 
-# ---- read ----------------------------------------------------------------------------------
+# --- read
 
 
 def parse_schema(text: str) -> Fields:
@@ -215,11 +215,11 @@ def _avro_kind(schema: Any) -> Kind:
     return _avro_kind(kind)
 
 
-# ---- found in records ----------------------------------------------------------------------
+# --- found in records
 
 
 def inferred(records: Iterable[Mapping[str, Any]]) -> Fields:
-    """Give the schema that these records have: whole numbers are long, others double, a field
+    """Return the schema that these records have: whole numbers are long, others double, a field
     that is always null is string; what has two types that no type holds is string too, and the
     record that then does not fit is told."""
     kinds: dict[str, Kind] = {}
@@ -278,7 +278,7 @@ def _settled(kind: Kind) -> Kind:
     return kind
 
 
-# ---- does a record fit? --------------------------------------------------------------------
+# --- does a record fit?
 
 
 class Misfit(ValueError):
@@ -291,7 +291,8 @@ class Misfit(ValueError):
 
 
 def fitted(fields: Fields, record: Any, path: str = "") -> dict[str, Any]:
-    """Give the record with values as the writers take them, absent fields as None; or `Misfit`."""
+    """Return the record with values as the writers take them, absent fields as None; or
+    `Misfit`."""
     if not isinstance(record, dict):
         raise Misfit(path, f"{_shown(record)} is no object")
     if len(record) > len(fields) or not record.keys() <= {field.name for field in fields}:
@@ -321,7 +322,7 @@ def _value(kind: Kind, value: Any, path: str) -> Any:
 
 
 def _entries(value: Any) -> dict[str, Any] | None:
-    """Give a map's entries: an object, or the pairs as which readers of tables give one."""
+    """Return a map's entries: an object, or the pairs as which readers of tables give one."""
     if isinstance(value, dict):
         return value
     if not isinstance(value, list):
@@ -382,11 +383,11 @@ def _shown(value: Any) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-# ---- for the libraries ---------------------------------------------------------------------
+# --- for the libraries
 
 
 def to_avro(fields: Fields, name: str = "record") -> dict[str, Any]:
-    """Give the Avro schema; names of inner records follow from where they are."""
+    """Return the Avro schema; names of inner records follow from where they are."""
     return {
         "type": "record",
         "name": name,
@@ -419,7 +420,7 @@ def _avro_type(kind: Kind, name: str) -> Any:
 
 
 def to_arrow(kind: Kind) -> Any:
-    """Give the pyarrow type."""
+    """Return the pyarrow type."""
     import pyarrow as pa
 
     match kind.name:
@@ -447,5 +448,5 @@ def to_arrow(kind: Kind) -> Any:
 
 
 def names_of(fields: Sequence[Field]) -> list[str]:
-    """Give the names of the fields."""
+    """Return the names of the fields."""
     return [field.name for field in fields]

@@ -15,7 +15,7 @@ from mrstream.streaming.formats.row_filter import parse_filter
 
 
 def open_rows(kind: InputFormat, source: Source, start: int, end: int, conf: JobConf) -> RowReader:
-    """Give the reader of the records that begin in [start, end)."""
+    """Return the reader of the records that begin in [start, end)."""
     columns, where, form = conf.input_columns, parse_filter(conf.input_where), conf.input_lines
     match kind:
         case InputFormat.PARQUET:

@@ -61,7 +61,7 @@ class _Input:
         return self._index < len(self._buffer) or self._fill()
 
     def take(self, count: int) -> bytes:
-        """Give exactly `count` bytes."""
+        """Return exactly `count` bytes."""
         end = self._index + count
         if end <= len(self._buffer):
             data = self._buffer[self._index : end]
@@ -172,7 +172,7 @@ class SequenceFileReader:
         return kind.parse
 
     def _read_header(self) -> tuple[WritableType, WritableType]:
-        """Read the header; gives the types of keys and values."""
+        """Read the header; return the types of keys and values."""
         magic = self._input.take(4)
         if magic[:3] != MAGIC:
             raise SequenceFileCorrupt(f"not a SequenceFile: it begins with {magic.hex(' ')}")

@@ -58,7 +58,7 @@ class RecordBytes:
             yield blob
 
     def _delimited(self, delimiter: bytes) -> Iterator[bytes]:
-        """Give what lies behind the first delimiter, up to the first one that begins at or after
+        """Yield what lies behind the first delimiter, up to the first one that begins at or after
         the border.
 
         Delimiters are found one after the other from where the piece begins, as its records will
@@ -91,7 +91,7 @@ class RecordBytes:
         yield held
 
     def _after_delimiter(self, delimiter: bytes) -> bytes | None:
-        """Skip to after the first delimiter; gives what of its blob follows, None if none begins
+        """Skip to after the first delimiter; return what of its blob follows, None if none begins
         in this piece."""
         blob = b""
         for more in self._blobs:
@@ -113,7 +113,7 @@ class RecordBytes:
         return self._end is not None and position >= self._end
 
     def _after_line_end(self, blobs: Iterator[bytes]) -> bytes | None:
-        """Skip to after the first line end; gives what of its blob follows.
+        """Skip to after the first line end; return what of its blob follows.
 
         None: no line end begins in this piece, so that it owns nothing. To look further would be
         to read a line that is longer than a piece once for each of its pieces.
@@ -136,7 +136,7 @@ class RecordBytes:
         return b""
 
     def _to_border(self, blob: bytes, search: int, blobs: Iterator[bytes]) -> Iterator[bytes]:
-        """Give the bytes up to the first line end that begins at or after `search` in `blob`."""
+        """Yield the bytes up to the first line end that begins at or after `search` in `blob`."""
         while True:
             cut = _line_end(blob, search)
             if cut is not None:
@@ -263,7 +263,7 @@ def _delimited_lines(
 def records(
     blobs: Iterable[bytes], offset: int, delimiter: bytes | None = None
 ) -> Iterator[tuple[int, bytes, int]]:
-    """Give (offset, record, its length with its end) for each record; `offset` is where the blobs
+    """Yield (offset, record, its length with its end) for each record; `offset` is where the blobs
     begin."""
     if delimiter is not None:
         yield from _delimited_records(blobs, offset, delimiter)
@@ -285,7 +285,7 @@ class LineSplitter:
         self._tail = b""
 
     def feed(self, data: bytes) -> list[bytes]:
-        """Give the lines that `data` completes."""
+        """Return the lines that `data` completes."""
         blob = self._tail + data
         # A CR at the very end may be half of CR LF.
         self._tail = b"\r" if blob.endswith(b"\r") else b""
@@ -332,6 +332,6 @@ def _delimited_records(
 
 
 def line_lengths(blobs: Iterable[bytes]) -> Iterator[int]:
-    """Give the length of each line, its end included."""
+    """Yield the length of each line, its end included."""
     for _, _, length in records(blobs, 0):
         yield length

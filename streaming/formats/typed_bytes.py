@@ -42,7 +42,7 @@ class _Incomplete(Exception):
 
 
 def object_end(data: bytes, start: int = 0) -> int | None:
-    """Give the index after the object that begins at `start`, None if it is not all there."""
+    """Return the index after the object that begins at `start`, None if it is not all there."""
     try:
         return _end(data, start, 0)
     except _Incomplete:
@@ -57,7 +57,7 @@ def to_text(data: bytes) -> bytes:
 
 
 def decode(data: bytes) -> object:
-    """Give one object as a Python value: int, bool, float, str, list, dict or `Opaque`."""
+    """Return one object as a Python value: int, bool, float, str, list, dict or `Opaque`."""
     return _decode(data, 0, 0)[0]
 
 
@@ -98,7 +98,7 @@ class TypedBytesCutter:
         self._ended = False
 
     def feed(self, data: bytes) -> list[tuple[bytes, bytes]]:
-        """Give the records that `data` completes."""
+        """Return the records that `data` completes."""
         self._held += data
         if self._ended or len(self._held) < self._wanted:
             return []
@@ -133,7 +133,7 @@ class TypedBytesCutter:
 
 
 def read_pairs(file: BinaryIO) -> Iterator[tuple[bytes, bytes]]:
-    """Give the (key, value) objects of a file."""
+    """Yield the (key, value) objects of a file."""
     cutter = TypedBytesCutter()
     while blob := file.read(1024 * 1024):
         yield from cutter.feed(blob)
@@ -141,7 +141,7 @@ def read_pairs(file: BinaryIO) -> Iterator[tuple[bytes, bytes]]:
 
 
 def _need(data: bytes, start: int, count: int) -> int:
-    """Give the index after `count` bytes, if they are there."""
+    """Return the index after `count` bytes, if they are there."""
     if count < 0:
         raise BadTypedBytes(f"a typed bytes object has length {count}")
     if start + count > len(data):

@@ -32,7 +32,7 @@ class RecordParser:
         self._needed = 1
 
     def feed(self, data: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """Give the records that `data` completes; ValueError if it holds none."""
+        """Yield the records that `data` completes; ValueError if it holds none."""
         self._held += data
         while len(self._held) >= self._needed and (found := self._next()) is not None:
             yield found
@@ -77,7 +77,7 @@ class RecordParser:
 
 
 def _fields(headers: bytes) -> tuple[bytes, int]:
-    """Give the target URI, empty if there is none, and the length of the payload."""
+    """Return the target URI, empty if there is none, and the length of the payload."""
     uri, length = b"", -1
     for line in re.sub(rb"\r?\n[ \t]+", b" ", headers).splitlines()[1:]:
         name, _, value = line.partition(b":")
@@ -127,7 +127,7 @@ class WarcRecords:
                 )
 
     def _unit(self, at: int) -> Generator[tuple[bytes, bytes], None, int]:
-        """Give the records of the member, or the record, at a byte; returns where the next is."""
+        """Return the records of the member, or the record, at a byte; returns where the next is."""
         return self._member(at) if self._is_gzip else self._record(at)
 
     def _whole(self) -> Iterator[tuple[bytes, bytes]]:
@@ -138,7 +138,7 @@ class WarcRecords:
             yield from parser.feed(plain)
         parser.finish()
 
-    # ---- units ---------------------------------------------------------------------------------
+    # --- units
 
     def _member(self, at: int) -> Generator[tuple[bytes, bytes], None, int]:
         parser, member = RecordParser(), zlib.decompressobj(31)
@@ -189,10 +189,10 @@ class WarcRecords:
             if stripped or not data:
                 return position
 
-    # ---- where to begin ------------------------------------------------------------------------
+    # --- where to begin
 
     def _first(self, at: int) -> int:
-        """Give where the first unit at or behind a byte begins."""
+        """Return where the first unit at or behind a byte begins."""
         if at <= 0:
             return 0 if self._is_gzip else self._behind_line_ends(0)
         if self._exact:

@@ -45,7 +45,7 @@ def write_vlong(value: int) -> bytes:
 
 
 def read_vlong(data: bytes | memoryview, start: int) -> tuple[int, int]:
-    """Read a variable-length number; gives it and the index after it."""
+    """Read a variable-length number; return it and the index after it."""
     if start >= len(data):
         raise WritableCorrupt(f"a number is cut off at byte {start}")
     first = data[start]
@@ -85,7 +85,7 @@ class WritableType(msgspec.Struct, frozen=True):
 
 
 def writable_type(class_name: str) -> WritableType:
-    """Give the type of a Java class name; one we do not know is carried without being
+    """Return the type of a Java class name; one we do not know is carried without being
     understood."""
     return _TYPES.get(class_name) or _opaque(class_name)
 

@@ -35,7 +35,7 @@ class XmlRecords:
         return self._window.position
 
     def __iter__(self) -> Iterator[tuple[int, bytes]]:
-        """Give (position, record) of each record."""
+        """Yield (position, record) of each record."""
         # Hadoop looks for the first begin mark once when it opens the file and again for the
         # record; for slow matching the first look decides what is known about CDATA.
         if not self._search.skip_to_begin(self._window):

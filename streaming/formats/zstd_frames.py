@@ -43,8 +43,8 @@ class SeekTable(msgspec.Struct, frozen=True):
     plain_end: int
 
     def plain_range(self, start: int, end: int) -> tuple[int, int, int]:
-        """Give what belongs to a range of the file, the frames that begin in it: the first of them
-        in the file, and their first and last byte in the plain text."""
+        """Return what belongs to a range of the file, the frames that begin in it: the first of
+        them in the file, and their first and last byte in the plain text."""
         first = next((frame for frame in self.frames if frame.at >= start), None)
         if first is None or first.at >= end:
             return self.end, self.plain_end, self.plain_end
@@ -53,7 +53,7 @@ class SeekTable(msgspec.Struct, frozen=True):
 
 
 def seek_table(source: Source) -> SeekTable | None:
-    """Give the table of a seekable file, None for any other; `CodecCorrupt` if it is damaged."""
+    """Return the table of a seekable file, None for any other; `CodecCorrupt` if it is damaged."""
     size = source.seek(0, 2)
     if size < _FOOTER.size + 8:
         return None

@@ -24,7 +24,7 @@ class UnknownClass(Exception):
 
 
 def joined(*sets: Ranges) -> Ranges:
-    """Give the union."""
+    """Return the union."""
     found: list[tuple[int, int]] = []
     for first, last in sorted(chain(*sets)):
         if found and first <= found[-1][1] + 1:
@@ -35,7 +35,7 @@ def joined(*sets: Ranges) -> Ranges:
 
 
 def without(ranges: Ranges) -> Ranges:
-    """Give all other code points."""
+    """Return all other code points."""
     found, at = [], 0
     for first, last in ranges:
         if at < first:
@@ -45,12 +45,12 @@ def without(ranges: Ranges) -> Ranges:
 
 
 def common(left: Ranges, right: Ranges) -> Ranges:
-    """Give the intersection."""
+    """Return the intersection."""
     return without(joined(without(left), without(right)))
 
 
 def written(ranges: Ranges) -> str:
-    """Give the class that Python's `re` reads as these code points."""
+    """Return the class that Python's `re` reads as these code points."""
     if not ranges:
         return "(?!)"
     inside = (_point(a) if a == b else f"{_point(a)}-{_point(b)}" for a, b in ranges)
@@ -71,7 +71,7 @@ def _of(text: str) -> Ranges:
     return joined(tuple(found))
 
 
-# --- classes with a name -------------------------------------------------------------
+# --- classes with a name
 
 _ASCII: dict[str, Ranges] = {
     "Lower": _of("a-z"),
@@ -133,7 +133,7 @@ _SCRIPTS: dict[str, Ranges] = {
 
 
 def members(name: str, *, any_case: bool = False) -> Ranges:
-    """Give the code points of `\\p{name}`: POSIX names, general categories, binary properties,
+    """Return the code points of `\\p{name}`: POSIX names, general categories, binary properties,
     a few scripts. Java's POSIX names are ASCII, its categories are not."""
     if any_case:
         if name in ("Lower", "Upper"):
@@ -180,14 +180,14 @@ def _binary(name: str) -> Ranges | None:
 
 @cache
 def word() -> Ranges:
-    """Give what Java counts as part of a word at `\\b`: any letter or digit, not ASCII alone, and
+    """Return what Java counts as part of a word at `\\b`: any letter or digit, not ASCII alone, and
     the marks that stand over them."""
     return joined(_category("L"), _category("Nd"), _category("Mn"), _of("_"))
 
 
 @cache
 def _category(name: str) -> Ranges:
-    """Give the code points of a general category, or of all that begin with its letter."""
+    """Return the code points of a general category, or of all that begin with its letter."""
     found: list[tuple[int, int]] = []
     for code in range(LAST + 1):
         if unicodedata.category(chr(code)).startswith(name):
@@ -199,7 +199,7 @@ def _category(name: str) -> Ranges:
 
 
 def named_at(pattern: str, at: int, *, any_case: bool) -> tuple[Ranges, int]:
-    """Read `\\p{Name}`, `\\P{Name}` or `\\pL` at `at`; gives its code points and where it ends."""
+    """Read `\\p{Name}`, `\\P{Name}` or `\\pL` at `at`; return its code points and where it ends."""
     if pattern[at + 2 : at + 3] == "{":
         end = pattern.find("}", at)
         if end < 0:
@@ -212,13 +212,13 @@ def named_at(pattern: str, at: int, *, any_case: bool) -> tuple[Ranges, int]:
     return without(found) if is_other else found, behind
 
 
-# --- classes in brackets -------------------------------------------------------------
+# --- classes in brackets
 
 
 def parse_class(
     pattern: str, at: int, *, any_case: bool = False, depth: int = 0
 ) -> tuple[Ranges, int]:
-    """Read the class whose `[` is at `at`; gives its code points and where it ends."""
+    """Read the class whose `[` is at `at`; return its code points and where it ends."""
     if depth > NEST_MAX:
         raise UnknownClass(f"classes nest deeper than {NEST_MAX}")
     at += 1

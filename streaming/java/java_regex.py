@@ -43,7 +43,7 @@ def compile_java(pattern: str) -> re.Pattern[str]:
 
 
 def java_in_bytes(pattern: str) -> bytes:
-    """Give a Java regular expression as Python finds it in bytes, where classes are ASCII."""
+    """Return a Java regular expression as Python finds it in bytes, where classes are ASCII."""
     try:
         text = _Translation(pattern, re.ASCII, is_bytes=True).text()
     except UnknownClass as error:
@@ -52,7 +52,7 @@ def java_in_bytes(pattern: str) -> bytes:
 
 
 def find_all(pattern: re.Pattern[str], text: str) -> Iterator[re.Match[str]]:
-    """Give the matches that Java's `find` gives one after the other. It steps through UTF-16: an
+    """Yield the matches that Java's `find` gives one after the other. It steps through UTF-16: an
     empty match is found between the halves of a character beyond U+FFFF, too."""
     for match in pattern.finditer(text):
         yield match
@@ -64,7 +64,7 @@ def find_all(pattern: re.Pattern[str], text: str) -> Iterator[re.Match[str]]:
 
 
 def _leading_flags(pattern: str) -> tuple[str, int]:
-    """Give a pattern without the `(?imsxud)` that it begins with, and Python's flags for them."""
+    """Return a pattern without the `(?imsxud)` that it begins with, and Python's flags for them."""
     flags: int = re.ASCII
     letters = {"i": re.IGNORECASE, "m": re.MULTILINE, "s": re.DOTALL, "x": re.VERBOSE}
     while (found := _FLAGS.match(pattern)) is not None:
@@ -89,7 +89,7 @@ class _Translation:
         self._is_bytes = is_bytes
 
     def text(self) -> str:
-        """Give it in Python's syntax."""
+        """Return it in Python's syntax."""
         out: list[str] = []
         at = 0
         while at < len(self._pattern):
@@ -102,7 +102,7 @@ class _Translation:
         return "".join(out)
 
     def _next(self, at: int) -> tuple[str, int]:
-        """Translate what begins at `at`; gives it and where it ends."""
+        """Translate what begins at `at`; return it and where it ends."""
         pattern, character = self._pattern, self._pattern[at]
         if character == "\\":
             return self._escape(at)

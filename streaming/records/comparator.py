@@ -158,7 +158,7 @@ def _parse_position(position: str, text: str, *, default_byte: int) -> tuple[int
         ) from None
 
 
-# ---- the pure twin of the kernel's compare -------------------------------------------------
+# --- the pure twin of the kernel's compare
 
 
 def compare(spec: ComparatorSpec, a: bytes, b: bytes) -> int:

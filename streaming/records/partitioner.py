@@ -119,7 +119,7 @@ def key_field_partition(
     return KeyFieldPartition(specs, separator or TAB, whole_key)
 
 
-# ---- the pure twin of the kernel's partition -----------------------------------------------
+# --- the pure twin of the kernel's partition
 
 
 def partition(spec: KeyPartitionerSpec, key: bytes, reduces: int) -> int:

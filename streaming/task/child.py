@@ -150,7 +150,7 @@ def _interpreter(program: str, path: str) -> list[str]:
     return [SHELL]
 
 
-# ---- environment ---------------------------------------------------------------------------
+# --- environment
 
 
 def task_environment(

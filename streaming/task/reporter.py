@@ -127,7 +127,7 @@ class Reporter:
         return -1
 
     def _rest(self, data: bytes, done: int) -> Iterator[Event]:
-        """Give what is surely no reporter line, and hold back the start of a possible one."""
+        """Yield what is surely no reporter line, and hold back the start of a possible one."""
         if done == len(data):
             return
         # Only a line shorter than the prefix is undecided, so only its last bytes matter.

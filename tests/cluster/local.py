@@ -24,7 +24,14 @@ from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
 from mrstream.cluster.agent.processes import module_of
-from mrstream.cluster.config.config import GATEWAY, Cluster, ClusterConfig, load
+from mrstream.cluster.config.config import (
+    CELL_MARK,
+    GATEWAY,
+    Cluster,
+    ClusterConfig,
+    base_role,
+    load,
+)
 from mrstream.cluster.config.doors import with_door_keys
 from mrstream.cluster.config.reader import read_config
 from mrstream.cluster.config.state import NEW_MARK, Secret, write_private
@@ -121,9 +128,10 @@ class LocalCluster:
             write_private(str(place / "cluster.yaml"), text)
             write_private(str(place / "identity.json"), self.secret.to_text())
         # As `up` does: nothing of this cluster can be anywhere yet.
-        write_private(str(self.host_directory("h1", name) / MASTER / NEW_MARK), "")
-        write_private(str(directory / "home" / "current"), name + "\n")
         self.config: ClusterConfig = load(self.file)
+        for role in self.config.dfs_masters:
+            write_private(str(self.host_directory("h1", name) / role / NEW_MARK), "")
+        write_private(str(directory / "home" / "current"), name + "\n")
         self.cluster = Cluster(self.config, self.secret)
         self.shared = str(directory / "shared")
         """A directory that programs on every host see, by this name."""
@@ -156,7 +164,7 @@ class LocalCluster:
             for host in self.hosts_of(role):
                 self.launch(role, host)
         for role in self.roles:
-            if role.endswith(".master"):
+            if base_role(role).endswith(".master"):
                 form_group(self.cluster, role)
         for role in self.roles:
             for host in self.hosts_of(role):
@@ -166,7 +174,8 @@ class LocalCluster:
         """Where a role runs."""
         if role == GATEWAY:
             return list(self.config.gateway.hosts) if self.config.gateway else []
-        return list(self.config.masters_of(role)) if role.endswith(".master") else self.hosts
+        is_master = base_role(role).endswith(".master")
+        return list(self.config.masters_of(role)) if is_master else self.hosts
 
     def launch(self, role: str, host: str, prelude: str = "") -> int:
         """Start a daemon without waiting for it; return its pid.
@@ -175,6 +184,7 @@ class LocalCluster:
         """
         place = self.host_directory(host, self.config.name)
         (place / "logs").mkdir(parents=True, exist_ok=True)
+        cell = role.partition(CELL_MARK)[2]
         start = ["-m", module_of(role)]
         if prelude:
             name = module_of(role)
@@ -185,6 +195,7 @@ class LocalCluster:
                 [
                     *(*self._within.get(host, ()), *ENDS_WITH_US),
                     *(sys.executable, "-P", *start, "--host", host, "--dir", str(place)),
+                    *(("--cell", cell) if cell else ()),
                 ],
                 stdin=subprocess.DEVNULL,
                 stdout=output,

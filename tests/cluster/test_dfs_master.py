@@ -429,8 +429,9 @@ def test_gate_13_clocks_that_jump_an_hour_and_differ_change_no_lease(
 
 
 def test_gate_7_a_full_disk_under_the_log_acknowledges_nothing_and_passes(tmp_path: Path) -> None:
-    """Nothing is acknowledged that is not in the log (M1: what is asked meanwhile waits, too); all
-    goes on when there is room, without a restart."""
+    """Nothing is acknowledged that is not in the log. What there is can be read and deleted
+    meanwhile, other changes are refused with the reason; all goes on when there is room, without a
+    restart."""
     place = tmp_path / "hosts/test/h1" / MASTER
     place.mkdir(parents=True)
     mount = ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(place)]
@@ -444,6 +445,13 @@ def test_gate_7_a_full_disk_under_the_log_acknowledges_nothing_and_passes(tmp_pa
                     pass
 
             acknowledged = _until_refused(client)
+            with pytest.raises(Unavailable, match="cannot log a change: no space left in"):
+                put(client, "/more", b"x")
+            assert read(client, "/before") == b"kept"
+            assert {path for path, _ in listing(client)} == {"/", "/before", *acknowledged}
+            client.delete("/d0", recursive=False, skip_trash=True)
+            acknowledged.remove("/d0")
+            assert client.stat("/d1").is_directory
             (place / "filler").unlink()
             wait_for(lambda: _makes(client, "/after"), 60.0, "room for the log")
             assert read(client, "/before") == b"kept"

@@ -77,7 +77,8 @@ def laptop(tmp_path: Path) -> Iterator[Laptop]:
 
 
 def test_a_laptop_is_a_cluster_too(laptop: Laptop) -> None:
-    """up, a file, a job, kill -9 of everything, up again, the file, down: nothing left."""
+    """up, a file, a job, kill -9 of everything, up again with a cell more, the file, down: nothing
+    left."""
     (laptop.home / "words").write_text("a b\nb c\n" * 1000)
     laptop.good("cluster", "up")
     assert {s["state"] for s in laptop.roles().values()} == {"up"}
@@ -92,9 +93,16 @@ def test_a_laptop_is_a_cluster_too(laptop: Laptop) -> None:
     for role in laptop.roles().values():
         os.kill(role["pid"], signal.SIGKILL)
     wait_for(lambda: not laptop.processes(), "nothing outlives the killed daemons", 60)
-    laptop.good("cluster", "up")
+    document = json.loads((laptop.home / "cluster.yaml").read_text())
+    document["dfs"]["cells"] = {"logs": {"path": "/logs"}}
+    (laptop.home / "cluster.yaml").write_text(json.dumps(document))
+    laptop.good("cluster", "up", "-f", "cluster.yaml")
 
     assert laptop.good("dfs", "-cat", "/words") == "a b\nb c\n" * 1000
+    laptop.good("dfs", "-cp", "/words", "/logs/words")
+    status = laptop.good("cluster", "status")
+    assert "cell logs at /logs: 1 files, 1 chunks" in status and "dfs.master@logs" in status
+    assert laptop.good("cluster", "doctor") == "cluster here is well\n"
     said = laptop.good("cluster", "down", "--purge", "--yes")
     assert said.count("no process is left") == 3
     assert laptop.processes() == []

@@ -25,6 +25,9 @@ def test_every_key_of_the_cluster_file_is_documented() -> None:
         "`hosts.H.via`",
         "`hosts.H.dir`",
         "`hosts.H.disks`",
+        "`dfs.cells`",
+        "`dfs.cells.C.path`",
+        "`dfs.cells.C.number`",
     ]
 
     assert [key for key in keys if key not in GUIDE] == []

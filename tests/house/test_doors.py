@@ -15,7 +15,7 @@ DOORS = {
     "oplog": {"apply"},
     "master": {
         "query", "summarise", "queries", "calls", "file_count", "directory_count", "chunk_count",
-        "safe_mode", "is_whole", "is_behind", "is_registered",
+        "safe_mode", "is_whole", "is_behind", "is_registered", "cell",
     },
     "shadow": {"handle", "query"},
 }  # fmt: skip

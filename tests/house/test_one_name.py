@@ -7,6 +7,7 @@ level, two programs in one environment would break each other.
 from __future__ import annotations
 
 import os
+import platform
 import subprocess
 import sys
 import tarfile
@@ -21,11 +22,11 @@ from tests.house.tree import PACKAGES, ROOT
 FOLDERS = PACKAGES
 
 
-def build(source: Path, what: str, into: Path) -> Path:
+def build(source: Path, what: str, into: Path, compiler: str = "false") -> Path:
     """Let the build backend make a wheel or an sdist of a source tree, as pip does."""
     code = f"import sys, setuptools.build_meta as b; print(b.build_{what}(sys.argv[1]))"
     # What is built is looked at, not run fast: the C kernel is not what this is about.
-    env = {**os.environ, "CC": "false"}
+    env = {**os.environ, "CC": compiler, "LDSHARED": compiler}
     ended = subprocess.run(
         [sys.executable, "-c", code, str(into)],
         cwd=source, env=env, capture_output=True, text=True, check=False,
@@ -75,6 +76,22 @@ def test_the_wheel_has_one_top_level_name_and_everything_below_it(wheel: Path) -
     assert {name.split("/")[0] for name in names} == {"mrstream", f"{wheel.stem.split('-')[0]}-"
         f"{wheel.stem.split('-')[1]}.dist-info"}  # fmt: skip
     assert wanted - names == set()
+
+
+def test_one_wheel_is_good_for_every_python_from_3_11_on(checkout: Path, tmp_path: Path) -> None:
+    """The C kernel keeps to the stable ABI, and the wheel says so: else each Python needs its own.
+    What the compiler makes is of no matter here: empty files will do."""
+    compiler = tmp_path / "cc"
+    compiler.write_text(
+        '#!/bin/sh\nwhile [ $# -gt 1 ]; do [ "$1" = -o ] && : > "$2"; shift; done\n'
+    )
+    compiler.chmod(0o755)
+
+    made = build(checkout, "wheel", tmp_path / "made", str(compiler))
+
+    assert f"-cp311-abi3-linux_{platform.machine()}.whl" in made.name
+    compiled = [name for name in names_in(made) if name.endswith(".so")]
+    assert compiled == ["mrstream/mapreduce/dataflow/_kernel.abi3.so"]
 
 
 def test_an_sdist_builds_the_same_wheel(checkout: Path, wheel: Path, tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ ROOMS: dict[str, list[str]] = {
     "dfs": [
         "chunk errors",
         "protocol",
-        "transfer",
+        "transfer mounts",
         "metadata chunks client",
         "oplog command_queue shell",
         "duties shadow master_link",

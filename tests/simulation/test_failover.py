@@ -51,7 +51,7 @@ def obeys_any_epoch(patch: pytest.MonkeyPatch) -> None:
 
 
 def forgets_whom_it_met(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(allegiance, "read_epoch", lambda disk: 0)
+    patch.setattr(allegiance, "read_epoch", lambda disk, name: 0)
 
 
 def obeys_however_old(patch: pytest.MonkeyPatch) -> None:

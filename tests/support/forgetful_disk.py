@@ -243,6 +243,11 @@ class ForgetfulFile:
         self._inode.synced = bytes(self._inode.content)
         self._inode.pending = []
 
+    def reserve(self, size: int) -> None:
+        """There is room, or there is not; none is kept."""
+        if size - len(self._inode.content) > self._disk.room_bytes:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self._path)
+
     def begin_writing_out(self, offset: int, size: int) -> None:
         """Whatever is not synced may be lost or kept here anyway."""
 

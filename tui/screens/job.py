@@ -27,7 +27,7 @@ ATTEMPTS_SHOWN_MAX = 500
 
 
 def progress_text(job: JobRow, now_s: float, width: int) -> PlainText:
-    """Give the three bars with their counts, and the line of figures below."""
+    """Return the three bars with their counts, and the line of figures below."""
     text = PlainText()
     bar_width = max(10, min(50, width - 52))
     for phase in jobs.phases(job):

@@ -40,7 +40,7 @@ NARROW = [
 
 
 def narrow(cells: tuple[Cell, ...]) -> tuple[Cell, ...]:
-    """Give the cells of a job for `NARROW`."""
+    """Return the cells of a job for `NARROW`."""
     state, job, *phases, left, _, speed, failed, name = cells
     if len(name.text) > NAME_CELLS:
         name = Cell(f"{name.text[: NAME_CELLS - 1]}…")

@@ -46,8 +46,9 @@ class Page(Screen[None]):
 
     @property
     def _composed(self) -> bool:
-        """Whether the widgets are there: news may come before they are and after they went."""
-        return self._mounted_once and bool(self.children)
+        """Whether the widgets are there: news may come before they are and while they go, one
+        after the other."""
+        return self._mounted_once and bool(self.query(Summary)) and bool(self.query(KeyLine))
 
     def compose(self) -> ComposeResult:
         yield Summary()
@@ -58,7 +59,7 @@ class Page(Screen[None]):
         yield KeyLine()
 
     def body(self) -> ComposeResult:
-        """Give the widgets between summary and keys."""
+        """Return the widgets between summary and keys."""
         raise NotImplementedError
 
     def draw(self) -> None:

@@ -6,7 +6,7 @@ from mrstream.tui.widgets.ink import DONE, REST, PlainText
 
 
 def bar(fraction: float, width: int) -> PlainText:
-    """Give a bar of `width` cells, in halves; less than half a cell still shows as something."""
+    """Return a bar of `width` cells, in halves; less than half a cell still shows as something."""
     share = max(0.0, min(1.0, fraction))
     halves = round(share * width * 2)
     if share and not halves:

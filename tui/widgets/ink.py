@@ -26,13 +26,13 @@ class PlainText(Text):
 
 @cache
 def ink(colour: Colour, *, loud: bool = False) -> str:
-    """Give the style of a colour: `bold #d55e00`; the terminal's own if the colour is plain."""
+    """Return the style of a colour: `bold #d55e00`; the terminal's own if the colour is plain."""
     name = "dim" if colour is Colour.FAINT else ON_DARK.get(colour, "")
     return f"bold {name}".rstrip() if loud else name
 
 
 def joined(cells: Iterable[Cell]) -> PlainText:
-    """Give cells as one line, two blanks between them."""
+    """Return cells as one line, two blanks between them."""
     text = PlainText()
     for cell in cells:
         gap = "  " if text else ""

@@ -12,7 +12,7 @@ LOST_STYLE = "bold #ffffff on #b04a00"
 
 
 def summary(picture: Picture, now_s: float, *, read_only: bool, width: int = 200) -> PlainText:
-    """Give the one line that answers: is everything all right? What is wrong comes before what is
+    """Return the one line that answers: is everything all right? What is wrong comes before what is
     merely good to know, which is left out where there is no room for it."""
     line = PlainText().append(f" {picture.cluster or 'no cluster'} ", "bold reverse")
     silent = silence(picture, now_s)

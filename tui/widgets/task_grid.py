@@ -21,7 +21,7 @@ _SHADES = "·░▒▓■"
 
 
 def cell_sign(cell: GridCell) -> str:
-    """Give the sign of a cell: that of its state, or of a block that is well how much is done."""
+    """Return the sign of a cell: that of its state, or of a block that is well how much is done."""
     mark = TASK_MARKS[cell.state]
     if cell.tasks == 1 or cell.state in (FAILED, BACKUP):
         return mark.sign
@@ -47,7 +47,7 @@ class TaskGrid(Widget):
             self.refresh()
 
     def render_line(self, y: int) -> Strip:
-        """Give the title or one row of cells."""
+        """Return the title or one row of cells."""
         width, height = self.size
         if self._drawn != (self._states, width, height):
             self._draw(width, height)

@@ -17,22 +17,22 @@ import re
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import Final, TypeVar
+from typing import TypeVar
 
 from mrstream.web.http.head import Refused
 from mrstream.web.http.request import Request
 from mrstream.web.http.tokens import KEY_ID, key_secret
 
 T = TypeVar("T")
-OWN: Final = (b".mrstream", b".trash")
+OWN = (b".mrstream", b".trash")
 """Directories of the file system's own, which no key reaches."""
-KEYS_AGE_S_MAX: Final = 30.0
-GUESSES_MAX: Final = 20
-GUESS_WINDOW_S: Final = 60.0
-GUESSERS_MAX: Final = 10_000
-USER_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9._-]{0,254}\$?")
+KEYS_AGE_S_MAX = 30.0
+GUESSES_MAX = 20
+GUESS_WINDOW_S = 60.0
+GUESSERS_MAX = 10_000
+USER_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9._-]{0,254}\$?")
 """Hadoop's pattern of user names."""
-_ASK: Final = ("WWW-Authenticate", 'Basic realm="mrstream", charset="UTF-8"')
+_ASK = ("WWW-Authenticate", 'Basic realm="mrstream", charset="UTF-8"')
 
 
 @dataclass(frozen=True, slots=True)

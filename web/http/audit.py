@@ -12,12 +12,11 @@ import logging.handlers
 import queue
 import threading
 import time
-from typing import Final
 
 from mrstream.cluster.logs import rotating
 from mrstream.web.http.server import Outcome
 
-QUEUE_MAX: Final = 100_000
+QUEUE_MAX = 100_000
 
 
 def audit_line(outcome: Outcome) -> str:

@@ -9,7 +9,7 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable
-from typing import Any, Final, cast
+from typing import Any, cast
 
 from aiohttp.http_exceptions import BadHttpMethod, LineTooLong
 from aiohttp.web import BaseRequest, RequestHandler, Response, Server, StreamResponse
@@ -18,13 +18,13 @@ from mrstream.web.http.limits import KIB, Limits
 
 log = logging.getLogger(__name__)
 
-READ_BYTES: Final = 128 * KIB
+READ_BYTES = 128 * KIB
 """A body that nobody reads yet fills twice this, then TCP pushes back."""
-_SHORT: Final = (
+_SHORT = (
     "HTTP/1.1 {status} {reason}\r\nContent-Type: text/plain\r\nContent-Length: {length}\r\n"
     "Connection: close\r\n{more}\r\n{words}"
 )
-REASONS: Final = {408: "Request Timeout", 503: "Service Unavailable"}
+REASONS = {408: "Request Timeout", 503: "Service Unavailable"}
 
 
 class Connections:

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import Final
 
 from mrstream.web.http.server import Outcome
 
-SECONDS: Final = (0.005, 0.025, 0.1, 0.5, 2.0, 10.0, 60.0)
+SECONDS = (0.005, 0.025, 0.1, 0.5, 2.0, 10.0, 60.0)
 """Upper ends of the buckets of times; the eighth has no end."""
-LABELS_MAX: Final = 200
+LABELS_MAX = 200
 
 
 @dataclass(slots=True)

@@ -11,14 +11,13 @@ import ipaddress
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
 
-_PERCENT: Final = re.compile(rb"%([0-9A-Fa-f]{2})?")
-_PLAIN: Final = re.compile(rb"/[\x21\x22\x24-\x7e\x80-\xff]*")
+_PERCENT = re.compile(rb"%([0-9A-Fa-f]{2})?")
+_PLAIN = re.compile(rb"/[\x21\x22\x24-\x7e\x80-\xff]*")
 """A target in origin form: no controls, no blanks, no fragment."""
-_TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-_HOST_NAME: Final = re.compile(r"[a-z0-9]([a-z0-9._-]{0,252}[a-z0-9])?")
-PARAMETERS_MAX: Final = 100
+_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_HOST_NAME = re.compile(r"[a-z0-9]([a-z0-9._-]{0,252}[a-z0-9])?")
+PARAMETERS_MAX = 100
 
 
 class Refused(Exception):

@@ -13,14 +13,14 @@ import json
 import re
 from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any
 from urllib.parse import quote
 
 from mrstream.web.http.ranges import NotSatisfiable, Span
 
-_VALUE: Final = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
-_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-OCTETS: Final = "application/octet-stream"
+_VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
+_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+OCTETS = "application/octet-stream"
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from mrstream.web.http.head import Headers, Query, Refused, Target
 from mrstream.web.http.limits import Limits, Pace
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from mrstream.web.http.access import Principal
 
-CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
+CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
 @dataclass(slots=True)

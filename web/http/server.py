@@ -24,7 +24,6 @@ import ssl
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterable
 from dataclasses import dataclass
-from typing import Final
 
 from aiohttp.web import BaseRequest, Response, StreamResponse
 
@@ -39,11 +38,11 @@ from mrstream.web.http.request import ClientGone, Note, Request
 log = logging.getLogger(__name__)
 
 Handler = Callable[[Request], Awaitable[Reply]]
-SLICE_BYTES: Final = 64 * KIB
+SLICE_BYTES = 64 * KIB
 """Sent at a time, so that how fast a client takes it can be seen."""
-PACK_BYTES_MIN: Final = 1 * KIB
-METHODS: Final = frozenset({"GET", "HEAD", "PUT", "POST", "DELETE", "OPTIONS"})
-PROTECTION: Final = (
+PACK_BYTES_MIN = 1 * KIB
+METHODS = frozenset({"GET", "HEAD", "PUT", "POST", "DELETE", "OPTIONS"})
+PROTECTION = (
     ("Server", "mrstream"),
     ("X-Content-Type-Options", "nosniff"),
     ("Referrer-Policy", "no-referrer"),
@@ -52,7 +51,7 @@ PROTECTION: Final = (
     ("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'; base-uri 'none'"),
 )
 """For browsers that show pages of ours."""
-BARE: Final = PROTECTION[:2]
+BARE = PROTECTION[:2]
 """For programs: what is stored may say how it is kept and shown."""
 
 

@@ -19,7 +19,7 @@ import contextlib
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Final, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from mrstream.cluster.errors import ClusterError, Corrupt
 from mrstream.dfs.chunk import FileId
@@ -34,16 +34,16 @@ from mrstream.web.http.request import Request
 
 T = TypeVar("T")
 
-PIECE_BYTES: Final = 1 << 20
-SMALL_BYTES: Final = 256 << 10
+PIECE_BYTES = 1 << 20
+SMALL_BYTES = 256 << 10
 """What is fetched in one go."""
-READER_BYTES: Final = 2 << 20
-WRITER_BYTES: Final = 12 << 20
-CALLS_MAX: Final = 64
+READER_BYTES = 2 << 20
+WRITER_BYTES = 12 << 20
+CALLS_MAX = 64
 """To the master, under way at a time; more wait."""
-STREAM_THREADS: Final = 64
-CLIENTS_MAX: Final = 64
-CLIENT_IDLE_S: Final = 300.0
+STREAM_THREADS = 64
+CLIENTS_MAX = 64
+CLIENT_IDLE_S = 300.0
 
 
 @dataclass(slots=True)

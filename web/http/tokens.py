@@ -15,12 +15,12 @@ import hmac
 import json
 import re
 import secrets
-from typing import Any, Final
+from typing import Any
 
-KEY_PREFIX: Final = "MR"
-KEY_ID_CHARS: Final = 18
-KEY_ID: Final = re.compile("MR[A-Z2-7]{18}")
-SIGNED_CHARS_MAX: Final = 4096
+KEY_PREFIX = "MR"
+KEY_ID_CHARS = 18
+KEY_ID = re.compile("MR[A-Z2-7]{18}")
+SIGNED_CHARS_MAX = 4096
 
 
 def new_key_id() -> str:

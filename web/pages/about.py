@@ -15,7 +15,7 @@ _WORDS = (
 
 
 def page(visit: Visit) -> Page:
-    """Give the facts and the signs."""
+    """Return the facts and the signs."""
     signs = [
         element("li", element("span", mark.sign, cls=f"c-{mark.colour}"), f" {mark.word}")
         for mark in TASK_MARKS.values()

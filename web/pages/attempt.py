@@ -15,7 +15,7 @@ LOG_BYTES_MAX = 256 * 1024
 
 
 def page(visit: Visit, job_id: str, attempt_id: str) -> Page:
-    """Give what is known of an attempt, and its log."""
+    """Return what is known of an attempt, and its log."""
     stream = visit.one_of("stream", STREAMS)
     path = f"/jobs/{job_id}/attempts/{attempt_id}"
     with visit.watch.job(job_id) as (board, _):
@@ -59,7 +59,7 @@ def page(visit: Visit, job_id: str, attempt_id: str) -> Page:
 
 
 def log_piece(visit: Visit, attempt_id: str) -> tuple[bytes, int]:
-    """Give what was written since an offset, in whole characters, and the next offset."""
+    """Return what was written since an offset, in whole characters, and the next offset."""
     stream, start = visit.one_of("stream", STREAMS), visit.number("from", 0)
     data = visit.source.log(attempt_id, stream, start)[:LOG_BYTES_MAX]
     whole = data[: _whole_bytes(data)]
@@ -111,7 +111,8 @@ def _log(visit: Visit, attempt_id: str, stream: str, path: str) -> Markup:
 
 
 def _whole_bytes(data: bytes) -> int:
-    """Give how many bytes end with a whole character: a cut one comes whole with the next piece."""
+    """Return how many bytes end with a whole character: a cut one comes whole with the next
+    piece."""
     for back in range(1, min(4, len(data)) + 1):
         byte = data[-back]
         if byte >= 0xC0:

@@ -16,7 +16,7 @@ CHUNKS_DRAWN_MAX = 2000
 
 
 def drawn(chunks: Sequence[ChunkPlace]) -> Markup:
-    """Give the map, what is wrong in words, and the first chunks one by one."""
+    """Return the map, what is wrong in words, and the first chunks one by one."""
     found = chunk_map(chunks[:CHUNKS_DRAWN_MAX])
     caption = f"{len(chunks)} chunks; one column a chunk"
     if len(chunks) > CHUNKS_DRAWN_MAX:

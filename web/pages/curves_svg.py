@@ -21,7 +21,7 @@ ROWS_TOLD = 12
 
 
 def drawn(points: Sequence[RatePoint]) -> Markup:
-    """Give the curves, one below the other, over the same time."""
+    """Return the curves, one below the other, over the same time."""
     told = curves(points)
     ticks = time_ticks(points, TICKS)
     return element(

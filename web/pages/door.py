@@ -13,7 +13,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 from urllib.parse import unquote, urlsplit
 
 from mrstream.cluster.errors import ClusterError, Corrupt, Unavailable
@@ -40,22 +40,22 @@ from mrstream.web.pages.receive import Receiver
 from mrstream.web.pages.session import Sessions, cookies_of
 from mrstream.web.pages.visit import NoSuchPage, OutOfBounds, Page, Visit, Visitor
 
-POLICY: Final = (
+POLICY = (
     "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; "
     "form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
 )
 # A page with `no-referrer` would send `Origin: null` with its own forms.
-_HEADERS: Final = (("Content-Security-Policy", POLICY), ("Referrer-Policy", "same-origin"))
-_SANDBOX: Final = ("Content-Security-Policy", "sandbox")
-THEME_COOKIE: Final = "mrstream-theme"
-THEME_S: Final = 365 * 24 * 3600
-PIECE_BYTES: Final = 512 * 1024
-MEMORY_BYTES: Final = 256 << 20
-THREADS_MAX: Final = 32
-DRAIN_BYTES_MAX: Final = 32 << 20
-NOTED: Final = ("path", "into", "value", "job", "attempt")
+_HEADERS = (("Content-Security-Policy", POLICY), ("Referrer-Policy", "same-origin"))
+_SANDBOX = ("Content-Security-Policy", "sandbox")
+THEME_COOKIE = "mrstream-theme"
+THEME_S = 365 * 24 * 3600
+PIECE_BYTES = 512 * 1024
+MEMORY_BYTES = 256 << 20
+THREADS_MAX = 32
+DRAIN_BYTES_MAX = 32 << 20
+NOTED = ("path", "into", "value", "job", "attempt")
 """Words of a form that say what it is about, for the audit log."""
-PLACES: Final = frozenset(path.strip("/") for _, path in layout.PAGES) | frozenset(
+PLACES = frozenset(path.strip("/") for _, path in layout.PAGES) | frozenset(
     ("enter", "download", "act", "upload", "login", "leave", "theme")
 )
 """What can be done here, as the audit log and the figures call it."""
@@ -114,7 +114,7 @@ class Door:
             return await self._post(request, visitor, cookies)
         raise Refused(405, f"{request.method} is not done by the pages", [("Allow", "GET, POST")])
 
-    # Looking ----------------------------------------------------------------------------
+    # --- looking
 
     async def _look(
         self, request: Request, visitor: Visitor | None, cookies: dict[str, str]
@@ -169,7 +169,7 @@ class Door:
         )
 
     async def _poured(self, pieces: Iterator[bytes]) -> AsyncIterator[bytes]:
-        """Give the pieces of a blocking iterator, each made in a thread."""
+        """Yield the pieces of a blocking iterator, each made in a thread."""
         try:
             while (piece := await self._in_thread(next, pieces, None)) is not None:
                 yield piece
@@ -191,7 +191,7 @@ class Door:
         page = entrance.page(words, with_keys=self.login is not None)
         return html_reply(page, status, _HEADERS)
 
-    # Doing ------------------------------------------------------------------------------
+    # --- doing
 
     async def _post(
         self, request: Request, visitor: Visitor | None, cookies: dict[str, str]
@@ -313,7 +313,7 @@ def is_own(request: Request) -> bool:
 
 
 def error_page(error: ClusterError, *, otherwise: int = 400) -> Page:
-    """Give the page that says what is wrong, with the status that belongs to it."""
+    """Return the page that says what is wrong, with the status that belongs to it."""
     if isinstance(error, OutOfBounds | PermissionError):
         title, status = "Not for you", 403
     elif isinstance(error, NoSuchPage | FileNotFoundError):

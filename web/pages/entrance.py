@@ -9,7 +9,7 @@ from mrstream.web.pages.markup import document, element, joined
 
 
 def page(words: str, *, with_keys: bool) -> Markup:
-    """Give the page before the door, with a form for keys where keys are known."""
+    """Return the page before the door, with a form for keys where keys are known."""
     head = element(
         "head",
         element("meta", charset="utf-8"),

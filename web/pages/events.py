@@ -17,7 +17,7 @@ JOBS_MAX = 12
 
 
 def page(visit: Visit) -> Page:
-    """Give the events of the jobs at the top of the table of jobs."""
+    """Return the events of the jobs at the top of the table of jobs."""
 
     def draw() -> Markup:
         found = _happened(visit)

@@ -23,13 +23,13 @@ LINES_MAX = 200
 
 
 def page(visit: Visit, path: str) -> Page:
-    """Give a directory's list, or what is known of a file."""
+    """Return a directory's list, or what is known of a file."""
     visit.visitor.check(path)
     entry = visit.source.stat(path)
     return _directory(visit, path) if entry.is_directory else _file(visit, entry)
 
 
-# A directory ----------------------------------------------------------------------------
+# --- A directory
 
 
 def _directory(visit: Visit, path: str) -> Page:
@@ -112,7 +112,7 @@ def _space(visit: Visit, path: str) -> Child:
     )
 
 
-# A file ---------------------------------------------------------------------------------
+# --- A file
 
 
 def _file(visit: Visit, entry: FileEntry) -> Page:
@@ -171,7 +171,7 @@ def _shown(visit: Visit, path: str, view: str) -> Markup:
 
 
 def preview(data: bytes) -> Markup:
-    """Give the beginning of a file as text; as numbers if it is none. It is never more than that,
+    """Return the beginning of a file as text; as numbers if it is none. It is never more than that,
     whatever the bytes are."""
     if not data:
         return nothing("This file is empty.")
@@ -194,7 +194,7 @@ def is_text(data: bytes) -> bool:
 
 
 def hex_lines(data: bytes) -> str:
-    """Give sixteen bytes a line: offset, numbers, and the letters among them."""
+    """Return sixteen bytes a line: offset, numbers, and the letters among them."""
     lines = []
     for start in range(0, len(data), 16):
         row = data[start : start + 16]

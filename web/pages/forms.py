@@ -117,7 +117,7 @@ _LABELS = {
 
 
 def kind_of(name: str) -> Kind:
-    """Give an action by name."""
+    """Return an action by name."""
     found = ACTIONS.get(name)
     if found is None:
         raise NoSuchPage(f"there is no action {name!r}")
@@ -125,7 +125,7 @@ def kind_of(name: str) -> Kind:
 
 
 def token_of(visitor: Visitor, path: str) -> str:
-    """Give what a form of this visitor must carry to be taken at `path`."""
+    """Return what a form of this visitor must carry to be taken at `path`."""
     return digest(visitor.session, "form", path.encode()).hex()
 
 
@@ -135,7 +135,7 @@ def is_token(visitor: Visitor, path: str, given: str) -> bool:
 
 
 def asked(visit: Visit, name: str) -> Page:
-    """Give the page that asks before an action: for a value that is missing, then whether."""
+    """Return the page that asks before an action: for a value that is missing, then whether."""
     kind, words = kind_of(name), visit.query
     _check(visit.visitor, kind, words)
     if kind.ask and not words.get(kind.ask):
@@ -146,7 +146,7 @@ def asked(visit: Visit, name: str) -> Page:
 
 
 def act(visit: Visit, name: str, words: Words) -> tuple[str, str]:
-    """Do it; gives how it ended in words, and where to go."""
+    """Do it; return how it ended in words, and where to go."""
     kind = kind_of(name)
     _check(visit.visitor, kind, words)
     said = kind.make(words).act(visit.source)
@@ -155,7 +155,7 @@ def act(visit: Visit, name: str, words: Words) -> tuple[str, str]:
 
 
 def upload_form(visit: Visit) -> Page:
-    """Give the page on which files are chosen."""
+    """Return the page on which files are chosen."""
     into = visit.visitor.check(visit.query.get("into", "/"))
     path = f"/upload{into}"
     replace = element("input", type="checkbox", name="replace", value="yes")

@@ -27,7 +27,7 @@ _OVERLAYS = {FAILED: "across", BACKUP: "hole"}
 
 
 def drawn(label: str, kind: str, states: bytes, tasks_path: str) -> Markup:
-    """Give the grid of the tasks of one kind; a row leads to the list of its tasks."""
+    """Return the grid of the tasks of one kind; a row leads to the list of its tasks."""
     block = block_size(len(states), CELLS_MAX)
     cells = fold(states, block)
     columns = COLUMNS[len(cells) > FEW]

@@ -21,7 +21,7 @@ from mrstream.web.pages.visit import NoSuchPage, Page, Visit
 
 
 def page(visit: Visit) -> Page:
-    """Give the table of all hosts, each with both its roles."""
+    """Return the table of all hosts, each with both its roles."""
     sort = visit.one_of("sort", hosts.SORTS)
 
     def draw() -> Markup:
@@ -43,7 +43,7 @@ def page(visit: Visit) -> Page:
 
 
 def one(visit: Visit, name: str) -> Page:
-    """Give one host: its roles, disks, and what it runs."""
+    """Return one host: its roles, disks, and what it runs."""
     with visit.watch.picture() as picture:
         known = hosts.host_named(picture, name)
         if known.worker is None and known.server is None:

@@ -52,7 +52,7 @@ FAILED_AT_ONCE = 10
 
 
 def overview(visit: Visit, job_id: str) -> Page:
-    """Give the job at a glance: curves, grids, what failed, what happened last."""
+    """Return the job at a glance: curves, grids, what failed, what happened last."""
     watch = visit.watch
     with watch.job(job_id) as (board, _):
         job, tasks, rates = board.job, board.tasks.version, len(board.rates)
@@ -85,7 +85,7 @@ def overview(visit: Visit, job_id: str) -> Page:
 
 
 def tasks(visit: Visit, job_id: str) -> Page:
-    """Give the tasks one by one."""
+    """Return the tasks one by one."""
     kind, state = visit.one_of("kind", list(KINDS)), visit.one_of("state", ["all", *TASK_WORDS])
     path = f"/jobs/{job_id}/tasks"
 
@@ -141,7 +141,7 @@ def tasks(visit: Visit, job_id: str) -> Page:
 
 
 def attempts_of(visit: Visit, job_id: str) -> Page:
-    """Give the attempts: running ones first, then what went wrong."""
+    """Return the attempts: running ones first, then what went wrong."""
     path = f"/jobs/{job_id}/attempts"
 
     def draw() -> Markup:
@@ -162,7 +162,7 @@ def attempts_of(visit: Visit, job_id: str) -> Page:
 
 
 def counters(visit: Visit, job_id: str) -> Page:
-    """Give what the job counts."""
+    """Return what the job counts."""
 
     def draw() -> Markup:
         with visit.watch.job(job_id) as (board, _):
@@ -185,7 +185,7 @@ def _facts(visit: Visit, job_id: str) -> Markup:
 
 
 def events(visit: Visit, job_id: str) -> Page:
-    """Give what happened, the last first."""
+    """Return what happened, the last first."""
     path = f"/jobs/{job_id}/events"
 
     def draw() -> Markup:
@@ -203,13 +203,13 @@ def events(visit: Visit, job_id: str) -> Page:
 
 
 def failure(visit: Visit, job_id: str) -> Page:
-    """Give the report on what failed, in full."""
+    """Return the report on what failed, in full."""
     report = element("pre", visit.source.failure_report(job_id), tabindex=0)
     as_text = element("p", link("The same as plain text", f"/jobs/{job_id}/failure.txt"))
     return _page(visit, job_id, "/failure", report, as_text)
 
 
-# What these pages share -----------------------------------------------------------------
+# --- what these pages share
 
 
 def _page(visit: Visit, job_id: str, tab: str, *body: Part | Markup) -> Page:

@@ -20,7 +20,7 @@ from mrstream.web.pages.visit import Page, Visit
 
 
 def page(visit: Visit) -> Page:
-    """Give the table of all jobs."""
+    """Return the table of all jobs."""
     sort = visit.one_of("sort", jobs.SORTS)
 
     def draw() -> Markup:

@@ -30,12 +30,12 @@ REFRESH_S = 5
 
 
 def whole(page: Page, visit: Visit) -> Markup:
-    """Give a page as a document."""
+    """Return a page as a document."""
     return document(visit.theme, _head(page), _body(page, visit))
 
 
 def changed(page: Page, visit: Visit, names: list[str], seen: list[str]) -> Markup:
-    """Give those of the named parts whose version is not the one that was seen."""
+    """Return those of the named parts whose version is not the one that was seen."""
     known = dict(zip(names, seen, strict=False))
     found = []
     for part in (summary_part(visit), *page.body):
@@ -114,7 +114,7 @@ def _way(page: Page) -> Markup:
 
 
 def summary_part(visit: Visit) -> Part:
-    """Give the line at the top: is everything all right, and do we still hear of it?"""
+    """Return the line at the top: is everything all right, and do we still hear of it?"""
 
     def draw() -> Markup:
         with visit.watch.picture() as picture:
@@ -124,7 +124,7 @@ def summary_part(visit: Visit) -> Part:
 
 
 def summary(picture: Picture, now_s: float, *, read_only: bool) -> Markup:
-    """Give the words of that line."""
+    """Return the words of that line."""
     said = silence(picture, now_s)
     figures = [
         element("li", f"{part.label} " if part.label else None, cell_words(part.cell))

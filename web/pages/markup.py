@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import Final, TypeAlias
+from typing import TypeAlias
 from urllib.parse import quote, urlencode
 
 from markupsafe import Markup, escape
@@ -19,14 +19,14 @@ from markupsafe import Markup, escape
 Child: TypeAlias = "str | int | Markup | Iterable[Child] | None"
 Value: TypeAlias = "str | int | float | bool | None"
 
-_VOID: Final = {"br", "col", "hr", "input", "link", "meta"}
-_HIDDEN: Final = re.compile(
+_VOID = {"br", "col", "hr", "input", "link", "meta"}
+_HIDDEN = re.compile(
     "[\0-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]"
 )
 
 
 def element(tag: str, *children: Child, **attributes: Value) -> Markup:
-    """Give an element. In names of attributes `_` stands for `-`, and `cls` for `class`; one that
+    """Return an element. In names of attributes `_` stands for `-`, and `cls` for `class`; one that
     is None or False is left out, one that is True has no value."""
     opening = "".join(_attribute(name, value) for name, value in attributes.items())
     if tag in _VOID:
@@ -35,22 +35,22 @@ def element(tag: str, *children: Child, **attributes: Value) -> Markup:
 
 
 def joined(*children: Child) -> Markup:
-    """Give these one after the other; text is escaped."""
+    """Return these one after the other; text is escaped."""
     return Markup("".join(_pieces(children)))
 
 
 def text(words: str) -> Markup:
-    """Give words as they are, whatever they look like."""
+    """Return words as they are, whatever they look like."""
     return escape(visible(words))
 
 
 def visible(words: str) -> str:
-    """Give words with a sign for each character that would be hidden or would hide others."""
+    """Return words with a sign for each character that would be hidden or would hide others."""
     return _HIDDEN.sub(_sign, words)
 
 
 def url(path: str, /, **query: Value) -> str:
-    """Give a link to a page of ours; words of the query that are empty are left out."""
+    """Return a link to a page of ours; words of the query that are empty are left out."""
     assert path.startswith("/"), path
     words = urlencode({name: value for name, value in query.items() if value not in ("", None)})
     # Two slashes at the beginning would be the name of another host.
@@ -59,7 +59,7 @@ def url(path: str, /, **query: Value) -> str:
 
 
 def document(theme: str, head: Markup, body: Markup) -> Markup:
-    """Give a whole page."""
+    """Return a whole page."""
     html = element("html", head, body, lang="en", data_theme=theme or None)
     return Markup("<!doctype html>\n") + html
 

@@ -8,15 +8,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final
 
 from mrstream.cluster.errors import UserError
 
-HEAD_BYTES_MAX: Final = 8 * 1024
-PARTS_MAX: Final = 1000
-_BOUNDARY: Final = re.compile(r"""(?i)multipart/form-data\s*;.*\bboundary=("?)([^"\s;,]{1,70})\1""")
-_WORD: Final = re.compile(rb'(?i);\s*(name|filename)="([^"]*)"')
-_ESCAPES: Final = {b"%22": b'"', b"%0D": b"\r", b"%0A": b"\n"}
+HEAD_BYTES_MAX = 8 * 1024
+PARTS_MAX = 1000
+_BOUNDARY = re.compile(r"""(?i)multipart/form-data\s*;.*\bboundary=("?)([^"\s;,]{1,70})\1""")
+_WORD = re.compile(rb'(?i);\s*(name|filename)="([^"]*)"')
+_ESCAPES = {b"%22": b'"', b"%0D": b"\r", b"%0A": b"\n"}
 
 
 class BadForm(UserError):
@@ -47,7 +46,7 @@ Event = PartBegins | PartBytes | PartEnds
 
 
 def boundary_of(content_type: str) -> bytes:
-    """Give what separates the parts of a form with this `Content-Type`."""
+    """Return what separates the parts of a form with this `Content-Type`."""
     found = _BOUNDARY.match(content_type)
     if found is None:
         raise BadForm(f"Content-Type is {content_type[:80]!r}, not multipart/form-data")
@@ -64,7 +63,7 @@ class Multipart:
         self._parts = 0
 
     def feed(self, data: bytes) -> Iterator[Event]:
-        """Give the events that these bytes complete."""
+        """Yield the events that these bytes complete."""
         self._held += data
         while True:
             if self._state == "after":

@@ -27,7 +27,7 @@ class Part:
 
 
 def cell_words(cell: Cell) -> Markup:
-    """Give the words of a cell in their colour."""
+    """Return the words of a cell in their colour."""
     words = cell.text.strip()
     if cell.colour is Colour.PLAIN:
         return element("strong", words) if cell.loud else joined(words)
@@ -35,13 +35,13 @@ def cell_words(cell: Cell) -> Markup:
 
 
 def cell_content(cell: Cell) -> Markup:
-    """Give a cell's words, after a bar if it has a share to show."""
+    """Return a cell's words, after a bar if it has a share to show."""
     words = cell_words(cell)
     return words if cell.share is None else joined(bar(cell.share), words)
 
 
 def bar(share: float) -> Markup:
-    """Give a bar; the words beside it say the same, so it is nothing to a screen reader."""
+    """Return a bar; the words beside it say the same, so it is nothing to a screen reader."""
     width = round(max(0.0, min(1.0, share)) * BAR_UNITS, 1)
     return element(
         "svg",
@@ -63,7 +63,7 @@ def table(
     head: int = 0,
     more: Callable[[str], Child] | None = None,
 ) -> Markup:
-    """Give a table. Column `head` names a row, and is the link to what the row is about; `more`
+    """Return a table. Column `head` names a row, and is the link to what the row is about; `more`
     gives a last cell with what can be done about it."""
     titles = [
         element("th", column.title, scope="col", cls="num" if column.right else None)
@@ -111,19 +111,19 @@ def _row(
 
 
 def facts(pairs: Iterable[tuple[str, Child]]) -> Markup:
-    """Give names and what is known of each."""
+    """Return names and what is known of each."""
     return element(
         "dl", [element("div", element("dt", name), element("dd", value)) for name, value in pairs]
     )
 
 
 def link(words: Child, path: str, /, **query: Value) -> Markup:
-    """Give a link to another page."""
+    """Return a link to another page."""
     return element("a", words, href=url(path, **query))
 
 
 def button(words: str, path: str, /, *, cls: str | None = None, **fields: Value) -> Markup:
-    """Give a button that opens a page, which asks before anything is done."""
+    """Return a button that opens a page, which asks before anything is done."""
     return element(
         "form",
         [hidden(name, value) for name, value in fields.items()],
@@ -135,18 +135,18 @@ def button(words: str, path: str, /, *, cls: str | None = None, **fields: Value)
 
 
 def hidden(name: str, value: Value) -> Markup:
-    """Give a value that a form carries along."""
+    """Return a value that a form carries along."""
     return element("input", type="hidden", name=name, value=str(value))
 
 
 def choice(name: str, label: str, options: Sequence[str], chosen: str) -> Markup:
-    """Give a list of which one is chosen."""
+    """Return a list of which one is chosen."""
     told = [element("option", each, value=each, selected=each == chosen) for each in options]
     return element("label", f"{label} ", element("select", told, name=name))
 
 
 def finder(path: str, wanted: str, *more: Child) -> Markup:
-    """Give the form that shows only rows with some text."""
+    """Return the form that shows only rows with some text."""
     return element(
         "form",
         element(
@@ -171,7 +171,7 @@ def nothing(words: str, wanted: str = "") -> Markup:
 
 
 def pager(path: str, page: int, count: int, /, **query: Value) -> Markup:
-    """Give the way to the other pages of a long list; nothing if there is but one."""
+    """Return the way to the other pages of a long list; nothing if there is but one."""
     pages = max(1, -(-count // ROWS_A_PAGE))
     if pages == 1:
         return joined()
@@ -188,5 +188,5 @@ def pager(path: str, page: int, count: int, /, **query: Value) -> Markup:
 
 
 def page_slice(page: int) -> slice:
-    """Give the rows of one page of a long list."""
+    """Return the rows of one page of a long list."""
     return slice((page - 1) * ROWS_A_PAGE, page * ROWS_A_PAGE)

@@ -44,7 +44,7 @@ class Receiver:
                     self._end()
 
     def finish(self) -> str:
-        """Say that the form is whole; gives what was stored, in words."""
+        """Say that the form is whole; return what was stored, in words."""
         self._form.finish()
         if not self.stored:
             raise UserError("no file was chosen")

@@ -15,7 +15,7 @@ _OF_A_JOB = {
 
 
 def page(visit: Visit, path: str) -> Page:
-    """Give the page under this path."""
+    """Return the page under this path."""
     if path == "/files" or path.startswith("/files/"):
         below = path.removeprefix("/files").rstrip("/")
         return files.page(visit, below or "/")

@@ -28,7 +28,7 @@ class Sessions:
     secure: bool
 
     def begin(self, visitor: Visitor, now_s: float) -> str:
-        """Give the `Set-Cookie` that makes a browser this visitor's."""
+        """Return the `Set-Cookie` that makes a browser this visitor's."""
         claims = {
             "user": visitor.user,
             "key": visitor.key,
@@ -39,11 +39,11 @@ class Sessions:
         return self._set(sign(self.secret, "session", claims, now_s + SESSION_S), SESSION_S)
 
     def end(self) -> str:
-        """Give the `Set-Cookie` that makes a browser forget."""
+        """Return the `Set-Cookie` that makes a browser forget."""
         return self._set("", 0)
 
     def visitor(self, cookies: dict[str, str], now_s: float) -> Visitor | None:
-        """Give who has this cookie; None if it is none of ours, or too old."""
+        """Return who has this cookie; None if it is none of ours, or too old."""
         text = cookies.get(self.cookie, "")
         claims = verify(self.secret, "session", text, now_s)
         if claims is None:
@@ -75,7 +75,7 @@ class OneTimeLink:
 
 
 def cookies_of(headers: Iterable[str]) -> dict[str, str]:
-    """Give the cookies of a request; what is no cookie of ours in form is left out."""
+    """Return the cookies of a request; what is no cookie of ours in form is left out."""
     found = {}
     for header in headers:
         for item in header.split(";"):

@@ -13,7 +13,7 @@ COLUMNS = (Column("Name"), Column("Deleted"))
 
 
 def page(visit: Visit) -> Page:
-    """Give what was deleted, each with the way back."""
+    """Return what was deleted, each with the way back."""
     found = [
         entry
         for entry in files.listed(visit.source.trash())

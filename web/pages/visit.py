@@ -50,7 +50,7 @@ class Visitor:
         return "/" in self.paths
 
     def check(self, path: str) -> str:
-        """Give the path if it is one and the visitor may look there."""
+        """Return the path if it is one and the visitor may look there."""
         names = path.split("/")[1:]
         if not path.startswith("/") or (path != "/" and {"", ".", ".."} & set(names)):
             raise NoSuchPage(f"{path!r} is no path of a file")
@@ -93,14 +93,14 @@ class Visit:
         return max(1, self.number("page", 1))
 
     def number(self, name: str, default: int) -> int:
-        """Give a whole number of the address; what is none counts as not said."""
+        """Return a whole number of the address; what is none counts as not said."""
         value = self.query.get(name, "")
         if not (value.isascii() and value.isdigit()) or len(value) > NUMBER_DIGITS_MAX:
             return default
         return int(value)
 
     def one_of(self, name: str, options: Sequence[str]) -> str:
-        """Give a word of the address that is one of these; else the first of them."""
+        """Return a word of the address that is one of these; else the first of them."""
         value = self.query.get(name, "")
         return value if value in options else options[0]
 

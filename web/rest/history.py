@@ -137,7 +137,7 @@ def job_attempts(report: JobReport) -> Value:
     return {"jobAttempts": {"jobAttempt": [first]}}
 
 
-# Tasks and attempts -----------------------------------------------------------------------
+# --- tasks and attempts
 
 
 def tasks(report: JobReport, query: Mapping[str, str]) -> Value:

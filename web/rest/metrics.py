@@ -29,7 +29,7 @@ MasterFigures = Sequence[tuple[str, str, dict[str, float]]]
 def text(
     picture: Picture, leading: Masters, masters: MasterFigures, gateway: GatewayFigures | None
 ) -> bytes:
-    """Give the page that a Prometheus collects."""
+    """Return the page that a Prometheus collects."""
     families = [*_cluster(picture, leading), *_jobs(picture), *_hosts(picture)]
     families += [*_storage(picture), *_masters(masters)]
     if gateway is not None:

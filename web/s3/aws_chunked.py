@@ -15,18 +15,17 @@ import hashlib
 import hmac
 import re
 from collections.abc import Iterator
-from typing import Final
 
 from mrstream.web.s3.errors import S3Error
 from mrstream.web.s3.sigv4 import EMPTY_SHA256, Signing
 
-LINE_BYTES_MAX: Final = 8192
-SIGNED_CHUNK_BYTES_MAX: Final = 16 << 20
-TRAILERS_MAX: Final = 16
-_HEAD: Final = re.compile(rb"([0-9a-fA-F]{1,12})(?:;chunk-signature=([0-9a-f]{64}))?")
-_TRAILER: Final = re.compile(rb"([A-Za-z0-9-]{1,100})[ \t]*:[ \t]*([\x21-\x7e]*)[ \t]*")
-_CHUNK: Final = "AWS4-HMAC-SHA256-PAYLOAD"
-_TRAILER_KIND: Final = "AWS4-HMAC-SHA256-TRAILER"
+LINE_BYTES_MAX = 8192
+SIGNED_CHUNK_BYTES_MAX = 16 << 20
+TRAILERS_MAX = 16
+_HEAD = re.compile(rb"([0-9a-fA-F]{1,12})(?:;chunk-signature=([0-9a-f]{64}))?")
+_TRAILER = re.compile(rb"([A-Za-z0-9-]{1,100})[ \t]*:[ \t]*([\x21-\x7e]*)[ \t]*")
+_CHUNK = "AWS4-HMAC-SHA256-PAYLOAD"
+_TRAILER_KIND = "AWS4-HMAC-SHA256-TRAILER"
 
 
 class AwsChunked:

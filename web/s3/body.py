@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import hmac
 from collections.abc import AsyncIterator
-from typing import Final
 
 from mrstream.web.s3.aws_chunked import AwsChunked
 from mrstream.web.s3.call import Call
@@ -18,7 +17,7 @@ from mrstream.web.s3.sigv4 import (
     UNSIGNED,
 )
 
-PUT_BYTES_MAX: Final = 5 << 30
+PUT_BYTES_MAX = 5 << 30
 """Of one PUT; more comes in parts."""
 
 

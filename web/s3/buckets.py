@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from mrstream.dfs.client.client import DfsClient
 from mrstream.dfs.errors import DirectoryNotEmpty, FileExists
 from mrstream.dfs.metadata.paths import split_path
@@ -16,18 +14,18 @@ from mrstream.web.s3.names import is_bucket_name
 from mrstream.web.s3.putting import OWNERS_ACLS, check_headers
 from mrstream.web.s3.xml import element, escaped
 
-BUCKETS_MAX: Final = 10_000
-LOCATION: Final = "LocationConstraint"
-PLACE: Final = "s3.place"
-PLACE_MAX: Final = 64
-EMPTY: Final = {
+BUCKETS_MAX = 10_000
+LOCATION = "LocationConstraint"
+PLACE = "s3.place"
+PLACE_MAX = 64
+EMPTY = {
     "versioning": "VersioningConfiguration",
     "notification": "NotificationConfiguration",
     "logging": "BucketLoggingStatus",
     "accelerate": "AccelerateConfiguration",
 }
 """Answered as what is off."""
-MISSING: Final = {
+MISSING = {
     "cors": "NoSuchCORSConfiguration",
     "encryption": "ServerSideEncryptionConfigurationNotFoundError",
     "lifecycle": "NoSuchLifecycleConfiguration",

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Final, TypeVar
+from typing import TypeVar
 
 from mrstream.cluster.config.config import DfsConfig
 from mrstream.dfs.client.client import DfsClient
@@ -35,7 +35,7 @@ from mrstream.web.s3.xml import Element, NotXml, document, parse
 
 T = TypeVar("T")
 
-TIMES_KEPT: Final = 4096
+TIMES_KEPT = 4096
 """Keys that were stored together have few of them."""
 
 

@@ -7,15 +7,15 @@ import binascii
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
 from awscrt import checksums as crc
 
 from mrstream.web.s3.errors import S3Error
 
-PREFIX: Final = "x-amz-checksum-"
-COMPOSITE: Final = "COMPOSITE"
-FULL_OBJECT: Final = "FULL_OBJECT"
+PREFIX = "x-amz-checksum-"
+COMPOSITE = "COMPOSITE"
+FULL_OBJECT = "FULL_OBJECT"
 
 
 class Sum(Protocol):
@@ -43,15 +43,15 @@ class _Crc:
         return self._value.to_bytes(self._size_bytes, "big")
 
 
-MAKERS: Final[Mapping[str, Callable[[], Sum]]] = {
+MAKERS: Mapping[str, Callable[[], Sum]] = {
     "crc32": lambda: _Crc(crc.crc32, 4),
     "crc32c": lambda: _Crc(crc.crc32c, 4),
     "crc64nvme": lambda: _Crc(crc.crc64nvme, 8),
     "sha1": lambda: hashlib.sha1(usedforsecurity=False),
     "sha256": hashlib.sha256,
 }
-SIZES: Final = {"crc32": 4, "crc32c": 4, "crc64nvme": 8, "sha1": 20, "sha256": 32}
-_COMBINE: Final[Mapping[str, Callable[[int, int, int], int]]] = {
+SIZES = {"crc32": 4, "crc32c": 4, "crc64nvme": 8, "sha1": 20, "sha256": 32}
+_COMBINE: Mapping[str, Callable[[int, int, int], int]] = {
     "crc32": crc.combine_crc32,
     "crc32c": crc.combine_crc32c,
     "crc64nvme": crc.combine_crc64nvme,

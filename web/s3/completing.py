@@ -9,7 +9,6 @@ import base64
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Final
 from urllib.parse import quote
 
 from mrstream.dfs.client.client import DfsClient
@@ -28,10 +27,10 @@ from mrstream.web.s3.slow import slow_answer
 from mrstream.web.s3.uploads import PART_MAX, Part, Upload, part_path
 from mrstream.web.s3.xml import Element, bare, element
 
-PART_BYTES_MIN: Final = 5 << 20
+PART_BYTES_MIN = 5 << 20
 """Of every part but the last."""
-OBJECT_BYTES_MAX: Final = 5 << 40
-LIST_BYTES_MAX: Final = 4 << 20
+OBJECT_BYTES_MAX = 5 << 40
+LIST_BYTES_MAX = 4 << 20
 
 
 def named(call: Call) -> list[str]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable
-from typing import Final
 
 from mrstream.cluster.config.config import DfsConfig
 from mrstream.cluster.errors import ClusterError
@@ -23,7 +22,7 @@ from mrstream.web.s3.errors import S3Error, bug_reply, error_reply
 
 Operation = Callable[[Call], Awaitable[Reply]]
 
-SUB_RESOURCES: Final = frozenset(
+SUB_RESOURCES = frozenset(
     {
         "accelerate",
         "acl",
@@ -90,7 +89,7 @@ def _preflight(request: Request) -> S3Error:
     return S3Error("AccessForbidden", "no page of another site may come in here")
 
 
-ROWS: Final[tuple[tuple[str, str, str, str, Operation], ...]] = (
+ROWS: tuple[tuple[str, str, str, str, Operation], ...] = (
     # method, of what, sub-resource, name, operation
     ("GET", "service", "", "ListBuckets", buckets.list_buckets),
     ("PUT", "bucket", "", "CreateBucket", buckets.create_bucket),
@@ -124,7 +123,7 @@ ROWS: Final[tuple[tuple[str, str, str, str, Operation], ...]] = (
         for name in (*buckets.EMPTY, *buckets.MISSING)
     ),
 )
-TABLE: Final = {(method, what, sub): (name, work) for method, what, sub, name, work in ROWS}
+TABLE = {(method, what, sub): (name, work) for method, what, sub, name, work in ROWS}
 
 
 class S3:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from typing import Final
 
 from mrstream.cluster.errors import ClusterError, Unavailable
 from mrstream.dfs import errors as dfs
@@ -15,7 +14,7 @@ from mrstream.web.s3.xml import document, element
 
 log = logging.getLogger(__name__)
 
-STATUS: Final = {
+STATUS = {
     "AccessDenied": 403,
     "AccessForbidden": 403,
     "AuthorizationHeaderMalformed": 400,
@@ -73,7 +72,7 @@ STATUS: Final = {
     "SlowDown": 503,
     "XAmzContentSHA256Mismatch": 400,
 }
-_REFUSALS: Final = {
+_REFUSALS = {
     400: "InvalidRequest",
     401: "AccessDenied",
     403: "AccessDenied",
@@ -83,7 +82,7 @@ _REFUSALS: Final = {
     429: "SlowDown",
     503: "SlowDown",
 }
-TABLE: Final[tuple[tuple[type[ClusterError], str], ...]] = (
+TABLE: tuple[tuple[type[ClusterError], str], ...] = (
     (dfs.NoSuchFile, "NoSuchKey"),
     (dfs.FileReplaced, "PreconditionFailed"),
     (dfs.FileExists, "PreconditionFailed"),

@@ -12,7 +12,6 @@ import hashlib
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final
 
 import msgspec
 
@@ -21,25 +20,25 @@ from mrstream.dfs.protocol import FileStatus
 from mrstream.web.s3.checksums import SIZES, Checksum
 from mrstream.web.s3.errors import S3Error
 
-ETAG: Final = "s3.etag"
-HEAD: Final = "s3.head"
-SUM: Final = "s3.sum"
-UPLOAD: Final = "s3.upload"
-PARTS: Final = "s3.parts"
-PART_SUMS: Final = "s3.sums"
-KEY: Final = "s3.key"
-BEGUN: Final = "s3.begun"
-BODY: Final = "s3.body"
+ETAG = "s3.etag"
+HEAD = "s3.head"
+SUM = "s3.sum"
+UPLOAD = "s3.upload"
+PARTS = "s3.parts"
+PART_SUMS = "s3.sums"
+KEY = "s3.key"
+BEGUN = "s3.begun"
+BODY = "s3.body"
 """The few bytes of a key that ends with a slash: a directory has no others."""
 
-MARKER_BYTES_MAX: Final = 1024
+MARKER_BYTES_MAX = 1024
 
-META: Final = "x-amz-meta-"
-META_BYTES_MAX: Final = 2048
-FACTS_BYTES_MAX: Final = 3900
+META = "x-amz-meta-"
+META_BYTES_MAX = 2048
+FACTS_BYTES_MAX = 3900
 """Less than the dfs keeps for a file, so that what is too much is refused before the body."""
-PARTS_BYTES_MAX: Final = 256
-CONTENT_HEADERS: Final = (
+PARTS_BYTES_MAX = 256
+CONTENT_HEADERS = (
     "content-type",
     "content-encoding",
     "content-disposition",
@@ -47,11 +46,11 @@ CONTENT_HEADERS: Final = (
     "cache-control",
     "expires",
 )
-DEFAULT_TYPE: Final = "binary/octet-stream"
-EMPTY_MD5: Final = "d41d8cd98f00b204e9800998ecf8427e"
-FOREIGN: Final = "-0"
+DEFAULT_TYPE = "binary/octet-stream"
+EMPTY_MD5 = "d41d8cd98f00b204e9800998ecf8427e"
+FOREIGN = "-0"
 """Ends the ETag of bytes that were not stored through S3: it belongs to this file alone."""
-PLAIN_ETAG: Final = re.compile("[0-9a-f]{32}")
+PLAIN_ETAG = re.compile("[0-9a-f]{32}")
 _decode_head = msgspec.msgpack.Decoder(dict[str, str]).decode
 _decode_parts = msgspec.msgpack.Decoder(list[tuple[int, int]]).decode
 

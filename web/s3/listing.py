@@ -8,7 +8,6 @@ import hmac
 import re
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Final
 from urllib.parse import quote
 
 from mrstream.dfs.client.client import DfsClient
@@ -20,11 +19,11 @@ from mrstream.web.s3.errors import S3Error
 from mrstream.web.s3.facts import BODY, ETAG, FOREIGN, SUM, etag_of, marker_etag
 from mrstream.web.s3.xml import element, escaped, is_sayable
 
-KEYS_MAX: Final = 1000
-_PLAIN: Final = re.compile(r"[0-9A-Za-z_.~/-]*")
+KEYS_MAX = 1000
+_PLAIN = re.compile(r"[0-9A-Za-z_.~/-]*")
 """Needs neither escaping nor encoding."""
-SHOWN: Final = (ETAG, SUM, BODY)
-LAST: Final = "\U0010ffff"
+SHOWN = (ETAG, SUM, BODY)
+LAST = "\U0010ffff"
 
 
 @dataclass(slots=True)

@@ -7,15 +7,14 @@ A bucket is a directory of the root; the key `in/a.csv` of the bucket `data` is 
 from __future__ import annotations
 
 import re
-from typing import Final
 
 from mrstream.dfs.metadata.paths import DEPTH_MAX, HIDDEN_PREFIX, NAME_BYTES_MAX
 from mrstream.web.s3.errors import S3Error
 
-KEY_BYTES_MAX: Final = 1024
-UPLOADS: Final = ".mrstream-uploads"
-_BUCKET: Final = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
-_ADDRESS: Final = re.compile(r"[0-9]+\.[0-9]+\.[0-9]+\.[0-9]+")
+KEY_BYTES_MAX = 1024
+UPLOADS = ".mrstream-uploads"
+_BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
+_ADDRESS = re.compile(r"[0-9]+\.[0-9]+\.[0-9]+\.[0-9]+")
 
 
 def is_bucket_name(name: str) -> bool:

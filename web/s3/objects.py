@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from typing import Final
 
 from mrstream.dfs.client.client import DfsClient
 from mrstream.dfs.errors import (
@@ -23,11 +22,11 @@ from mrstream.web.s3.errors import S3Error, named
 from mrstream.web.s3.facts import BODY, DEFAULT_TYPE, Facts, facts_of, size_of
 from mrstream.web.s3.xml import element
 
-DELETED_MAX: Final = 1000
-PARTS_SHOWN_MAX: Final = 1000
-TRIES: Final = 5
-NO_CONDITION: Final = Deleting()
-OVERRIDES: Final = {
+DELETED_MAX = 1000
+PARTS_SHOWN_MAX = 1000
+TRIES = 5
+NO_CONDITION = Deleting()
+OVERRIDES = {
     "response-content-type": "content-type",
     "response-content-language": "content-language",
     "response-expires": "expires",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import secrets
 from collections.abc import AsyncIterator, Callable
-from typing import Any, Final
+from typing import Any
 from urllib.parse import unquote
 
 from mrstream.cluster.errors import ClusterError
@@ -18,7 +18,7 @@ from mrstream.dfs.client.client import DfsClient
 from mrstream.dfs.client.ending import Ending
 from mrstream.dfs.client.reader import DfsReader
 from mrstream.dfs.client.writer import DfsWriter, create_hidden
-from mrstream.dfs.errors import BadRequest, NoSuchFile, NotADirectory, WriterFenced
+from mrstream.dfs.errors import BadRequest, CrossesCells, NoSuchFile, NotADirectory, WriterFenced
 from mrstream.dfs.protocol import AttributesReply, FileStatus
 from mrstream.web.http.reply import Reply, empty_reply
 from mrstream.web.s3.body import Body
@@ -40,9 +40,9 @@ from mrstream.web.s3.facts import (
 from mrstream.web.s3.slow import slow_answer
 from mrstream.web.s3.xml import bare, element
 
-COPY_SOURCE_PREFIX: Final = "x-amz-copy-source-"
-TRIES: Final = 3
-REFUSED_HEADERS: Final = {
+COPY_SOURCE_PREFIX = "x-amz-copy-source-"
+TRIES = 3
+REFUSED_HEADERS = {
     "x-amz-server-side-encryption": "encryption by the server",
     "x-amz-server-side-encryption-customer-algorithm": "encryption by the server",
     "x-amz-copy-source-server-side-encryption-customer-algorithm": "encryption by the server",
@@ -55,9 +55,9 @@ REFUSED_HEADERS: Final = {
     "x-amz-grant-full-control": "ACLs",
     "x-amz-write-offset-bytes": "appending",
 }
-OWNERS_ACLS: Final = ("private", "bucket-owner-full-control", "bucket-owner-read")
+OWNERS_ACLS = ("private", "bucket-owner-full-control", "bucket-owner-read")
 """What everything has here anyway."""
-ACLS: Final = (*OWNERS_ACLS, "public-read", "public-read-write", "authenticated-read",
+ACLS = (*OWNERS_ACLS, "public-read", "public-read-write", "authenticated-read",
                "aws-exec-read", "log-delivery-write")  # fmt: skip
 """Words that many clients say with whatever they store; they grant nothing here."""
 
@@ -274,8 +274,8 @@ async def copy_object(call: Call) -> Reply:
             return _copy_bytes(client, call.bucket_path(), source, ending, head, wanted)
         try:
             return _copy_chunks(client, call.bucket_path(), source, ending, head, user)
-        except BadRequest:
-            # A chunk has its most references.
+        except (BadRequest, CrossesCells):
+            # A chunk has its most references, or would be shared by two cells.
             return _copy_bytes(client, call.bucket_path(), source, ending, head, wanted)
 
     async def work() -> str:

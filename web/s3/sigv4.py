@@ -16,26 +16,25 @@ import re
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final
 from urllib.parse import quote
 
 from mrstream.web.http.head import Headers, Target
 from mrstream.web.s3.errors import S3Error
 
-ALGORITHM: Final = "AWS4-HMAC-SHA256"
-UNSIGNED: Final = "UNSIGNED-PAYLOAD"
-STREAMING: Final = "STREAMING-AWS4-HMAC-SHA256-PAYLOAD"
-STREAMING_TRAILER: Final = "STREAMING-AWS4-HMAC-SHA256-PAYLOAD-TRAILER"
-STREAMING_UNSIGNED: Final = "STREAMING-UNSIGNED-PAYLOAD-TRAILER"
-EMPTY_SHA256: Final = hashlib.sha256(b"").hexdigest()
-SKEW_S_MAX: Final = 15 * 60
-EXPIRES_S_MAX: Final = 7 * 86_400
-_TIME: Final = re.compile(r"[0-9]{8}T[0-9]{6}Z")
-_SECONDS: Final = re.compile(r"-?[0-9]{1,10}")
-_HEX: Final = re.compile(r"[0-9a-f]{64}")
-_FIELD: Final = re.compile(r"(Credential|SignedHeaders|Signature)=([^,\s]+)")
-_SCOPE: Final = re.compile(r"([^/\s]{1,128})/([0-9]{8})/([^/\s]{0,64})/s3/aws4_request")
-_HEADER_NAMES: Final = re.compile(r"[a-z0-9!#$%&'*+.^_`|~-]+(;[a-z0-9!#$%&'*+.^_`|~-]+)*")
+ALGORITHM = "AWS4-HMAC-SHA256"
+UNSIGNED = "UNSIGNED-PAYLOAD"
+STREAMING = "STREAMING-AWS4-HMAC-SHA256-PAYLOAD"
+STREAMING_TRAILER = "STREAMING-AWS4-HMAC-SHA256-PAYLOAD-TRAILER"
+STREAMING_UNSIGNED = "STREAMING-UNSIGNED-PAYLOAD-TRAILER"
+EMPTY_SHA256 = hashlib.sha256(b"").hexdigest()
+SKEW_S_MAX = 15 * 60
+EXPIRES_S_MAX = 7 * 86_400
+_TIME = re.compile(r"[0-9]{8}T[0-9]{6}Z")
+_SECONDS = re.compile(r"-?[0-9]{1,10}")
+_HEX = re.compile(r"[0-9a-f]{64}")
+_FIELD = re.compile(r"(Credential|SignedHeaders|Signature)=([^,\s]+)")
+_SCOPE = re.compile(r"([^/\s]{1,128})/([0-9]{8})/([^/\s]{0,64})/s3/aws4_request")
+_HEADER_NAMES = re.compile(r"[a-z0-9!#$%&'*+.^_`|~-]+(;[a-z0-9!#$%&'*+.^_`|~-]+)*")
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Final
 
 from mrstream.web.http.reply import Reply, stream_reply, xml_reply
 from mrstream.web.s3.call import Call
 from mrstream.web.s3.errors import S3Error, error_document, named
 from mrstream.web.s3.xml import DECLARATION
 
-BLANK_S: Final = 10.0
+BLANK_S = 10.0
 
 
 async def slow_answer(

@@ -13,7 +13,6 @@ import secrets
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
 
 import msgspec
 
@@ -26,11 +25,11 @@ from mrstream.web.s3.errors import S3Error
 from mrstream.web.s3.facts import BEGUN, ETAG, HEAD, KEY, SUM, etag_of
 from mrstream.web.s3.names import UPLOADS
 
-PART_MAX: Final = 10_000
-MIB: Final = 1 << 20
-CHUNK_SIZES: Final = tuple(mib * MIB for mib in (64, 50, 40, 32, 25, 20, 16, 10, 8, 5))
+PART_MAX = 10_000
+MIB = 1 << 20
+CHUNK_SIZES = tuple(mib * MIB for mib in (64, 50, 40, 32, 25, 20, 16, 10, 8, 5))
 """Of parts: few enough that the table of sizes never fills."""
-_ID: Final = re.compile("[0-9a-f]{32}")
+_ID = re.compile("[0-9a-f]{32}")
 _decode_head = msgspec.msgpack.Decoder(dict[str, str]).decode
 
 

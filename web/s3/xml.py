@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import Final
 from xml.parsers import expat
 from xml.sax.saxutils import escape
 
-NAMESPACE: Final = "http://s3.amazonaws.com/doc/2006-03-01/"
-DECLARATION: Final = '<?xml version="1.0" encoding="UTF-8"?>\n'
-DEPTH_MAX: Final = 8
-ELEMENTS_MAX: Final = 100_000
-_SPECIAL: Final = re.compile('[&<>"\x00-\x08\x0b-\x1f\x7f\ufffe\uffff]')
-_UNSAID: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f\ufffe\uffff]")
+NAMESPACE = "http://s3.amazonaws.com/doc/2006-03-01/"
+DECLARATION = '<?xml version="1.0" encoding="UTF-8"?>\n'
+DEPTH_MAX = 8
+ELEMENTS_MAX = 100_000
+_SPECIAL = re.compile('[&<>"\x00-\x08\x0b-\x1f\x7f\ufffe\uffff]')
+_UNSAID = re.compile("[\x00-\x08\x0b-\x1f\x7f\ufffe\uffff]")
 """What XML cannot say, or (a carriage return) says as something else."""
 
 

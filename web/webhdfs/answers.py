@@ -6,13 +6,13 @@ import base64
 import binascii
 import json
 from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from typing import Any
 
 from mrstream.dfs.protocol import ClusterReport, ContentSummary, FileStatus, LocatedChunk
 
-TEXT: Final = "TEXT"
-HEX: Final = "HEX"
-BASE64: Final = "BASE64"
+TEXT = "TEXT"
+HEX = "HEX"
+BASE64 = "BASE64"
 
 
 def file_status(status: FileStatus, suffix: str = "") -> dict[str, Any]:

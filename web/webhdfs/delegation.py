@@ -15,14 +15,13 @@ from __future__ import annotations
 import base64
 import hmac
 from dataclasses import dataclass
-from typing import Final
 
 from mrstream.web.http.tokens import digest
 
-KINDS: Final = {"http": "WEBHDFS delegation", "https": "SWEBHDFS delegation"}
+KINDS = {"http": "WEBHDFS delegation", "https": "SWEBHDFS delegation"}
 """By which Hadoop's clients `webhdfs://` and `swebhdfs://` know theirs; the same to us."""
-LIFE_S: Final = 86400.0
-TEXT_BYTES_MAX: Final = 4096
+LIFE_S = 86400.0
+TEXT_BYTES_MAX = 4096
 
 
 @dataclass(frozen=True, slots=True)

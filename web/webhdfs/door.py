@@ -8,7 +8,6 @@ path that is named, then the operation.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Final
 
 from mrstream.cluster.config.config import DfsConfig
 from mrstream.cluster.errors import ClusterError
@@ -25,7 +24,7 @@ from mrstream.web.webhdfs.tokens import Tokens
 
 Operation = Callable[[Call], Awaitable[Reply]]
 
-OPERATIONS: Final[dict[str, tuple[str, Operation]]] = {
+OPERATIONS: dict[str, tuple[str, Operation]] = {
     "OPEN": ("GET", reading.open_file),
     "GETFILESTATUS": ("GET", reading.file_status),
     "GETFILELINKSTATUS": ("GET", reading.file_status),
@@ -57,15 +56,13 @@ OPERATIONS: Final[dict[str, tuple[str, Operation]]] = {
     "CONCAT": ("POST", writing.concat),
     "DELETE": ("DELETE", changing.delete),
 }
-_SNAPSHOT: Final = (
-    "there are no HDFS snapshots; `mrstream dfs -snapshot SRC DST` copies without bytes"
-)
-_ACL: Final = "there are no ACLs beyond the permission bits; keys have rights on paths"
-_POLICY: Final = "there are no storage policies"
-_CODING: Final = "there is no erasure coding"
-_LINK: Final = "there are no symbolic links"
-_QUOTA: Final = "quotas are set inside the cluster: `mrstream dfs -setQuota`"
-UNSUPPORTED: Final[dict[str, str]] = {
+_SNAPSHOT = "there are no HDFS snapshots; `mrstream dfs -snapshot SRC DST` copies without bytes"
+_ACL = "there are no ACLs beyond the permission bits; keys have rights on paths"
+_POLICY = "there are no storage policies"
+_CODING = "there is no erasure coding"
+_LINK = "there are no symbolic links"
+_QUOTA = "quotas are set inside the cluster: `mrstream dfs -setQuota`"
+UNSUPPORTED: dict[str, str] = {
     "TRUNCATE": "a file is not cut; write it anew",
     "GET_BLOCK_LOCATIONS": "ask GETFILEBLOCKLOCATIONS",
     **dict.fromkeys(

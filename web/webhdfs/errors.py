@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from typing import Final
 
 from mrstream.cluster.errors import ClusterError, Corrupt, Unavailable, UserError
 from mrstream.dfs import errors as dfs
@@ -12,17 +11,17 @@ from mrstream.web.http.reply import Reply, json_reply
 
 log = logging.getLogger(__name__)
 
-HDFS: Final = "org.apache.hadoop.hdfs.protocol"
-FS: Final = "org.apache.hadoop.fs"
-ILLEGAL: Final = "java.lang.IllegalArgumentException"
-UNSUPPORTED: Final = "java.lang.UnsupportedOperationException"
-NOT_FOUND: Final = "java.io.FileNotFoundException"
-IO: Final = "java.io.IOException"
-SECURITY: Final = "java.lang.SecurityException"
-ACCESS: Final = "org.apache.hadoop.security.AccessControlException"
-RETRIABLE: Final = "org.apache.hadoop.ipc.RetriableException"
+HDFS = "org.apache.hadoop.hdfs.protocol"
+FS = "org.apache.hadoop.fs"
+ILLEGAL = "java.lang.IllegalArgumentException"
+UNSUPPORTED = "java.lang.UnsupportedOperationException"
+NOT_FOUND = "java.io.FileNotFoundException"
+IO = "java.io.IOException"
+SECURITY = "java.lang.SecurityException"
+ACCESS = "org.apache.hadoop.security.AccessControlException"
+RETRIABLE = "org.apache.hadoop.ipc.RetriableException"
 
-TABLE: Final[tuple[tuple[type[ClusterError], int, str], ...]] = (
+TABLE: tuple[tuple[type[ClusterError], int, str], ...] = (
     (dfs.NotInTrash, 404, NOT_FOUND),
     (dfs.IsADirectory, 403, f"{FS}.FileAlreadyExistsException"),
     (dfs.FileExists, 403, f"{FS}.FileAlreadyExistsException"),
@@ -44,7 +43,7 @@ TABLE: Final[tuple[tuple[type[ClusterError], int, str], ...]] = (
     (UserError, 400, IO),
 )
 """The first that fits."""
-_REFUSALS: Final = {400: ILLEGAL, 401: SECURITY, 403: ACCESS, 404: NOT_FOUND, 429: RETRIABLE}
+_REFUSALS = {400: ILLEGAL, 401: SECURITY, 403: ACCESS, 404: NOT_FOUND, 429: RETRIABLE}
 
 
 class Unsupported(Exception):

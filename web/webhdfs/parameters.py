@@ -7,14 +7,13 @@ IO.
 from __future__ import annotations
 
 import re
-from typing import Final
 
 from mrstream.web.http.head import Query, Refused
 
-_OCTAL: Final = re.compile(r"[01]?[0-7]{1,3}")
-_WHOLE: Final = re.compile(r"-?[0-9]{1,18}")
-MIB: Final = 1 << 20
-CHUNK_SIZES: Final = tuple(mib * MIB for mib in (5, 8, 10, 16, 20, 25, 32, 40, 50, 64))
+_OCTAL = re.compile(r"[01]?[0-7]{1,3}")
+_WHOLE = re.compile(r"-?[0-9]{1,18}")
+MIB = 1 << 20
+CHUNK_SIZES = tuple(mib * MIB for mib in (5, 8, 10, 16, 20, 25, 32, 40, 50, 64))
 """Of files with a block size of their own: few enough that the table of sizes never fills."""
 
 

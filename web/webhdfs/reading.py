@@ -6,7 +6,6 @@ import json
 import re
 from collections.abc import AsyncIterator
 from functools import partial
-from typing import Final
 
 from mrstream.cluster.errors import UnknownRequest
 from mrstream.dfs.client.client import PAGE_ENTRIES, DfsClient
@@ -33,8 +32,8 @@ from mrstream.web.webhdfs import answers
 from mrstream.web.webhdfs.call import Call
 from mrstream.web.webhdfs.errors import PastEnd
 
-LOCATE_COUNT: Final = 64
-USER_NAMES: Final = "user."
+LOCATE_COUNT = 64
+USER_NAMES = "user."
 """Attributes that programs set; others are of doors and of the file system."""
 
 

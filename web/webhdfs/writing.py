@@ -85,6 +85,8 @@ async def concat(call: Call) -> Reply:
 
 
 def _join(client: DfsClient, path: str, sources: list[str]) -> FileStatus:
+    if any(client.at(name) is not client.at(path) for name in sources):
+        raise NotAligned("chunks stay in their cell")
     ids = [client.stat(name).file_id for name in (path, *sources)]
     return client.join(path, ids, Ending(overwrite=True, replaces=ids[0]))
 

@@ -66,7 +66,7 @@ class FlowBrain:
         self._failure = ""
         self._is_over = False
 
-    # ---- the log ---------------------------------------------------------------------------
+    # --- the log
 
     def apply(self, record: Record) -> None:
         """Take a record of the log."""
@@ -85,10 +85,10 @@ class FlowBrain:
                 assert_never(record)
 
     def places(self) -> list[str]:
-        """Give all places that may be there: what a shell looks at before `Begin`."""
+        """Return all places that may be there: what a shell looks at before `Begin`."""
         return [each.place for attempts in self._started.values() for each in attempts]
 
-    # ---- the door --------------------------------------------------------------------------
+    # --- the door
 
     def handle(self, event: Event) -> list[Command]:
         """Take one event; give what to do, in order."""
@@ -131,7 +131,7 @@ class FlowBrain:
                     break
 
     def _needed(self) -> list[str]:
-        """Give the steps to run: those that leave something, and what they lack."""
+        """Return the steps to run: those that leave something, and what they lack."""
         must: set[str] = set()
         for step in reversed(self.plan.steps):
             readers = [other for other in self.plan.steps if step.name in other.needs]
@@ -143,7 +143,7 @@ class FlowBrain:
                 must.add(step.name)
         return [step.name for step in self.plan.steps if step.name in must]
 
-    # ---- what is complete ------------------------------------------------------------------
+    # --- what is complete
 
     def _is_complete(self, step: Step) -> bool:
         return self._final_key(step) is not None
@@ -153,7 +153,7 @@ class FlowBrain:
         return done is not None and done.fingerprint == self._prints[step.name]
 
     def _final_key(self, step: Step) -> str | None:
-        """Give the key under which a step is complete: of a loop, that of its last iteration."""
+        """Return the key under which a step is complete: of a loop, that of its last iteration."""
         if step.until is None:
             return step.name if self._is_done(step.name) else None
         for number in range(1, step.until.at_most + 1):
@@ -172,8 +172,8 @@ class FlowBrain:
         )
 
     def _where(self, key: str) -> str:
-        """Give where the output of a complete step lies now: under its final name, or still in its
-        place; empty if it is gone."""
+        """Return where the output of a complete step lies now: under its final name, or still in
+        its place; empty if it is gone."""
         place = self._done[key].place
         step = self._step_of(key)
         if step is not None and step.output and self._holds.get(step.output) == place:
@@ -194,7 +194,7 @@ class FlowBrain:
         assert key is not None, f"{name} is read before it is complete"
         return self._where(key)
 
-    # ---- what runs -------------------------------------------------------------------------
+    # --- what runs
 
     def _go_on(self) -> Iterator[Command]:
         if self._is_over:
@@ -237,8 +237,8 @@ class FlowBrain:
         yield StartStep(key, step.name, place, words)
 
     def _next_key(self, step: Step) -> tuple[str, str]:
-        """Give what to run of a step, and of a loop where its iteration begins: behind the last one
-        whose output is still there."""
+        """Return what to run of a step, and of a loop where its iteration begins: behind the last
+        one whose output is still there."""
         if step.until is None:
             return step.name, ""
         number, previous = 0, resolved(step.first, self._output_of)
@@ -260,7 +260,7 @@ class FlowBrain:
         elif not self._failure:
             self._failure = f"step {event.key} failed: {event.reason}"
 
-    # ---- the end ---------------------------------------------------------------------------
+    # --- the end
 
     def _wind_up(self) -> Iterator[Command]:
         """All is complete: publish what is not, then remove the rest. The old outputs stay until
@@ -278,7 +278,7 @@ class FlowBrain:
         yield Finish(True)
 
     def _results(self) -> set[str]:
-        """Give the places of jobs that nobody reads and that have no final name: results to look
+        """Return the places of jobs that nobody reads and that have no final name: results to look
         at, until the flow itself is removed."""
         read = {need for step in self.plan.steps for need in step.needs}
         return {
@@ -288,7 +288,7 @@ class FlowBrain:
         }
 
     def results(self) -> dict[str, str]:
-        """Give where the output of each complete step lies."""
+        """Return where the output of each complete step lies."""
         found = {}
         for step in self.plan.steps:
             key = self._final_key(step)

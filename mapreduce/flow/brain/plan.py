@@ -87,11 +87,11 @@ class FlowPlan(msgspec.Struct, frozen=True):
     side_by_side: int = 4
 
     def step(self, name: str) -> Step:
-        """Give a step by its name."""
+        """Return a step by its name."""
         return next(step for step in self.steps if step.name == name)
 
     def place(self, step: Step, key: str, attempt: int) -> str:
-        """Give where an attempt of a step writes: in a hidden directory beside the final name, so
+        """Return where an attempt of a step writes: in a hidden directory beside the final name, so
         that it can be moved there at once, else in `work`."""
         name = f"{key.replace('#', '-')}.{attempt}"
         if not step.output:
@@ -112,7 +112,7 @@ def read_until(text: str, at_most: int) -> Until:
 
 
 def checked(plan: FlowPlan) -> FlowPlan:
-    """Give the plan with its steps in order; `BadFlow` if there is none."""
+    """Return the plan with its steps in order; `BadFlow` if there is none."""
     names = [step.name for step in plan.steps]
     for step in plan.steps:
         _check_step(step, names)
@@ -126,7 +126,7 @@ def checked(plan: FlowPlan) -> FlowPlan:
 
 
 def narrowed(plan: FlowPlan, names: Sequence[str]) -> FlowPlan:
-    """Give the plan of these steps, and of those that they need, alone."""
+    """Return the plan of these steps, and of those that they need, alone."""
     known = [step.name for step in plan.steps]
     for name in names:
         if name not in known:

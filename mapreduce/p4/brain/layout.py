@@ -53,7 +53,7 @@ DEFAULT = EDITIONS["2017"]
 
 
 def under(directory: str, path: str) -> str:
-    """Give `directory`, exactly one slash, and the base name of `path` (R2)."""
+    """Return `directory`, exactly one slash, and the base name of `path` (R2)."""
     return f"{directory.rstrip('/') or ''}/{posixpath.basename(path)}"
 
 

@@ -112,7 +112,7 @@ class MasterBrain:
             case _:
                 assert_never(event)
 
-    # ---- workers ---------------------------------------------------------------------------
+    # --- workers
 
     def _register(self, said: Register, now_s: float) -> Iterator[Command]:
         known = self._workers.get(said.worker_pid)
@@ -171,7 +171,7 @@ class MasterBrain:
         yield End()
         self._is_over = True
 
-    # ---- jobs ------------------------------------------------------------------------------
+    # --- jobs
 
     def _submit(self, request: NewMasterJob) -> Iterator[Command]:
         if len(self._queue) >= JOBS_WAITING_MAX:
@@ -242,7 +242,7 @@ class MasterBrain:
         names = tuple(edition.result(n) for n in reduces)
         return PlaceResults(job_id, outputs, names, job.request.output_directory)
 
-    # ---- tasks -----------------------------------------------------------------------------
+    # --- tasks
 
     def _map_tasks(self, job: Job, files: tuple[str, ...]) -> list[Task]:
         folder = self._edition.folder(job.job_id, layout.MAPPER)

@@ -53,8 +53,9 @@ Respond = Callable[[Any], None]
 class SimMaster:
     """One master over its lives."""
 
-    def __init__(self, world: World, settings: Settings) -> None:
+    def __init__(self, world: World, settings: Settings, name: str = NAME) -> None:
         self.world = world
+        self.name = name
         self.settings = settings
         self.clock = Clock(world)
         self.disk = ForgetfulDisk(world.seed)
@@ -65,7 +66,7 @@ class SimMaster:
         self._said: dict[tuple[int, int], Any] = {}
         """What was answered to requests that change something, over all lives."""
         self.lives = 0
-        self.names = [NAME]
+        self.names = [name]
         self.start()
 
     def at(self, name: str) -> SimMaster:
@@ -82,7 +83,7 @@ class SimMaster:
     def start(self) -> None:
         world = self.world
         self.lives += 1
-        host = world.hosts[NAME]
+        host = world.hosts[self.name]
         host.is_up = True
         self.journal = Journal("/journal", "cluster", disk=self.disk)
         found = self.journal.recover()
@@ -99,7 +100,7 @@ class SimMaster:
         self._next_call = 1
         self._commit_due = False
         self._connected: dict[str, int] = {}
-        world.note(f"master life {self.lives} recovered sequence {found.last_sequence}")
+        world.note(f"{self.name} life {self.lives} recovered sequence {found.last_sequence}")
         self._stalls: list[tuple[float, float]] = []
         self._event(LeadershipBegan(self.lives))
         if found.last_sequence == 0:
@@ -123,8 +124,8 @@ class SimMaster:
 
     def crash(self) -> None:
         """Power off: whatever is not synced may be lost."""
-        self.world.note("master crashes")
-        host = self.world.hosts[NAME]
+        self.world.note(f"{self.name} crashes")
+        host = self.world.hosts[self.name]
         host.is_up = False
         host.life += 1
         host.stopped_until_s = 0.0
@@ -132,15 +133,15 @@ class SimMaster:
 
     def stall(self, seconds: float) -> None:
         """Stopped, or starved: nothing is read, said or noticed; then all of it, and late."""
-        self.world.note(f"master is stopped for {seconds:.1f} s")
+        self.world.note(f"{self.name} is stopped for {seconds:.1f} s")
         until_s = self.world.now_s + seconds
-        self.world.hosts[NAME].stopped_until_s = until_s
+        self.world.hosts[self.name].stopped_until_s = until_s
         self._stalls.append((self.world.now_s, until_s))
 
     @property
     def is_awake(self) -> bool:
         """Up, and not stopped."""
-        host = self.world.hosts[NAME]
+        host = self.world.hosts[self.name]
         return host.is_up and host.stopped_until_s <= self.world.now_s
 
     # --- requests
@@ -198,7 +199,7 @@ class SimMaster:
             assert len(self.history) == self.oplog.seen
         if self.oplog.seen > self.journal.durable and not self._commit_due:
             self._commit_due = True
-            self.world.at_host(NAME, self.world.random.uniform(0.0005, 0.01), self._commit)
+            self.world.at_host(self.name, self.world.random.uniform(0.0005, 0.01), self._commit)
 
     def _commit(self) -> None:
         self._commit_due = False
@@ -212,7 +213,7 @@ class SimMaster:
         self.gate.release()
         if self.oplog.seen > self.journal.durable:
             self._commit_due = True
-            self.world.at_host(NAME, 0.001, self._commit)
+            self.world.at_host(self.name, 0.001, self._commit)
 
     def _crash_in_commit(self, at: int) -> None:
         """The records up to `at` reach the disk; then the lights go out before anyone hears."""
@@ -231,7 +232,7 @@ class SimMaster:
             case Send(name, incarnation, message):
                 server = self.servers[name]
                 if self._connected.get(name) == incarnation:
-                    self.world.send(NAME, name, lambda: server.pushed(message))
+                    self.world.send(self.name, name, lambda: server.pushed(message, self.name))
             case Outrun(epoch):
                 raise AssertionError(f"nobody else leads, and {epoch} was met")
             case Halt(why):
@@ -247,7 +248,7 @@ class SimMaster:
 
     def _tick_later(self) -> None:
         self._tick_due_s = self.clock.now_s() + TICK_S
-        self.world.at_host(NAME, TICK_S, self._tick)
+        self.world.at_host(self.name, TICK_S, self._tick)
 
     def _tick(self) -> None:
         late_s = self.clock.now_s() - self._tick_due_s

@@ -20,18 +20,19 @@ from mrstream.dfs.chunk import (
     ChunkReport,
     ChunkVersion,
     ServerId,
+    cell_of,
     epoch_of_command,
     pack_reports,
 )
-from mrstream.dfs.chunks.allegiance import allegiance_of
+from mrstream.dfs.chunks.allegiance import Allegiance, allegiance_of
+from mrstream.dfs.chunks.cell import Cell
 from mrstream.dfs.chunks.chunk_service import ChunkService
 from mrstream.dfs.chunks.chunk_store import ChunkStore, Reserve
 from mrstream.dfs.chunks.commands import CommandRunner, Throttle, describe
-from mrstream.dfs.chunks.mutation import MutationOrder
+from mrstream.dfs.chunks.mutation import NEVER, MutationOrder
 from mrstream.dfs.chunks.push_buffer import PushBuffer
 from mrstream.dfs.errors import NotRegistered, StaleReplica
 from tests.simulation.dfs.master import NAME as MASTER
-from tests.simulation.dfs.master import SimMaster
 from tests.simulation.dfs.world import Clock, World
 from tests.support.forgetful_disk import ForgetfulDisk
 
@@ -48,6 +49,7 @@ class SimLink:
 
     def __init__(self, server: SimServer, master: str) -> None:
         self._s, self._master = server, master
+        self.cell = server.cells[server.number_of(master)]
         self._incarnation = server.incarnation
         self.settings = p.ServerSettings(1.0, 60.0, 5.0, 64 << 20, 0)
         self.leads = False
@@ -81,10 +83,11 @@ class SimLink:
     def _talk(self) -> None:
         s = self._s
         sent_at_s = s.clock.now_s()
-        number = s.allegiance.numbered(sent_at_s)
+        allegiance = self.cell.allegiance
+        number = allegiance.numbered(sent_at_s)
         request = p.Register(
-            s.address, s.incarnation, "cluster", s.disks(), s.order.held(sent_at_s),
-            number=number, epoch=s.allegiance.epoch,
+            s.address, s.incarnation, "cluster", s.disks(), self.cell.held(sent_at_s),
+            number=number, epoch=allegiance.epoch,
         )  # fmt: skip
         self.call(request, lambda value: self._registered(value, number, sent_at_s), self._again)
 
@@ -97,18 +100,17 @@ class SimLink:
             self._again()
             return
         if value.leads:
-            met = s.guard(lambda: s.allegiance.meet(value.epoch))
+            met = s.guard(lambda: self.cell.allegiance.meet(value.epoch))
             if met is None:
                 return  # died of it
             if not met[0]:
                 self._again()
                 return
-            s.check_met(value.epoch)
-            for handle in value.void:
-                s.order.lease_over(handle)
-            s.order.contact(sent_at_s, value.contact_s)
+            self.cell.check_met(value.epoch)
+            self.cell.void(value.void)
+            self.cell.contact(sent_at_s, value.contact_s)
         self.settings, self.epoch, self.leads = value, value.epoch, value.leads
-        reports = pack_reports(s.store.reports())
+        reports = pack_reports(self.cell.reports())
         request = p.ReportChunks(ServerId(s.name), s.incarnation, 0, reports, True, number)
         self.call(request, self._reported, self._again)
 
@@ -121,13 +123,14 @@ class SimLink:
     def _beat(self) -> None:
         s = self._s
         sent_at_s = s.clock.now_s()
-        leases = s.order.to_extend(sent_at_s, self.settings.lease_s / 2) if self.leads else ()
+        cell = self.cell
+        leases = cell.to_extend(sent_at_s, self.settings.lease_s / 2) if self.leads else ()
         request = p.Heartbeat(
-            ServerId(s.name), s.incarnation, s.allegiance.numbered(sent_at_s), s.disks(), leases,
-            pack_reports(s.reports(s.service.take_changed())),
-            pack_reports(s.reports(s.store.handles())),
-            tuple(ChunkHandle(handle) for handle in s.take_lost(self)),
-            tuple((ChunkHandle(h), ChunkVersion(v)) for h, v in s.store.corrupt_versions()),
+            ServerId(s.name), s.incarnation, cell.allegiance.numbered(sent_at_s), s.disks(), leases,
+            pack_reports(s.reports(cell.own(s.take_changed(self)))),
+            pack_reports(s.reports(cell.handles())),
+            tuple(ChunkHandle(handle) for handle in cell.own(s.take_lost(self))),
+            cell.corrupt(),
         )  # fmt: skip
         self.call(request, lambda value: self._beaten(value, sent_at_s), self._again)
 
@@ -140,25 +143,54 @@ class SimLink:
             if isinstance(value, ClusterError):
                 raise value
             if self.leads:
-                s.allegiance.check(self.epoch, "a heartbeat's answer")
+                self.cell.allegiance.check(self.epoch, "a heartbeat's answer")
         except ClusterError:
             self._again()
             return
         if self.leads:
-            s.order.contact(sent_at_s, self.settings.contact_s)
-            for lease in value.extended:
-                s.order.extended(lease.handle, lease.version, sent_at_s + lease.left_s)
-            for handle, version in value.garbage:
-                s.check_garbage(self.epoch)
+            self.cell.contact(sent_at_s, self.settings.contact_s)
+            self.cell.extend(value, sent_at_s)
+            for handle, version in self.cell.garbage(value):
+                self.cell.check_garbage(self.epoch)
                 s.guard(lambda h=handle, v=version: s.collect(h, v))
         s.world.at_host(s.name, self.settings.heartbeat_s, self._beat)
+
+
+class SimCell(Cell):
+    """What a server keeps for one cell in one of its lives."""
+
+    def __init__(self, server: SimServer, number: int) -> None:
+        super().__init__(number, server.store, server.order)
+        self._server = server
+        self.allegiance = allegiance_of(server.store, number)
+        self.done: dict[int, p.CommandDone] = {}
+
+    def check_met(self, epoch: int) -> None:
+        name, met = self._server.name, self._server.met_in
+        known = met.get(self.number, 0)
+        assert epoch >= known, f"F2: {name} met {known}, and obeys {epoch}"
+        met[self.number] = epoch
+
+    def check_garbage(self, epoch: int) -> None:
+        name, known = self._server.name, self._server.met_in.get(self.number, 0)
+        assert epoch >= known, f"F2: {name} met {known}, and deletes for {epoch}"
 
 
 class SimServer:
     """One chunkserver over its lives."""
 
-    def __init__(self, world: World, name: str, master: SimMaster, rack: str) -> None:
+    def __init__(
+        self,
+        world: World,
+        name: str,
+        master: Any,
+        rack: str,
+        numbers: dict[str, int] | None = None,
+    ) -> None:
+        """`master` knows all masters there are by `names`; `numbers` has the cells of those that
+        are not the root's."""
         self.world = world
+        self._numbers = numbers or {}
         self.name = name
         self.rack = rack
         self.master = master
@@ -171,8 +203,9 @@ class SimServer:
         self.fail_at_step: int | None = None
         self.is_doomed = False
         self.incarnation = 0
-        self.met = 0
-        """The highest epoch of a master that took a registration, whatever the disk says."""
+        self.met_in: dict[int, int] = {}
+        """By cell, the highest epoch of a master that took a registration, whatever the disk
+        says."""
         self.peers: dict[str, SimServer] = {}
         self.start()
 
@@ -202,9 +235,9 @@ class SimServer:
         )
         throttle = Throttle(0, lambda: False, lambda _: None)
         self.runner = CommandRunner(self.service, pool, self.clock, throttle)
-        self._done: dict[int, p.CommandDone] = {}
-        self.allegiance = allegiance_of(self.store)
+        self.cells = {number: SimCell(self, number) for number in {0, *self._numbers.values()}}
         self._lost: dict[SimLink, list[int]] = {}
+        self._changed: dict[SimLink, list[int]] = {}
         self.links: dict[str, SimLink] = {}
         for name in self.master.names:
             self.links[name] = SimLink(self, name)
@@ -241,17 +274,30 @@ class SimServer:
 
     def take_lost(self, link: SimLink) -> list[int]:
         """What went with a disk, for each link once."""
-        lost = self.store.take_lost()
+        return self._take(self._lost, self.store.take_lost(), link)
+
+    def take_changed(self, link: SimLink) -> list[int]:
+        """What writers changed, for each link once."""
+        return self._take(self._changed, self.service.take_changed(), link)
+
+    def _take(self, untold: dict[SimLink, list[int]], new: list[int], link: SimLink) -> list[int]:
         for other in self.links.values():
-            self._lost.setdefault(other, []).extend(lost)
-        return self._lost.pop(link, lost)
+            untold.setdefault(other, []).extend(new)
+        return list(dict.fromkeys(untold.pop(link, new)))
 
-    def check_met(self, epoch: int) -> None:
-        assert epoch >= self.met, f"F2: {self.name} met {self.met}, and obeys {epoch}"
-        self.met = epoch
+    def number_of(self, master: str) -> int:
+        """The cell of a master."""
+        return self._numbers.get(master, 0)
 
-    def check_garbage(self, epoch: int) -> None:
-        assert epoch >= self.met, f"F2: {self.name} met {self.met}, and deletes for {epoch}"
+    @property
+    def met(self) -> int:
+        """The highest epoch of the root's masters."""
+        return self.met_in.get(0, 0)
+
+    @property
+    def allegiance(self) -> Allegiance:
+        """To the root's masters."""
+        return self.cells[0].allegiance
 
     def collect(self, handle: int, version: int) -> None:
         with contextlib.suppress(StaleReplica):
@@ -282,7 +328,8 @@ class SimServer:
     # --- commands
 
     def pushed(self, command: p.Command, master: str = MASTER) -> None:
-        done = self._done.get(command.command_id)
+        kept = self.links[master].cell.done
+        done = kept.get(command.command_id)
         if done is None:
             outcome = self.guard(lambda: self._obey(command, self.links[master]))
             if outcome is None:
@@ -293,15 +340,18 @@ class SimServer:
                 ServerId(self.name), self.incarnation, command.command_id, ok,
                 ChunkVersion(version), length, "" if ok else describe(value),
             )  # fmt: skip
-            self._done[command.command_id] = done
+            kept[command.command_id] = done
         self.links[master].call(done, lambda value: None, lambda: None)
 
     def _obey(self, command: p.Command, link: SimLink) -> tuple[int, int]:
-        since_s = self.allegiance.admit(command, self.clock.now_s(), link.settings.contact_s)
+        link.cell.check(command)
+        allegiance = link.cell.allegiance
+        since_s = allegiance.admit(command, self.clock.now_s(), link.settings.contact_s)
         old_s = self.clock.now_s() - since_s
         assert old_s < link.settings.contact_s, f"F2: {command} rests on what is {old_s:.1f} s old"
         epoch = epoch_of_command(command.command_id)
-        assert epoch >= self.met, f"F2: {command} of {epoch} at {self.name}, which met {self.met}"
+        met = self.met_in.get(link.cell.number, 0)
+        assert epoch >= met, f"F2: {command} of {epoch} at {self.name}, which met {met}"
         return self.runner.run(command, since_s)
 
     def guard(self, action: Any) -> tuple[bool, Any] | None:
@@ -349,7 +399,8 @@ class SimServer:
             self.store.get(handle, lease.version)
         except ClusterError:
             return False  # its disk failed: there is nothing to act on
-        return now_s < lease.ends_at_s and now_s - self.order._heard_at_s < self.order._contact_s
+        heard_at_s, contact_s = self.order._heard.get(cell_of(handle), NEVER)
+        return now_s < lease.ends_at_s and now_s - heard_at_s < contact_s
 
 
 class SimPool:

@@ -220,6 +220,22 @@ def test_which_cluster_is_the_one_named_then_the_environments_then_the_current_o
     assert cluster_config.current() is None
 
 
+def test_a_directory_named_like_a_cluster_does_not_hide_it(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file of that name is a cluster file; a directory of that name is nothing."""
+    state.write_private(state.cluster_file("kept"), "name: kept\nhosts: {a: {}}\n")
+    monkeypatch.chdir(home)
+    (home / "kept").mkdir()
+    assert cluster_config.current("kept").name == "kept"  # type: ignore[union-attr]
+    monkeypatch.setenv("MRSTREAM_CLUSTER", "kept")
+    assert cluster_config.current().name == "kept"  # type: ignore[union-attr]
+
+    (home / "kept").rmdir()
+    (home / "kept").write_text("name: other\nhosts: {a: {}}\n")
+    assert cluster_config.current().name == "other"  # type: ignore[union-attr]
+
+
 def test_state_that_cannot_be_written_is_one_line_with_what_to_do(home: Path) -> None:
     """A read-only or full home is common on shared machines."""
     (home / "home").write_text("a file where the directory should be")

@@ -290,7 +290,7 @@ def test_at_boot_is_one_line_of_the_crontab_that_brings_everything_back(
     assert lines[2].startswith("@reboot ")
 
     host.close()  # the host loses power
-    assert guard.Processes(str(host.place)).alive() == []
+    wait_for(lambda: not guard.Processes(str(host.place)).alive(), "all to be gone")
     line = lines[2].removeprefix("@reboot ").replace("\\%", "%")
     bare = {"PATH": "/usr/bin:/bin", "HOME": str(host.place)}
     booted = subprocess.Popen(["/bin/sh", "-c", line], env=bare, stdin=subprocess.DEVNULL)

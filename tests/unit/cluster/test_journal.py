@@ -14,12 +14,14 @@ from pathlib import Path
 import pytest
 
 from mrstream.cluster.disk import OsDisk
+from mrstream.cluster.disk import opened as opened_file
 from mrstream.cluster.errors import DiskFailed, JournalCorrupt, NewerFormat, WrongCluster
 from mrstream.cluster.journal.checkpoint import checkpoint_path, list_checkpoints
 from mrstream.cluster.journal.format import FILE_HEADER, RECORD_HEADER
 from mrstream.cluster.journal.journal import Journal
 from mrstream.cluster.journal.recovery import list_logs, log_path
 from mrstream.cluster.wire.network import new_event_loop
+from tests.cluster.local import wait_for
 from tests.support.forgetful_disk import ForgetfulDisk
 
 DIRECTORY = "/j"
@@ -215,6 +217,35 @@ def test_a_full_disk_is_waited_out(monkeypatch: pytest.MonkeyPatch) -> None:
     assert journal.blocked == ""
     journal.close()
     assert contents(disk) == [b"x" * 100]
+
+
+def test_a_full_disk_is_known_while_there_is_room_for_what_is_underway(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Else whoever only reads would wait with the record that waits for the disk (M1)."""
+    monkeypatch.setattr("mrstream.cluster.journal.journal.NO_SPACE_RETRY_S", 0.01)
+    monkeypatch.setattr("mrstream.cluster.journal.journal.RESERVE_BYTES", 4000)
+    disk = ForgetfulDisk()
+    journal = opened(disk)
+    disk.room_bytes = 3000
+    journal.start()
+
+    sequence = journal.append(b"x" * 100)
+    assert journal.wait_durable(sequence, 30), "there is room for that"
+    wait_for(lambda: "no space" in journal.blocked, 30.0, "the full disk to be noticed")
+    disk.room_bytes = 1_000_000
+    wait_for(lambda: not journal.blocked, 30.0, "room to be noticed, though nobody writes")
+    journal.close()
+    assert contents(disk) == [b"x" * 100]
+
+
+def test_room_is_kept_on_a_real_disk_without_making_the_file_longer(tmp_path: Path) -> None:
+    with opened_file(OsDisk(str(tmp_path)), "log", create=True) as file:
+        file.write(b"x" * 10, 0)
+        file.reserve(1 << 20)
+        status = os.stat(tmp_path / "log")
+        assert file.size() == 10
+        assert status.st_blocks * 512 >= 1 << 20
 
 
 def lines(state: list[bytes]) -> list[bytes]:

@@ -5,22 +5,28 @@ from __future__ import annotations
 import json
 import os
 import platform
+import re
 import socket
 import subprocess
 import sys
+import threading
 import time
 import zipfile
 from io import BytesIO
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from mrstream.cluster.agent import checks
 from mrstream.cluster.cli import main
 from mrstream.cluster.config import extras, state
-from mrstream.cluster.config.config import HostConfig
+from mrstream.cluster.config.config import ClusterConfig, HostConfig
+from mrstream.cluster.config.reader import read_config
 from mrstream.cluster.errors import HostUnreachable
+from mrstream.cluster.hosts import software
 from mrstream.cluster.hosts.arguments import _tell_follow_from_file
+from mrstream.cluster.hosts.launcher import HostLink
 from mrstream.cluster.hosts.session import (
     AgentSession,
     HostRefused,
@@ -259,6 +265,37 @@ def test_the_wheel_of_the_running_version_is_the_same_each_time_and_whole() -> N
     assert "mrstream/cluster/agent/serving.py" in names and "mrstream/dfs/master.py" in names
     assert any(name.endswith(".dist-info/RECORD") for name in names)
     assert not any("__pycache__" in name for name in names)
+
+
+class SlowHost(HostLink):
+    """A host on which pip takes until its progress has been told of twice."""
+
+    def __init__(self, config: ClusterConfig) -> None:
+        super().__init__(config, config.hosts[0])
+        self.facts = {"machine": platform.machine(), "version": "3.11"}
+        self.told_twice = threading.Event()
+
+    def call(self, do: str, **arguments: Any) -> dict[str, Any]:
+        if do == "install":
+            assert self.told_twice.wait(60), "nobody was told that it still goes on"
+            return {"python": "/there/bin/python"}
+        return {"paths": arguments["paths"]}  # all is there already
+
+
+def test_a_long_installation_gives_signs_of_life(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Minutes of silence look like a hang."""
+    monkeypatch.setattr(software, "SIGN_OF_LIFE_S", 0.01)
+    config = read_config("name: x\nhosts: {web: {}}\n")
+    host = SlowHost(config)
+    said: list[str] = []
+
+    def say(name: str, words: str) -> None:
+        said.append(f"{name}: {words}")
+        if len(said) == 2:
+            host.told_twice.set()
+
+    assert software.Software(config, say).install(host) == "/there/bin/python"
+    assert re.fullmatch(r"web: still installing \(\d+ s\)", said[0])
 
 
 def test_the_wheel_names_its_extras_and_what_they_need() -> None:

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mrstream.cluster.config.reader import read_config
-from mrstream.cluster.consensus.members import MemberId
+from mrstream.cluster.consensus.members import ALONE, MemberId, member_id
 from mrstream.cluster.consensus.standing import NotLeader, Standing
 from mrstream.cluster.hosts.doctor import one_host
 from mrstream.cluster.journal.clock_rate import ClockRate
@@ -253,6 +253,17 @@ class TestGroupView:
 
         assert view.line() == "group lock: h1 leads epoch 7; 3 of 3 members answer, 2 must"
         assert view.findings(self.CONFIG) == []
+
+    def test_a_master_that_is_alone_leads_and_is_no_group_yet(self) -> None:
+        """`up` that makes a group of it replaces all servers at once: until the group is founded
+        none of them finds a leader (a `restore` waited 15 s for each host)."""
+        alone = member_id("h1", ALONE)
+        standing = Standing(alone, alone, 3, 5, 5, (alone,), is_serving=True)
+        view = view_of("dfs.master", {"h1": standing, "h2": "no answer"})
+        assert (view.leader, view.voters, view.is_founded) == ("h1", ("h1",), False)
+
+        founded = Standing(self.H1, self.H1, 4, 5, 5, (self.H1,), (self.H2,), is_serving=True)
+        assert view_of("dfs.master", {"h1": founded, "h2": "no answer"}).is_founded
 
     def test_an_old_leader_that_was_cut_off_is_not_taken_for_the_leader(self) -> None:
         view = view_of(

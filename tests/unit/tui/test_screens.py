@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from textual.pilot import Pilot
+from textual.widget import Widget
 from textual.widgets import Input, RichLog, Static, TabbedContent
 
 from mrstream.mapreduce.snapshot import JobRow, TaskRow
@@ -21,9 +22,12 @@ from mrstream.tui.screens.hosts import HostsScreen
 from mrstream.tui.screens.job import JobScreen
 from mrstream.tui.screens.jobs import JobsScreen
 from mrstream.tui.screens.report import ReportScreen
+from mrstream.tui.widgets.curves import Curves
 from mrstream.tui.widgets.key_line import KeyLine
 from mrstream.tui.widgets.summary import Summary
 from mrstream.tui.widgets.table import RowTable
+from mrstream.view.curves import curves as view_curves
+from mrstream.view.curves import time_ticks
 from tests.support import tui_states
 from tests.support.tui_states import JOB, Recorded
 
@@ -406,6 +410,53 @@ async def test_a_change_is_drawn_without_building_the_table_again() -> None:
         assert monitor.picture.job is not None
         found = monitor.picture.job.tasks.get("m000199")
         assert found is not None and found.state == 2
+
+
+def drawn(widget: Widget) -> list[str]:
+    """The lines of a widget as they stand on the screen."""
+    height = widget.size.height
+    return ["".join(part.text for part in widget.render_line(y)).rstrip() for y in range(height)]
+
+
+async def job_page(pilot: Pilot[None]) -> JobScreen:
+    await first_picture(pilot)
+    screen = pilot.app.screen
+    assert isinstance(screen, JobScreen)
+    await until(pilot, lambda: screen.picture.job is not None)
+    return screen
+
+
+async def test_bars_and_curves_fit_the_window_after_it_was_resized() -> None:
+    """Also those of a job of which no news come: they are as in a window that had that size."""
+
+    def shown(screen: JobScreen) -> list[list[str]]:
+        return [drawn(screen.query_one(name)) for name in ("#progress", "#curves")]
+
+    looks: dict[tuple[int, int], list[list[str]]] = {}
+    for size in SIZES:
+        async with Monitor(tui_states.busy(), job_id=JOB).run_test(size=size) as pilot:
+            looks[size] = shown(await job_page(pilot))
+
+    async with Monitor(tui_states.busy(), job_id=JOB).run_test(size=SIZES[0]) as pilot:
+        screen = await job_page(pilot)
+        for size in (SIZES[1], SIZES[0]):
+            await pilot.resize_terminal(*size)
+            await until(pilot, lambda size=size: screen.size.width == size[0])  # type: ignore[misc]
+            assert shown(screen) == looks[size], f"after a resize to {size}"
+
+
+async def test_curves_say_their_scale_and_the_time_they_span() -> None:
+    async with Monitor(tui_states.busy(), job_id=JOB).run_test(size=(160, 48)) as pilot:
+        screen = await job_page(pilot)
+        board = screen.picture.job
+        assert board is not None
+        lines = [line for line in drawn(screen.query_one(Curves)) if line]
+
+        for curve in view_curves(board.rates):
+            (title,) = [line for line in lines if line.startswith(curve.label)]
+            assert f"top: {curve.peak}" in title and curve.now in title
+        first, last = time_ticks(board.rates)
+        assert lines[-1].split() == [first, last] and first == "0s"
 
 
 async def test_a_name_with_brackets_is_shown_as_it_is() -> None:

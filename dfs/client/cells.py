@@ -1,0 +1,280 @@
+"""The client of a cluster with cells: one face, and a client of its own for each cell behind it.
+
+A path's first name decides whom to ask (`dfs/mounts`). Only `/` lies in several cells: what is said
+of it and of all below it is put together here. A rename or snapshot from one cell to another is
+refused. A cell whose masters are down keeps nobody from the others.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import heapq
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import msgspec
+
+from mrstream.cluster.errors import Unavailable
+from mrstream.cluster.wire.messages import Request
+from mrstream.dfs.chunk import Fence, cell_of
+from mrstream.dfs.client.client import DfsClient
+from mrstream.dfs.errors import NoSuchFile, NotInTrash
+from mrstream.dfs.mounts import ROOT_NAME, TRASH, Mounts, first_name, paths_of, words
+from mrstream.dfs.protocol import (
+    NO_FILE,
+    CloseFile,
+    ClusterReport,
+    ContentSummary,
+    FileStatus,
+    FsckPage,
+    ListDirectory,
+    Page,
+    Report,
+    ReportReplica,
+    ServerStatus,
+    Stat,
+    StoryLine,
+    TrashEntry,
+)
+
+_UNKNOWN_MODE = 0o755
+
+
+class MountedClient(DfsClient):
+    """The client of the root cell, which knows those of the others."""
+
+    def __init__(
+        self,
+        *root: Any,
+        mounts: Mounts,
+        cells: dict[str, DfsClient],
+        numbers: dict[int, str],
+        **options: Any,
+    ) -> None:
+        """`cells`: by name; `numbers`: their names by number."""
+        super().__init__(*root, **options)
+        self._mounts = mounts
+        self._cells = cells
+        self._numbers = numbers
+
+    def close(self) -> None:
+        for cell in self._cells.values():
+            cell.close()
+        super().close()
+
+    def at(self, path: str) -> DfsClient:
+        return self._cells.get(self._mounts.cell_of(path), self)
+
+    # -- calls ----------------------------------------------------------------------------
+
+    def call(self, request: Request) -> Any:
+        return self._ask(request, super().call, lambda cell: cell.call)
+
+    def call_once(self, request: Request) -> Any:
+        return self._ask(request, super().call_once, lambda cell: cell.call_once)
+
+    def _ask(
+        self,
+        request: Request,
+        ask_root: Callable[[Request], Any],
+        asking: Callable[[DfsClient], Callable[[Request], Any]],
+    ) -> Any:
+        paths = paths_of(request)
+        if paths and all(first_name(path) == TRASH for path in paths):
+            return self._in_any_trash(
+                request, [ask_root, *(asking(cell) for cell in self._cells.values())]
+            )
+        cell = self._cells.get(self._cell_for(request))
+        if cell is not None:
+            return asking(cell)(request)
+        reply = ask_root(request)
+        if type(request) is ListDirectory and not first_name(request.path):
+            return self._with_points(request, reply)
+        return reply
+
+    def _cell_for(self, request: Request) -> str:
+        if type(request) is ReportReplica:
+            return self._numbers.get(cell_of(request.handle), ROOT_NAME)
+        if type(request) is CloseFile:
+            return ROOT_NAME  # of a file of ours: writers of others ask theirs
+        return self._mounts.of(request)
+
+    def _in_any_trash(self, request: Request, asks: list[Callable[[Request], Any]]) -> Any:
+        """Every cell has its own trash, and names in it hold ids that no other cell gives out."""
+        for ask in asks[:-1]:
+            with contextlib.suppress(NoSuchFile, NotInTrash):
+                return ask(request)
+        return asks[-1](request)
+
+    # -- the root, which lies in all cells ------------------------------------------------
+
+    def _with_points(self, asked: ListDirectory, page: Page) -> Page:
+        """A page of the root's entries with the mount points that belong on it."""
+        shown = [one for one in page.entries if not self._mounts.is_point(one.path)]
+        for path in self._mounts.points:
+            name = path[1:]
+            if name > asked.start_after and (not page.next or name <= page.next):
+                shown.append(self._point(path))
+        shown.sort(key=lambda one: one.path.encode())
+        return Page(tuple(shown), page.next)
+
+    def _point(self, path: str) -> FileStatus:
+        """The directory at a mount point; while its cell does not answer, that there is one."""
+        try:
+            status: FileStatus = self.at(path).call_once(Stat(path))
+        except Unavailable:
+            return FileStatus(path, True, 0, 0, 0, 0.0, 0.0, "", "", _UNKNOWN_MODE, NO_FILE, 0)
+        return status
+
+    def _below(self, path: str) -> list[str]:
+        """The mount points that are part of what lies at and below a path."""
+        return list(self._mounts.points) if not first_name(path) else []
+
+    def _root_only(self, found: Iterator[FileStatus]) -> Iterator[FileStatus]:
+        """Without what mount points hide."""
+        return (one for one in found if not self._mounts.cell_of(one.path))
+
+    def glob(self, pattern: str) -> Iterator[FileStatus]:
+        def of(name: str, cell: DfsClient) -> Iterator[FileStatus]:
+            matches = cell.glob(pattern)
+            return (one for one in matches if self._mounts.cell_of(one.path) == name)
+
+        found = [of(name, cell) for name, cell in self._cells.items()]
+        return _in_path_order(self._root_only(super().glob(pattern)), *found)
+
+    def find(self, path: str, depth_max: int = 0) -> Iterator[FileStatus]:
+        if not self._below(path):
+            return super().find(path, depth_max)
+        # At depth 1 only the point itself is wanted, and 0 would mean all.
+        found = [
+            iter([self._point(point)]) if depth_max == 1 else self.at(point).find(
+                point, max(0, depth_max - 1)
+            )
+            for point in self._below(path)
+        ]  # fmt: skip
+        return _in_path_order(self._root_only(super().find(path, depth_max)), *found)
+
+    def summarise(self, path: str, *, children: bool = False) -> tuple[ContentSummary, ...]:
+        points = self._below(path)
+        if not points:
+            return super().summarise(path, children=children)
+        own = super().summarise(path, children=children)
+        others = [self.at(point).summarise(point)[0] for point in points]
+        if children:
+            shown = [one for one in own if not self._mounts.is_point(one.path)]
+            return tuple(sorted([*shown, *others], key=lambda one: one.path.encode()))
+        hidden = [
+            one for one in super().summarise(path, children=True)
+            if self._mounts.is_point(one.path)
+        ]  # fmt: skip
+        return (_sum(own[0], others, hidden),)
+
+    def fsck(self, path: str) -> Iterator[FsckPage]:
+        yield from super().fsck(path)  # with what mount points hide: it is still to be seen to
+        for point in self._below(path):
+            yield from self.at(point).fsck(point)
+
+    def set_replication(self, path: str, replication: int) -> int:
+        others = [self.at(point).set_replication(point, replication) for point in self._below(path)]
+        return super().set_replication(path, replication) + sum(others)
+
+    def set_owner(
+        self, path: str, *, owner: str = "", group: str = "", recursive: bool = False
+    ) -> None:
+        for point in self._below(path) if recursive else ():
+            self.at(point).set_owner(point, owner=owner, group=group, recursive=True)
+        super().set_owner(path, owner=owner, group=group, recursive=recursive)
+
+    def set_mode(self, path: str, mode: int, *, recursive: bool = False) -> None:
+        for point in self._below(path) if recursive else ():
+            self.at(point).set_mode(point, mode, recursive=True)
+        super().set_mode(path, mode, recursive=recursive)
+
+    def expunge(self, *, now: bool = False, path: str = "/") -> int:
+        dropped = [self.at(point).expunge(now=now, path=point) for point in self._below(path)]
+        return super().expunge(now=now, path=path) + sum(dropped)
+
+    def trash(self, path: str = "/") -> tuple[TrashEntry, ...]:
+        found = [*super().trash(path)]
+        for point in self._below(path):
+            found += self.at(point).trash(point)
+        return tuple(sorted(found, key=lambda entry: entry.deleted_at_s))
+
+    # -- what is true of all cells --------------------------------------------------------
+
+    def raise_fence(self, fence: Fence) -> None:
+        """In every cell: whoever is fenced off may have files anywhere."""
+        for cell in self._cells.values():
+            cell.raise_fence(fence)
+        super().raise_fence(fence)
+
+    def story(self, subject: str) -> tuple[StoryLine, ...]:
+        if subject.startswith("/"):
+            cell = self.at(subject)
+        else:
+            cell = self._cells.get(self._numbers.get(cell_of(int(subject, 16)), ROOT_NAME), self)
+        return super().story(subject) if cell is self else cell.story(subject)
+
+    def report(self) -> ClusterReport:
+        """The sums of all cells that answer; servers as the root cell sees them, with the chunks of
+        all."""
+        report = super().report()
+        for name, cell in self._cells.items():
+            try:
+                other: ClusterReport = cell.call_once(Report())
+            except Unavailable as error:
+                silent = f"{words(name)} does not answer: {error}"
+                why = "; ".join(filter(None, [report.safe_mode, silent]))
+                report = msgspec.structs.replace(report, safe_mode=why)
+                continue
+            report = _together(report, other, name)
+        return report
+
+
+def _in_path_order(*found: Iterator[FileStatus]) -> Iterator[FileStatus]:
+    return heapq.merge(*found, key=lambda one: one.path.encode().strip(b"/").split(b"/"))
+
+
+def _sum(
+    own: ContentSummary, others: list[ContentSummary], hidden: list[ContentSummary]
+) -> ContentSummary:
+    def total(field: str) -> int:
+        signed = [(1, [own, *others]), (-1, hidden)]
+        return sum(sign * int(getattr(one, field)) for sign, ones in signed for one in ones)
+
+    return ContentSummary(
+        own.path,
+        total("directory_count"),
+        total("file_count"),
+        total("length_bytes"),
+        total("stored_bytes"),
+    )
+
+
+def _together(report: ClusterReport, other: ClusterReport, name: str) -> ClusterReport:
+    waits = f"{words(name)}: {other.safe_mode}" if other.safe_mode else ""
+    there = {server.address.server: server for server in other.servers}
+    sums = {
+        field: getattr(report, field) + getattr(other, field)
+        for field in (
+            "file_count", "directory_count", "chunk_count", "under_replicated", "missing",
+            "corrupt", "clones_active", "leases", "files_open",
+        )
+    }  # fmt: skip
+    return msgspec.structs.replace(
+        report,
+        servers=tuple(_server(one, there.get(one.address.server)) for one in report.servers),
+        safe_mode="; ".join(filter(None, [report.safe_mode, waits])),
+        **sums,
+    )
+
+
+def _server(one: ServerStatus, other: ServerStatus | None) -> ServerStatus:
+    if other is None:
+        return one
+    return msgspec.structs.replace(
+        one,
+        chunk_count=one.chunk_count + other.chunk_count,
+        clones_active=one.clones_active + other.clones_active,
+        chunks_to_drain=one.chunks_to_drain + other.chunks_to_drain,
+    )

@@ -1,0 +1,215 @@
+"""One face over several cells: who is asked, and what is put together for `/` (EV-03)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from mrstream.cluster.errors import HostUnreachable
+from mrstream.cluster.leader.finding import Finding
+from mrstream.cluster.retry import RetryPolicy
+from mrstream.cluster.wire.identity import Identity
+from mrstream.dfs.chunk import ServerId, cell_of, handle_name
+from mrstream.dfs.client import writer
+from mrstream.dfs.client.cells import MountedClient
+from mrstream.dfs.client.client import DfsClient
+from mrstream.dfs.errors import BadPath, CrossesCells, NoSuchFile
+from mrstream.dfs.metadata.events import Founded
+from mrstream.dfs.metadata.settings import Settings
+from mrstream.dfs.mounts import Mounts
+from mrstream.dfs.protocol import ListDirectory, Locate, MakeDirectory, Report, ReportReplica
+from tests.support.dfs_model import CHUNK, Model
+
+NUMBERS = {1: "logs", 2: "attic"}
+POINTS = {"/logs": "logs", "/b": "attic"}
+
+
+class ToModel:
+    """The connection to a master: a brain in this process."""
+
+    def __init__(self, model: Model) -> None:
+        self.finding = Finding({"h1": "127.0.0.1:1"})
+        self.model = model
+        self.is_down = False
+        self.asked: list[Any] = []
+        self._number = 0
+
+    def next_number(self) -> int:
+        self._number += 1
+        return self._number
+
+    def call(self, request: Any, timeout_s: float, number: int = 0) -> Any:
+        if self.is_down:
+            raise HostUnreachable("nobody listens there")
+        self.asked.append(request)
+        return self.model.call(request)
+
+    def close(self) -> None:
+        pass
+
+
+class Cells:
+    """A root cell and two others, and a client of all."""
+
+    def __init__(self) -> None:
+        self.models = {"": Model()}
+        self.models |= {
+            name: Model(settings=Settings(chunk_bytes=CHUNK, cell=number))
+            for number, name in NUMBERS.items()
+        }
+        self.connections = {name: ToModel(model) for name, model in self.models.items()}
+        self.models[""].happens(Founded("me", "us"))
+        for path, name in POINTS.items():
+            self.models[name].happens(Founded("me", "us", path))
+        cells = {name: self.made(DfsClient, name) for name in NUMBERS.values()}
+        self.client = self.made(
+            MountedClient, "", mounts=Mounts(POINTS), cells=cells, numbers=NUMBERS
+        )
+
+    def made(self, kind: type[DfsClient], name: str, **options: Any) -> DfsClient:
+        identity = Identity("c", b"s" * 32, "", "")
+        client = kind("127.0.0.1:1", identity, retry=RetryPolicy(total_s=0.0), user="me", **options)
+        client._connection = self.connections[name]  # type: ignore[assignment]
+        return client
+
+    def file(self, path: str) -> None:
+        writer.create(self.client, path, first_chunk=False).close()
+
+
+@pytest.fixture
+def cells() -> Cells:
+    made = Cells()
+    for path in ("/a/x", "/b/y", "/logs/2026/z", "/m/w"):
+        made.file(path)
+    return made
+
+
+def paths(found: Any) -> list[str]:
+    return [one.path for one in found]
+
+
+def test_a_file_lies_in_the_cell_of_its_path(cells: Cells) -> None:
+    assert cell_of(cells.client.stat("/logs/2026/z").file_id) == 1
+    assert cell_of(cells.client.stat("/b/y").file_id) == 2
+    assert cell_of(cells.client.stat("/a/x").file_id) == 0
+    assert paths(cells.models["logs"].brain.query(ListDirectory("/logs"), 0.0).entries) == [
+        "/logs/2026"
+    ]
+
+
+def test_the_root_shows_mount_points_among_its_own(cells: Cells) -> None:
+    assert paths(cells.client.list("/")) == ["/a", "/b", "/logs", "/m"]
+    assert cells.client.stat("/logs").is_directory
+
+
+def test_a_listing_in_pages_shows_each_mount_point_once(cells: Cells) -> None:
+    seen: list[str] = []
+    after = ""
+    while True:
+        page = cells.client.call(ListDirectory("/", after, 1))
+        seen += paths(page.entries)
+        if not page.next:
+            break
+        after = page.next
+    assert seen == ["/a", "/b", "/logs", "/m"]
+
+
+def test_what_a_mount_point_hides_is_not_seen(cells: Cells) -> None:
+    cells.models[""].call(MakeDirectory("/logs/hidden", "me", "us", parents=True))
+    assert paths(cells.client.list("/")) == ["/a", "/b", "/logs", "/m"]
+    assert "/logs/hidden" not in paths(cells.client.find("/"))
+    assert paths(cells.client.glob("/logs/*")) == ["/logs/2026"]
+    assert cells.client.summarise("/")[0].directory_count == 6
+
+
+def test_everything_below_the_root_is_in_path_order(cells: Cells) -> None:
+    everything = [
+        "/", "/a", "/a/x", "/b", "/b/y", "/logs", "/logs/2026", "/logs/2026/z", "/m", "/m/w",
+    ]  # fmt: skip
+    assert paths(cells.client.find("/")) == everything
+    assert paths(cells.client.find("/", 1)) == ["/", "/a", "/b", "/logs", "/m"]
+    assert paths(cells.client.find("/", 2)) == [one for one in everything if one != "/logs/2026/z"]
+    assert paths(cells.client.find("/logs")) == ["/logs", "/logs/2026", "/logs/2026/z"]
+
+
+def test_a_pattern_looks_into_every_cell(cells: Cells) -> None:
+    assert paths(cells.client.glob("/*")) == ["/a", "/b", "/logs", "/m"]
+    assert paths(cells.client.glob("/{b,m,logs}/*")) == ["/b/y", "/logs/2026", "/m/w"]
+
+
+def test_sums_are_those_of_all_cells(cells: Cells) -> None:
+    total = cells.client.summarise("/")[0]
+    assert (total.file_count, total.directory_count) == (4, 6)
+    assert paths(cells.client.summarise("/", children=True)) == ["/a", "/b", "/logs", "/m"]
+    assert [fact.status.path for page in cells.client.fsck("/") for fact in page.files] == [
+        "/a/x", "/m/w", "/logs/2026/z", "/b/y",
+    ]  # fmt: skip
+
+
+def test_a_rename_across_cells_is_refused_before_anybody_is_asked(cells: Cells) -> None:
+    asked = {name: len(one.asked) for name, one in cells.connections.items()}
+    with pytest.raises(CrossesCells, match="/a/x is in the root cell, /logs/x in cell logs"):
+        cells.client.rename("/a/x", "/logs/x")
+    with pytest.raises(CrossesCells):
+        cells.client.snapshot("/logs/2026", "/b/2026")
+    with pytest.raises(BadPath, match="it stays"):
+        cells.client.delete("/logs", recursive=True)
+    assert asked == {name: len(one.asked) for name, one in cells.connections.items()}
+    cells.client.rename("/logs/2026/z", "/logs/z")
+    assert cells.client.stat("/logs/z").path == "/logs/z"
+
+
+def test_the_trash_of_every_cell_is_found(cells: Cells) -> None:
+    hidden = {path: cells.client.delete(path) for path in ("/logs/2026/z", "/a/x", "/b/y")}
+    assert {entry.original_path for entry in cells.client.trash()} == set(hidden)
+    for path in hidden.values():
+        assert cells.client.stat(path).path == path
+    assert cells.client.undelete("/logs/2026/z") == "/logs/2026/z"
+    assert cells.client.undelete(hidden["/b/y"]) == "/b/y"
+    assert cells.client.expunge(now=True) == 1
+    with pytest.raises(NoSuchFile):
+        cells.client.stat(hidden["/a/x"])
+
+
+def test_a_recursive_change_of_the_root_reaches_every_cell(cells: Cells) -> None:
+    assert cells.client.set_replication("/", 2) == 4
+    cells.client.set_owner("/", owner="you", recursive=True)
+    cells.client.set_mode("/", 0o700, recursive=True)
+    for path in ("/a/x", "/b/y", "/logs/2026/z"):
+        status = cells.client.stat(path)
+        assert (status.replication, status.owner, status.mode) == (2, "you", 0o700)
+
+
+def test_a_fence_is_raised_everywhere(cells: Cells) -> None:
+    cells.client.raise_fence(("jobs", 7))
+    for model in cells.models.values():
+        assert model.brain.fences.generation("jobs") == 7
+
+
+def test_a_bad_replica_is_reported_to_its_cell(cells: Cells) -> None:
+    model = cells.models["logs"]
+    opened = writer.create(cells.client, "/logs/data")
+    handle = model.call(Locate("/logs/data")).chunks[0].handle
+    opened.close()
+    cells.client.call_once(ReportReplica(handle, 1, ServerId("s1"), "wrong sum"))  # type: ignore[arg-type]
+    assert isinstance(cells.connections["logs"].asked[-1], ReportReplica)
+    assert cells.client.story(handle_name(handle))
+    assert cells.client.story("/logs/data")
+
+
+def test_numbers_of_the_report_are_sums_and_servers_are_counted_once(cells: Cells) -> None:
+    report = cells.client.report()
+    assert report.file_count == 4
+    assert [server.address.server for server in report.servers] == ["s1", "s2", "s3"]
+    assert report.capacity_bytes == cells.models[""].call(Report()).capacity_bytes
+
+
+def test_a_cell_that_is_down_keeps_nobody_from_the_others(cells: Cells) -> None:
+    cells.connections["logs"].is_down = True
+    assert paths(cells.client.list("/")) == ["/a", "/b", "/logs", "/m"]
+    assert cells.client.stat("/a/x").path == "/a/x"
+    assert cells.client.stat("/b/y").path == "/b/y"
+    assert "cell logs does not answer" in cells.client.report().safe_mode
+    with pytest.raises(HostUnreachable):
+        cells.client.stat("/logs/2026")
