@@ -20,7 +20,7 @@ import msgspec
 
 from mrstream.cluster.clock import Clock, SystemClock
 from mrstream.cluster.errors import ClusterError, Unavailable, UserError
-from mrstream.cluster.leader.connection import LOOK_S, LeaderConnection
+from mrstream.cluster.leader.connection import LeaderConnection
 from mrstream.cluster.leader.finding import Finding
 from mrstream.cluster.wire.messages import Request
 from mrstream.lock import protocol as p
@@ -33,6 +33,9 @@ CALL_S_MAX = 20.0
 PAUSES_S = (0.02, 0.05, 0.1, 0.2, 0.5)
 OPEN_S_MAX = 60.0
 END_S_MAX = 3.0
+ANSWER_SHARE = 2.0
+"""Of a lease: held back for most of one, an answer may be late by nearly another and still be in
+time. Who gives up sooner loses every answer of a slow leader, though that keeps the session."""
 PATIENT_SHARE = 0.45
 LOOK_SHARE = 0.25
 """Of a lease. A KeepAlive that is held back says nothing of its leader: after this time without an
@@ -224,7 +227,7 @@ class Link:
             try:
                 kept: p.Kept = self._keeping.call(
                     asked,
-                    lease_s + LOOK_S,
+                    ANSWER_SHARE * lease_s,
                     patience_s=(PATIENT_SHARE if has_others else 1.0) * lease_s,
                     look_s=LOOK_SHARE * lease_s,
                 )

@@ -929,6 +929,24 @@ class TestSessions:
 
         assert client.session in model.cell.sessions.live
 
+    def test_2_8_a_leader_that_runs_now_and_then_counts_the_moments_in_which_it_does(self) -> None:
+        """CH-38: what it stood still for, in small pieces, is no time of its clients."""
+        from mrstream.lock.cell.events import Tick
+
+        model = Model()
+        client = Client(model)
+        client.make(F)
+
+        def crowded(seconds: float) -> None:
+            for _ in range(round(seconds)):
+                model.now_s += 1.0
+                model.event(Tick(late_s=0.75))
+
+        crowded(40.0)
+        assert client.session in model.cell.sessions.live, "ten seconds of its own"
+        crowded(10.0)
+        assert client.session not in model.cell.sessions.live
+
     def test_2_8_a_session_asked_for_twice_is_one(self) -> None:
         model = Model()
 

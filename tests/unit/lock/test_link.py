@@ -106,6 +106,7 @@ class Recorded(LeaderConnection):
     """Notes how patiently it was asked to wait."""
 
     waits: ClassVar[list[tuple[float, float]]] = []
+    limits: ClassVar[list[float]] = []
 
     def call(
         self,
@@ -117,6 +118,7 @@ class Recorded(LeaderConnection):
     ) -> Any:
         if isinstance(request, p.KeepAlive):
             self.waits.append((patience_s, look_s))
+            self.limits.append(timeout_s)
         return super().call(request, timeout_s, number, patience_s, look_s)
 
 
@@ -163,6 +165,8 @@ def test_a_keep_alive_that_was_held_back_makes_the_next_no_more_patient(
 
     for wait in Recorded.waits:
         assert _first_look_s(wait) <= 0.5 * LEASE_S, Recorded.waits
+    for limit_s in Recorded.limits:  # an answer that extends the lease in time is heard
+        assert limit_s >= (1.0 + HOLD_SHARE) * LEASE_S, Recorded.limits
 
 
 def _first_look_s(wait: tuple[float, float]) -> float:
