@@ -14,7 +14,6 @@ from mrstream.saw.tables.kinds import INT, Type
 INT_MIN = -(2**63)
 INT_MAX = 2**63 - 1
 OR, AND, NOT, COMPARE, BIT_OR, BIT_XOR, BIT_AND, SHIFT, ADD, MULTIPLY, SIGN, ATOM = range(1, 13)
-TERNARY = 0
 
 
 @dataclass(slots=True, frozen=True)

@@ -26,7 +26,6 @@ from mrstream.saw.tables.registry import KEYED_BY_VALUE, table_of
 from mrstream.saw.tables.table import Chance, Table, check
 
 Packed = tuple[bytes, bytes]
-FORMATS = ("csv", "json", "text")
 
 
 class Manifest(msgspec.Struct, frozen=True):

@@ -19,7 +19,7 @@ import hashlib
 import logging
 import os
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 
 from mrstream.cluster.disk import Disk, DiskFile, OsDisk, make_directory
 from mrstream.cluster.errors import DiskFailed
@@ -85,10 +85,10 @@ class Journal:
 
     # --- beginning
 
-    def look(self, since: int | None = None) -> Recovery:
+    def look(self) -> Recovery:
         """Read what is there and change nothing; raise `JournalCorrupt`, `WrongCluster` or
-        `NewerFormat` when it cannot be trusted. `since`: the records after that one only."""
-        return recover(self._disk, self.directory, self.cluster_id, self._marker, since)
+        `NewerFormat` when it cannot be trusted."""
+        return recover(self._disk, self.directory, self.cluster_id, self._marker)
 
     def recover(self, found: Recovery | None = None) -> Recovery:
         """Go on from what `look` finds (or has `found`): cut a torn tail off, open the files."""
@@ -112,14 +112,6 @@ class Journal:
             self._file.sync()
         checkpoint.remove_parts(self._disk, self.directory)
         return found
-
-    def begin_after(self, sequence: int) -> None:
-        """Instead of `recover`, in an empty directory: begin as a copy of a journal that goes on
-        after `sequence`, whose checkpoint of that sequence is put here too."""
-        assert self._file is None and self.sequence == 0
-        make_directory(self._disk, self.directory)
-        self.sequence = self.durable = sequence
-        self._open_file()
 
     def start(self, loop: asyncio.AbstractEventLoop | None = None) -> None:
         """Start the commit thread; with a loop, `when_durable` may be awaited there."""
@@ -349,9 +341,3 @@ class Journal:
         self._disk.sync_directory(self.directory)
         self._file_bytes = len(header)
         self._reserved_bytes = 0
-
-    def records_since(self, sequence: int) -> Iterator[tuple[int, bytes]]:
-        """Yield the durable records after `sequence` from the files, for a sink that lags."""
-        for at, payload in self.look(sequence).records:
-            if sequence < at <= self.durable:
-                yield at, payload

@@ -85,25 +85,19 @@ def list_logs(disk: Disk, directory: str) -> list[int]:
     return sorted(int(n) for n in names if n.isdigit())
 
 
-def recover(
-    disk: Disk, directory: str, cluster_id: str, marker: bytes, since: int | None = None
-) -> Recovery:
-    """Look at everything in the directory (changing nothing) and say what is to be replayed.
-
-    With `since` the checkpoints are left aside and the records after that sequence are given.
-    """
+def recover(disk: Disk, directory: str, cluster_id: str, marker: bytes) -> Recovery:
+    """Look at everything in the directory (changing nothing) and say what is to be replayed."""
     checkpoints = list_checkpoints(disk, directory)
     logs = list_logs(disk, directory)
     _check_headers(disk, directory, cluster_id, checkpoints, logs)
     found = Recovery()
-    if since is None:
-        _choose_checkpoint(disk, directory, cluster_id, checkpoints, found)
-    start = found.checkpoint_sequence if since is None else since
+    _choose_checkpoint(disk, directory, cluster_id, checkpoints, found)
+    start = found.checkpoint_sequence
     files = _scan_logs(disk, directory, cluster_id, marker, logs, start, found)
     if files and files[0].first > start + 1:
         raise JournalCorrupt(
             f"{directory}: records {start + 1} to {files[0].first - 1} are missing: the state can "
-            "only come from a copy of the log on another host (mrstream cluster restore)"
+            "only come from a backup (mrstream cluster restore --master HOST --from DIR)"
         )
     # A checkpoint may be there before the file that begins after it: nothing was logged since.
     if checkpoints and not files and found.unfinished_path != log_path(directory, start + 1):
