@@ -6,7 +6,6 @@ import random
 from typing import Any
 
 import pytest
-from tests.support.memory_disk import MemoryDisk
 
 from mrstream.dfs.chunk import ChunkHandle, ChunkVersion, cell_of, first_command_id, first_of_cell
 from mrstream.dfs.chunks.allegiance import EPOCHS, allegiance_of
@@ -37,6 +36,7 @@ from mrstream.dfs.protocol import (
     Stat,
 )
 from tests.support.dfs_model import CHUNK, Model
+from tests.support.forgetful_disk import ForgetfulDisk
 
 LOGS = 3
 OWN, OTHER = 7, first_of_cell(LOGS) + 7
@@ -48,7 +48,7 @@ class Server:
     """A store with a chunk of each of two cells, a lease on each, and both cells' views."""
 
     def __init__(self) -> None:
-        self.disk = MemoryDisk("a")
+        self.disk = ForgetfulDisk(name="a")
         self.store = ChunkStore([self.disk], cluster="c", server="s1")
         self.order = MutationOrder()
         for handle in (OWN, OTHER):
@@ -130,7 +130,7 @@ class TestObeyed:
 
     def test_epochs_of_two_cells_have_nothing_to_do_with_each_other(self) -> None:
         """The second cell is new: its epochs begin low, while the first is at 40."""
-        disk = MemoryDisk("a")
+        disk = ForgetfulDisk(name="a")
         store = ChunkStore([disk], cluster="c", server="s1")
         allegiance_of(store).meet(40)
         allegiance_of(store, LOGS).meet(1)
