@@ -129,8 +129,10 @@ def output_of(choice: EngineChoice, directory: str) -> Iterator[bytes]:
         yield from iter(partial(client.stdout.read, READ_BYTES), b"")
         if client.wait():
             told.seek(0)
-            said = told.read().decode("utf-8", "replace").strip().rpartition("\n")[2]
-            raise UserError(f"{directory} cannot be read: {said}")
+            lines = told.read().decode("utf-8", "replace").strip().splitlines()
+            # Behind an exception stand the places that it came through.
+            said = [line for line in lines if not line.startswith("\tat ")]
+            raise UserError(f"{directory} cannot be read: {said[-1] if said else 'no reason'}")
 
 
 def program_of(choice: EngineChoice) -> str:

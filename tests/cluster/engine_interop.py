@@ -341,6 +341,8 @@ def _hadoop_home(room: Path) -> dict[str, str]:
         ["mvn", "-B", "-q", "dependency:build-classpath", f"-Dmdep.outputFile={path}"],
         cwd=room, check=True,
     )  # fmt: skip
+    # What reads files wants one; it may say nothing.
+    (room / "core-site.xml").write_text("<configuration/>\n")
     (room / "bin").mkdir()
     _write_mapred(room)
     return {"HADOOP_HOME": str(room), "MRSTREAM_ENGINE_LAST": "hadoop"}

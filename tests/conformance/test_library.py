@@ -387,7 +387,11 @@ printf '\tMap-Reduce Framework\n\t\tMap input records=2\n\t\tShuffled Maps =1\n\
 say INFO streaming.StreamJob: Output directory: /there
 """  # noqa: E501
 HADOOP = """#!/bin/sh
-[ "$*" = "fs -text /there/part-*" ] || { echo "text: No such file: $3" >&2; exit 1; }
+if [ "$*" != "fs -text /there/part-*" ]; then
+  echo "text: No such file: $3" >&2
+  printf '\\tat org.apache.hadoop.fs.FsShell.main(FsShell.java:390)\\n' >&2
+  exit 1
+fi
 printf 'a\t2\nb\t1'
 """
 
