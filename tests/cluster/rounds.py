@@ -191,7 +191,7 @@ class Game:
         self.hosts = NetnsHosts(3)
         self._exits = contextlib.ExitStack()
         self._exits.callback(self.hosts.close)
-        self._stopped = threading.Event()
+        self._stopped, self._ended = threading.Event(), threading.Event()
         try:
             self.operator = Operator(directory / "home", self.hosts)
             file = self.operator.write_cluster(
@@ -226,15 +226,21 @@ class Game:
         self._await_settled()
 
     def _client(self) -> DfsClient:
-        client = client_of(self.cluster, user="root", retry=RetryPolicy(total_s=LIMIT_S))
+        # When the game is over nobody tries again: the hosts' addresses are then somebody else's.
+        retry = RetryPolicy(total_s=LIMIT_S, wait=self._ended.wait)
+        client = client_of(self.cluster, user="root", retry=retry)
         self._exits.callback(client.close)
         return client
 
     def close(self) -> None:
         self._stopped.set()
+        self._ended.set()
         for host in self.hosts.names:
             with contextlib.suppress(Exception):
                 self.hosts.resume(host)
+        for user in (*self.writers, *self.appenders, self.counting):
+            user.join(LIMIT_S)
+        self.lock_users.close()
         self._exits.close()
 
     # --- looking
