@@ -31,21 +31,18 @@ def at_boot(directory: str, argv: list[str], environment: dict[str, str]) -> str
 
 def not_at_boot(directory: str) -> bool:
     """Take that line out again; say whether it was there."""
-    if shutil.which("crontab") is None:
+    if not is_at_boot(directory):
         return False
-    lines = _lines()
-    others = _others(lines, directory)
-    if len(others) == len(lines):
-        return False
-    _write(others)
+    _write(_others(_lines(), directory))
     return True
 
 
 def is_at_boot(directory: str) -> bool:
-    """Is that line there?"""
-    if shutil.which("crontab") is None:
-        return False
-    lines = _lines()
+    """Is that line there? Whoever may not look has never written it."""
+    try:
+        lines = _lines()
+    except RefusedError:
+        return False  # no cron, none set up, or not for this user
     return len(_others(lines, directory)) < len(lines)
 
 

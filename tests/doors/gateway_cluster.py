@@ -8,11 +8,23 @@ from pathlib import Path
 from typing import Any
 
 import requests
+from requests.adapters import HTTPAdapter
 
 from mrstream.cluster.config.config import GATEWAY, GATEWAY_HTTP
 from tests.cluster.local import CHUNKSERVER, MASTER, LocalCluster
 
 ROLES = (MASTER, CHUNKSERVER, GATEWAY)
+
+
+class _From(HTTPAdapter):
+    """Connects from one address."""
+
+    def __init__(self, source: str) -> None:
+        self._source = source
+        super().__init__()
+
+    def init_poolmanager(self, *args: Any, **named: Any) -> None:
+        super().init_poolmanager(*args, source_address=(self._source, 0), **named)
 
 
 @dataclass(frozen=True)
@@ -55,9 +67,11 @@ class GatewayCluster(LocalCluster):
         lines = dict(line.split() for line in done.stdout.decode().splitlines())
         return Secret(lines["id"], lines["secret"])
 
-    def session(self, key: Secret | None) -> requests.Session:
-        """A client that has a key and knows the authority."""
+    def session(self, key: Secret | None, source: str = "") -> requests.Session:
+        """A client that has a key and knows the authority, and may come from another address."""
         made = requests.Session()
+        if source:
+            made.mount("https://", _From(source))
         made.trust_env = False
         made.verify = self.authority
         if key is not None:

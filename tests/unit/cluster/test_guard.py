@@ -326,3 +326,18 @@ def test_a_path_of_any_kind_stands_in_a_crontab(crontab: Path, tmp_path: Path) -
     said = subprocess.run(["/bin/sh", "-c", line.replace("\\%", "%")], capture_output=True)
     assert said.stdout.decode() == f"{odd}\n"
     assert boot.is_at_boot(odd) and boot.not_at_boot(odd) and not boot.is_at_boot(odd)
+
+
+def test_a_crontab_that_cannot_be_read_matters_only_to_who_wants_a_line_in_it(
+    host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A container that has the program and no spool; a user who may not use it."""
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    (tools / "crontab").write_text("#!/bin/sh\necho /var/spool/cron: No such file >&2\nexit 1\n")
+    (tools / "crontab").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tools}:{os.environ['PATH']}")
+
+    assert host.up() == "" and host.pids()
+    assert "`crontab -l` failed there: /var/spool/cron" in host.up(at_boot=True)
+    assert host.down() == {"was_at_boot": False}
