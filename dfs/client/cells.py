@@ -209,11 +209,15 @@ class MountedClient(DfsClient):
         super().raise_fence(fence)
 
     def story(self, subject: str) -> tuple[StoryLine, ...]:
-        if subject.startswith("/"):
-            cell = self.at(subject)
-        else:
-            cell = self._cells.get(self._numbers.get(cell_of(int(subject, 16)), ROOT_NAME), self)
+        cell = self.at(subject) if subject.startswith("/") else self._of_chunk(subject)
         return super().story(subject) if cell is self else cell.story(subject)
+
+    def _of_chunk(self, name: str) -> DfsClient:
+        try:
+            number = cell_of(int(name, 16))
+        except ValueError:
+            return self  # the master there says what is wrong with it
+        return self._cells.get(self._numbers.get(number, ROOT_NAME), self)
 
     def report(self) -> ClusterReport:
         """The sums of all cells that answer; servers as the root cell sees them, with the chunks of

@@ -186,7 +186,7 @@ class Sessions:
         if self.lease_s > self._settings.lease_s:
             self._long_until_s = max(self._long_until_s, end_s)
 
-    # --- keepAlives
+    # --- KeepAlives
 
     def keep_alive(self, live: Live, called: Called, ask: KeepAlive) -> None:
         """Take the acknowledgements in, and hold the call back until there is something to say."""

@@ -87,7 +87,7 @@ class Session:
         """When jeopardy ends, one way or the other."""
         return self.lease_end_s + self._grace_s
 
-    # --- keepAlives
+    # --- KeepAlives
 
     def keep_alive(self) -> p.KeepAlive:
         """What to send now; there is always one under way."""

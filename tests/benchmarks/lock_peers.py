@@ -20,6 +20,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.cluster.local import wait_for
+from tests.support.ports import free_ports
 
 READY_S_MAX = 60.0
 Put = Callable[[str, bytes], object]
@@ -55,7 +56,7 @@ def etcd(
 ) -> Iterator[tuple[Join, Callable[[], Callable[[str], object]]]]:
     """Run it; give the ways to write and to read."""
     directory.mkdir()
-    ports = _free_ports(6)
+    ports = free_ports(6)
     peers = {f"m{n}": f"http://127.0.0.1:{ports[2 * n]}" for n in range(3)}
     clients = {f"m{n}": f"http://127.0.0.1:{ports[2 * n + 1]}" for n in range(3)}
     members: list[subprocess.Popen[bytes]] = []
@@ -125,7 +126,7 @@ def _leader(ports: list[int]) -> int:
 def zookeeper(jars: str, directory: Path) -> Iterator[Join]:
     """Run it; give the way to write."""
     directory.mkdir()
-    ports = _free_ports(9)
+    ports = free_ports(9)
     members: list[subprocess.Popen[bytes]] = []
     try:
         for n in range(3):
@@ -182,7 +183,7 @@ class ZooKeeperClient:
     def __init__(self, port: int) -> None:
         self._sock = socket.create_connection(("127.0.0.1", port), 60.0)
         self._sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._sock.sendall(_framed(struct.pack(">iqiqi16s", 0, 0, 30_000, 0, 16, bytes(16))))
+        self._sock.sendall(_field(struct.pack(">iqiqi16s", 0, 0, 30_000, 0, 16, bytes(16))))
         self._read()
         self._xid = 0
 
@@ -197,7 +198,7 @@ class ZooKeeperClient:
 
     def _ask(self, kind: int, body: bytes) -> int:
         self._xid += 1
-        self._sock.sendall(_framed(struct.pack(">ii", self._xid, kind) + body))
+        self._sock.sendall(_field(struct.pack(">ii", self._xid, kind) + body))
         xid, _, error = struct.unpack_from(">iqi", self._read())
         assert xid == self._xid
         return int(error)
@@ -217,17 +218,3 @@ class ZooKeeperClient:
 
 def _field(value: bytes) -> bytes:
     return struct.pack(">i", len(value)) + value
-
-
-def _framed(body: bytes) -> bytes:
-    return struct.pack(">i", len(body)) + body
-
-
-def _free_ports(count: int) -> list[int]:
-    sockets = [socket.socket() for _ in range(count)]
-    for one in sockets:
-        one.bind(("127.0.0.1", 0))
-    ports = [one.getsockname()[1] for one in sockets]
-    for one in sockets:
-        one.close()
-    return ports

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -21,6 +20,7 @@ from mrstream.cluster.errors import ClusterError
 from mrstream.cluster.wire.messages import Request
 from mrstream.cluster.wire.network import Channel, Identity
 from tests.cluster.group_process import SECRET, Checkpoint, Get, Hang, Put
+from tests.support.ports import free_ports
 
 LEASE_S = 1.0
 CLIENT = Identity("trial", SECRET, "client", "here")
@@ -32,7 +32,7 @@ class Group:
     def __init__(self, directory: Path, names: str = "abc") -> None:
         self._directory = directory
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
-        ports = iter(_free_ports(2 * len(names)))
+        ports = iter(free_ports(2 * len(names)))
         self.places = {name: (_at(next(ports)), _at(next(ports))) for name in names}
         self.ledger: dict[str, str] = {}
         """What was acknowledged."""
@@ -129,16 +129,6 @@ class Group:
         """Nothing that was acknowledged is lost."""
         for key, value in self.ledger.items():
             assert await self.request(Get(key)) == value
-
-
-def _free_ports(count: int) -> list[int]:
-    sockets = [socket.socket() for _ in range(count)]
-    for one in sockets:
-        one.bind(("127.0.0.1", 0))
-    ports = [one.getsockname()[1] for one in sockets]
-    for one in sockets:
-        one.close()
-    return ports
 
 
 def _at(port: int) -> str:

@@ -8,16 +8,14 @@ share; whatever breaks, breaks for both.
 
 from __future__ import annotations
 
-import logging
 import random
-import sys
 from dataclasses import replace
 
 from mrstream.dfs.chunk import cell_of
 from mrstream.dfs.metadata.settings import Settings
 from tests.simulation.dfs.master import NAME as ROOT
 from tests.simulation.dfs.master import SimMaster
-from tests.simulation.dfs.run import CALM_S, SETTINGS, Run
+from tests.simulation.dfs.run import CALM_S, SETTINGS, Run, replay
 from tests.simulation.dfs.server import SimServer
 from tests.simulation.dfs.world import Host, World
 
@@ -106,6 +104,11 @@ class CellsRun:
         for half in self.halves:
             half.settle()
 
+    @property
+    def file_count(self) -> int:
+        """How many files were ever made, in all cells."""
+        return sum(half.file_count for half in self.halves)
+
     def check(self) -> None:
         """What must hold of each cell by itself; and no server has a chunk that is nobody's."""
         for half in self.halves:
@@ -116,21 +119,5 @@ class CellsRun:
                 assert cell_of(handle) in known, f"{server.name} has {handle:x}, which no cell made"
 
 
-def main() -> None:
-    """Replay one seed."""
-    logging.disable(logging.CRITICAL)
-    seed, verbose = int(sys.argv[1]), "-v" in sys.argv
-    simulated = CellsRun(seed)
-    try:
-        simulated.live(SECONDS)
-        simulated.settle()
-        simulated.check()
-    finally:
-        if verbose:
-            print("\n".join(simulated.world.trace))
-    files = [len(half.book.files) for half in simulated.halves]
-    print(f"seed {seed}: {simulated.world.events} events, {files} files, all well")
-
-
 if __name__ == "__main__":
-    main()
+    replay(CellsRun, SECONDS)

@@ -11,7 +11,8 @@ import contextlib
 import logging
 import random
 import sys
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Protocol
 
 from mrstream.dfs import protocol as p
 from mrstream.dfs.chunk import ChunkHandle, FileId, cell_of
@@ -77,6 +78,11 @@ class Run:
         self._looked_at = 0
         self._raised: dict[str, int] = {}
         self._life = 0
+
+    @property
+    def file_count(self) -> int:
+        """How many files were ever made."""
+        return len(self.book.files)
 
     def _after_each(self) -> None:
         if self.world.hosts[self.master.name].is_up:
@@ -447,21 +453,36 @@ class Run:
                 assert handle in chunks or not is_ours, f"{server.name} keeps garbage {handle:x}"
 
 
-def main() -> None:
-    """Replay one seed."""
+class Replayed(Protocol):
+    """A run that can be done again from its seed."""
+
+    world: World
+
+    @property
+    def file_count(self) -> int: ...
+
+    def live(self, seconds: float) -> None: ...
+
+    def settle(self) -> None: ...
+
+    def check(self) -> None: ...
+
+
+def replay(make: Callable[[int], Replayed], seconds: float) -> None:
+    """Do the run of the seed on the command line again, and print what happened with `-v`."""
     logging.disable(logging.CRITICAL)
     seed, verbose = int(sys.argv[1]), "-v" in sys.argv
-    simulated = Run(seed)
+    simulated = make(seed)
     try:
-        simulated.live(SECONDS)
+        simulated.live(seconds)
         simulated.settle()
         simulated.check()
     finally:
         if verbose:
             print("\n".join(simulated.world.trace))
-    files = len(simulated.book.files)
+    files = simulated.file_count
     print(f"seed {seed}: {simulated.world.events} events, {files} files, all well")
 
 
 if __name__ == "__main__":
-    main()
+    replay(Run, SECONDS)

@@ -14,7 +14,7 @@ from mrstream.dfs.chunk import ServerId, cell_of, handle_name
 from mrstream.dfs.client import writer
 from mrstream.dfs.client.cells import MountedClient
 from mrstream.dfs.client.client import DfsClient
-from mrstream.dfs.errors import BadPath, CrossesCells, NoSuchFile
+from mrstream.dfs.errors import BadPath, BadRequest, CrossesCells, NoSuchFile
 from mrstream.dfs.metadata.events import Founded
 from mrstream.dfs.metadata.settings import Settings
 from mrstream.dfs.mounts import Mounts
@@ -196,6 +196,8 @@ def test_a_bad_replica_is_reported_to_its_cell(cells: Cells) -> None:
     assert isinstance(cells.connections["logs"].asked[-1], ReportReplica)
     assert cells.client.story(handle_name(handle))
     assert cells.client.story("/logs/data")
+    with pytest.raises(BadRequest, match="nonsense"):
+        cells.client.story("nonsense")
 
 
 def test_numbers_of_the_report_are_sums_and_servers_are_counted_once(cells: Cells) -> None:
