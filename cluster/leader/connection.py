@@ -73,6 +73,8 @@ class LeaderConnection:
         self.client_id = new_client_id()
         self._connections: dict[str, Connection] = {}
         self._number = 0
+        self._closings = 0
+        """How often `close` was called: a call of before that is ended by it is not repeated."""
 
     @property
     def address(self) -> str:
@@ -106,6 +108,7 @@ class LeaderConnection:
         if number is None:
             number = self.next_number()
         renewed: dict[str, None] = {}
+        closings = self._closings
         while True:
             address = self.finding.address
             waiting = _Waiting(address, time.monotonic() + patience_s)
@@ -133,6 +136,8 @@ class LeaderConnection:
             except HostUnreachable:
                 # A connection of before may have ended unnoticed, with an earlier life of the
                 # member: only a new one that fails says that nobody is there.
+                if closings != self._closings:
+                    raise
                 if was_open and address not in renewed:
                     renewed[address] = None
                 elif not self.finding.lost(address):
@@ -157,8 +162,9 @@ class LeaderConnection:
         return self._connection(address).call(request, timeout_s)
 
     def close(self) -> None:
-        """End all connections; it may be used again."""
+        """End all connections, and calls in flight; it may be used again."""
         with self._lock:
+            self._closings += 1
             connections = list(self._connections.values())
         for connection in connections:
             connection.close()
