@@ -6,7 +6,7 @@ from mrstream.mapreduce.scheduler.commands import LoseWorker, StartAttempt
 from mrstream.mapreduce.scheduler.events import Tick, WorkerHeard
 from mrstream.mapreduce.scheduler.ids import WorkerId
 from mrstream.mapreduce.scheduler.limits import SchedulerLimits
-from tests.unit.mapreduce.scheduler.bench import Bench, map_attempt, of_type, starts
+from tests.support.scheduler_bench import Bench, map_attempt, of_type, starts
 
 LIMITS = SchedulerLimits(silence_s_max=10.0)
 
