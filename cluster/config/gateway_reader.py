@@ -93,19 +93,16 @@ class Reader(Protocol):
 
     def wrong(self, node: yaml.Node | None, text: str) -> None:
         """Tell a mistake."""
-        ...
 
     def mapping(
         self, node: yaml.Node | None, where: str, known: tuple[str, ...]
     ) -> dict[str, yaml.Node]:
         """The keys of a mapping, unknown ones told."""
-        ...
 
     def scalar(
         self, keys: dict[str, yaml.Node], key: str, where: str, parse: Parse, default: Any
     ) -> Any:
         """One value."""
-        ...
 
 
 def read_gateway(

@@ -52,7 +52,6 @@ class Program(Protocol):
 
     def decide(self, handle: Callable[[tuple[bytes, ...]], list[c.Command]]) -> list[c.Command]:
         """Give the records that are pending to the brain, with nothing between them and it."""
-        ...
 
     def is_alive(self) -> bool: ...
 

@@ -49,19 +49,15 @@ class PieceReader(Protocol):
     @property
     def records(self) -> int:
         """Records given so far."""
-        ...
 
     def blobs(self) -> Iterator[bytes]:
         """Return the bytes for a command's stdin."""
-        ...
 
     def pairs(self) -> Iterator[Record]:
         """Return the records as payloads."""
-        ...
 
     def position(self) -> int:
         """The byte of the file up to which records were given out."""
-        ...
 
 
 class CountedFile:

@@ -65,16 +65,13 @@ class Log(Protocol):
     @property
     def seen(self) -> int:
         """The last sequence given out."""
-        ...
 
     @property
     def durable(self) -> int:
         """The last sequence that survives a crash."""
-        ...
 
     def append(self, payload: bytes) -> int:
         """Take a record; give its sequence. It is not durable yet."""
-        ...
 
 
 class Books(Protocol):
@@ -82,11 +79,9 @@ class Books(Protocol):
 
     def take_down(self, event: Event, commands: Sequence[Command], wall_s: float) -> None:
         """Take note of an event and of what was decided on it."""
-        ...
 
     def result(self, attempt_id: AttemptId) -> tuple[Done, float]:
         """Return what the attempt that committed its task reported, and the seconds it took."""
-        ...
 
 
 class Duties:

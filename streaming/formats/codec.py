@@ -43,11 +43,9 @@ class Decompressor(Protocol):
 
     def feed(self, data: bytes) -> Iterator[bytes]:
         """Return what `data` completes, in bounded pieces; to be used up before the next call."""
-        ...
 
     def finish(self) -> None:
         """Say that no more comes; raises `CodecCorrupt` if the stream is cut off."""
-        ...
 
 
 class Compressor(Protocol):
@@ -55,11 +53,9 @@ class Compressor(Protocol):
 
     def feed(self, data: bytes) -> bytes:
         """Return what is ready."""
-        ...
 
     def finish(self) -> bytes:
         """Return the rest, the stream's end included."""
-        ...
 
 
 class Codec:

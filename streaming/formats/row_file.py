@@ -44,11 +44,9 @@ class RowReader(Protocol):
 
     def lines(self) -> Iterator[bytes]:
         """Return blobs of whole lines."""
-        ...
 
     def position(self) -> int:
         """The byte of the file up to which records were given, about."""
-        ...
 
 
 class WholeReads:

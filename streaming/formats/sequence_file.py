@@ -286,15 +286,12 @@ class SequenceFileWriter(Protocol):
     @property
     def position(self) -> int:
         """How many bytes were written."""
-        ...
 
     def append(self, key: bytes, value: bytes) -> None:
         """Add one record of two payloads."""
-        ...
 
     def close(self) -> None:
         """Write what is still held; the file stays open."""
-        ...
 
 
 class _Output:
