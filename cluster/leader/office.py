@@ -307,7 +307,7 @@ class Office:
                 return self._refuse_later(error)
             if isinstance(result, asyncio.Future):
                 return result
-            if hasattr(result, "__await__"):  # asked at every request: `inspect` takes four times as long
+            if hasattr(result, "__await__"):  # asked often: `inspect` takes four times as long
                 return self._answer_after(result)
             return result if self.may_speak() else self._answer_later(result)
 
