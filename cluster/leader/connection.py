@@ -78,7 +78,7 @@ class LeaderConnection:
         self._pid = os.getpid()
         """Whose all this is: a child that was forked off begins with nothing."""
         self.client_id = new_client_id()
-        """The same at every member: by it and the number of a request a successor knows a repeat."""
+        """The same at every member: by it and a request's number a successor knows a repeat."""
         self._connections: dict[str, Connection] = {}
         """One to each address that was ever asked. None goes: one that ended connects again."""
         self._number = 0
