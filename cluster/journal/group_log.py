@@ -228,7 +228,7 @@ class GroupLog:
         writer.finish()
 
     def publish_checkpoint(self, sequence: int) -> int:
-        """Return a finished checkpoint its name, drop what is needless; return the new `base`."""
+        """Let a finished checkpoint count, drop what is needless; return the new `base`."""
         checkpoint.publish_part(self._disk, self.directory, sequence)
         remove_old(self._disk, self.directory)
         kept = set(list_logs(self._disk, self.directory))
