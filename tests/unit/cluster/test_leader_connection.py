@@ -167,7 +167,7 @@ def test_a_member_that_is_slow_to_say_who_leads_is_heard(members: dict[str, Memb
         members[host].leader, members[host].epoch, members[host].thinks_s = "h3", 6, 0.5
     members["h3"].is_serving = True
     with client_of(members, "h1") as client:
-        assert call(client, 10.0) == "h3"
+        assert call(client) == "h3"
 
 
 def test_a_slow_leader_that_lives_keeps_its_clients(members: dict[str, Member]) -> None:
@@ -182,8 +182,8 @@ def test_a_slow_leader_that_lives_keeps_its_clients(members: dict[str, Member]) 
     with client_of(members, "h1") as client:
         began_s = time.monotonic()
         with pytest.raises(CallTimedOut):
-            call(client, 0.7)
-        assert time.monotonic() - began_s >= 0.7
+            call(client, 2.0)
+        assert time.monotonic() - began_s >= 2.0
         assert client.finding.host == "h1" and len(slow) == 1
         assert client._connection(members["h1"].address).is_open
 

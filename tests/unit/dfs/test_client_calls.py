@@ -58,8 +58,13 @@ class Masters:
         pass
 
 
+TRIES = 20
+"""So often a client of these tests asks in vain."""
+
+
 def client_with(masters: Masters, **options: Any) -> DfsClient:
-    retry = RetryPolicy(total_s=0.5, first_s=0.001, longest_s=0.01)
+    tries = itertools.count(1)
+    retry = RetryPolicy(first_s=0.001, longest_s=0.01, wait=lambda _: next(tries) == TRIES)
     client = DfsClient("127.0.0.1:1", Identity("c", b"s" * 32, "", ""), retry=retry, **options)
     client._connection = masters  # type: ignore[assignment]
     return client
