@@ -446,9 +446,3 @@ def copy_parts(files: Files, directory: str, stream: BinaryIO) -> None:
     for entry in entries:
         if entry.is_directory:
             copy_parts(files, entry.url, stream)
-
-
-def files_for(url: str, working_directory: str | None = None) -> Files:
-    """Return the files of one default file system (`file:///`, `dfs://demo/`), other URLs reached
-    by scheme."""
-    return RoutedFiles(url, working_directory)

@@ -96,11 +96,6 @@ class SplitReader:
             self.close()
 
 
-def open_split(split: Split, conf: JobConf, files: Files) -> SplitReader:
-    """Open a split for reading."""
-    return SplitReader(split, conf, files)
-
-
 def record_types_of(split: Split, conf: JobConf, files: Files) -> tuple[WritableType, WritableType]:
     """The types of the keys and values that `records_iter` gives; a sequence file's are in its
     header."""

@@ -15,7 +15,7 @@ from typing import Protocol
 from mrstream.mapreduce.attempt.attempt_report import Message
 from mrstream.mapreduce.attempt.zygote import Ended
 from mrstream.mapreduce.dataflow.committer import publishes_at_once
-from mrstream.mapreduce.dataflow.files import Files, files_for
+from mrstream.mapreduce.dataflow.files import Files, RoutedFiles
 from mrstream.mapreduce.history import JobRecord
 from mrstream.mapreduce.job.job import JobSpec
 from mrstream.mapreduce.job.rules import local_settings
@@ -86,7 +86,7 @@ def this_machine(spec: JobSpec, record: JobRecord) -> Place:
         local_settings(conf, leaves_parts=leaves_parts),
         conf.local_maps_max or cores,
         conf.local_reduces_max or cores,
-        output_of(spec, files_for(FILESYSTEM, spec.working_directory), record),
+        output_of(spec, RoutedFiles(FILESYSTEM, spec.working_directory), record),
     )
 
 

@@ -238,7 +238,7 @@ class MasterShell:
             name,
             len(ledger.spec.splits),
             split=ledger.spec.splits[task.task_index] if is_map else None,
-            output_directory=ledger.output.attempt_directory(name) if commits else "",
+            output_directory=ledger.output.committer.attempt_dir(name) if commits else "",
             keep_input=ledger.rules.is_last_try(attempt_id),
         )
         self.links.run(worker_id, ledger, order, is_map=is_map)
@@ -257,7 +257,7 @@ class MasterShell:
         delay_s = 0.0
         try:
             for attempt_id in before:
-                await self.in_dfs(ledger.output.fence, str(attempt_id))
+                await self.in_dfs(ledger.output.committer.abort_task, str(attempt_id))
                 ledger.fenced[attempt_id] = None
         except ClusterError as error:
             log.warning("cannot fence %s yet: %s", ", ".join(map(str, before)), error)

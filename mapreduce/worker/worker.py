@@ -31,12 +31,12 @@ from mrstream.cluster.daemon import Daemon, run
 from mrstream.cluster.errors import ClusterError, Unavailable
 from mrstream.cluster.wire.network import BulkServer, Handler, Peer
 from mrstream.mapreduce.attempt.attempt_report import (
+    AttemptNews,
     Done,
     Failed,
     Failure,
     Message,
     Noted,
-    Progress,
     Ready,
     Said,
     Shuffled,
@@ -65,7 +65,6 @@ from mrstream.mapreduce.protocol import (
     RunAttempt,
     SegmentNews,
     StopRunning,
-    news_of,
 )
 from mrstream.mapreduce.scheduler.ids import JobId
 from mrstream.mapreduce.worker import host_figures
@@ -225,11 +224,9 @@ class Worker:
         """Say what attempts did, and how the host is."""
         news = []
         for attempt in self._attempts.values():
-            progress = attempt.progress
-            if progress is None or not attempt.is_progress_new:
-                continue
-            attempt.is_progress_new = False
-            news.append(news_of(attempt.attempt_id, progress))
+            if attempt.news is not None:
+                news.append(attempt.news)
+                attempt.news = None
         used, total = host_figures.memory_bytes()
         disks = host_figures.disk_rows(self._disks)
         free_bytes = max(disk.capacity_bytes - disk.used_bytes for disk in disks)
@@ -372,8 +369,8 @@ class Worker:
     def _heard(self, attempt: RunningAttempt, message: Message) -> None:
         name = attempt.attempt_id
         match message:
-            case Progress():
-                attempt.progress, attempt.is_progress_new = message, True
+            case AttemptNews():
+                attempt.news = message
             case Done() | Failed():
                 attempt.outcome = message
             case Shuffled():
