@@ -135,12 +135,15 @@ class MountedClient(DfsClient):
         return (one for one in found if not self._mounts.cell_of(one.path))
 
     def glob(self, pattern: str) -> Iterator[FileStatus]:
-        def of(name: str, cell: DfsClient) -> Iterator[FileStatus]:
-            matches = cell.glob(pattern)
+        def of(name: str, matches: Iterator[FileStatus]) -> Iterator[FileStatus]:
             return (one for one in matches if self._mounts.cell_of(one.path) == name)
 
-        found = [of(name, cell) for name, cell in self._cells.items()]
-        return _in_path_order(self._root_only(super().glob(pattern)), *found)
+        ask_root = super().glob
+        found = [
+            of(name, self._cells[name].glob(pattern) if name else ask_root(pattern))
+            for name in self._mounts.matching(pattern)
+        ]
+        return _in_path_order(*found)
 
     def find(self, path: str, depth_max: int = 0) -> Iterator[FileStatus]:
         if not self._below(path):

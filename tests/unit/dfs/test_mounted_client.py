@@ -138,6 +138,37 @@ def test_a_pattern_looks_into_every_cell(cells: Cells) -> None:
     assert paths(cells.client.glob("/{b,m,logs}/*")) == ["/b/y", "/logs/2026", "/m/w"]
 
 
+@pytest.mark.parametrize(
+    ("pattern", "asked"),
+    [
+        ("/logs/*/z", ["logs"]),
+        ("/{logs,b}/*", ["logs", "attic"]),
+        ("//./l\\ogs/*", ["logs"]),
+        ("/m/*", [""]),
+        ("/{m,logs}/*", ["", "logs"]),
+        ("/?/*", ["", "attic"]),
+        ("/[l-m]*", ["", "logs"]),
+        ("/", [""]),
+    ],
+)
+def test_a_pattern_asks_the_cells_that_may_have_its_paths(
+    cells: Cells, pattern: str, asked: list[str]
+) -> None:
+    """A cell that is down would else keep everybody from every pattern."""
+    for connection in cells.connections.values():
+        connection.asked.clear()
+
+    found = paths(cells.client.glob(pattern))
+
+    assert sorted(name for name, one in cells.connections.items() if one.asked) == sorted(asked)
+    assert found
+
+
+def test_a_pattern_that_is_none_is_refused_as_without_cells(cells: Cells) -> None:
+    with pytest.raises(BadPath, match="Unclosed group"):
+        list(cells.client.glob("/{logs"))
+
+
 def test_sums_are_those_of_all_cells(cells: Cells) -> None:
     total = cells.client.summarise("/")[0]
     assert (total.file_count, total.directory_count) == (4, 6)
