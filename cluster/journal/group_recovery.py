@@ -51,9 +51,13 @@ class LogFile:
 
     path: str
     first: int
+    """The sequence of its first record, or of the one that will be."""
     end: int
+    """Its whole records end here; the next is written here."""
     offsets: array[int]
+    """Where each record begins, in order, from `first` on without a gap."""
     is_of_group: bool = True
+    """False: of a journal that was alone; it is read, and never written on."""
 
     @property
     def last(self) -> int:
