@@ -178,7 +178,7 @@ class EnginePool:
         self._bell.recv(1)
         token = self._over.get()
         is_done = any(isinstance(word, Done) for word in self._words[token])
-        return Ended(token, 0 if is_done else 1, 0.0, 0)
+        return Ended(token, 0 if is_done else 1)
 
     def last_words(self, token: int) -> Iterable[Message]:
         """Return all that an attempt said."""
