@@ -185,7 +185,12 @@ class DfsClient:
         for attempt in self.retry.attempts():
             try:
                 self.calls_count += 1
-                reply = self._connection.call(request, self._call_s_max, number)
+                reply = self._connection.call(
+                    request,
+                    self._call_s_max,
+                    number,
+                    on_lost=lambda error, tried=attempt: tried.tell(why_wait("dfs", error)),
+                )
                 self._stale.is_led()
                 return reply
             except Unavailable as error:

@@ -44,7 +44,7 @@ class ToModel:
         self._number += 1
         return self._number
 
-    def call(self, request: Any, timeout_s: float, number: int = 0) -> Any:
+    def call(self, request: Any, timeout_s: float, number: int = 0, **more: Any) -> Any:
         if self.is_down:
             raise HostUnreachable("nobody listens there")
         self.asked.append(request)
