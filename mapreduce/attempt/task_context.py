@@ -105,11 +105,9 @@ class Shuffle(Protocol):
 
     def gather(self) -> list[Source]:
         """Wait until all is here; return the runs in map order."""
-        ...
 
     def progress(self) -> tuple[float, int, int]:
         """The share of maps that are done with, records and bytes so far."""
-        ...
 
 
 class Attempt:

@@ -16,13 +16,13 @@ from mrstream.mapreduce.dataflow.piece_reader import (
     CountedFile,
     PieceReader,
     Record,
-    gathered,
     open_piece,
     warc_value_type,
 )
 from mrstream.mapreduce.dataflow.split_plan import Split
 from mrstream.streaming.conf.jobconf import JobConf
 from mrstream.streaming.formats.input_format import InputFormat
+from mrstream.streaming.formats.text_lines import gathered
 from mrstream.streaming.formats.writable import BYTES, LONG, TEXT, WritableType
 
 

@@ -30,36 +30,28 @@ class Attempts(Protocol):
 
     def fileno(self) -> int:
         """Return the descriptor that is readable when an attempt has ended."""
-        ...
 
     def start(self, order: bytes, mark: str) -> tuple[int, int]:
         """Start an attempt; return its token and the descriptor of its messages. -1 for that: they
         come all at once, as its last words."""
-        ...
 
     def kill(self, token: int) -> None:
         """End an attempt; `Ended` still follows."""
-        ...
 
     def ended(self) -> Ended:
         """Take the next `Ended`."""
-        ...
 
     def last_words(self, token: int) -> Iterable[Message]:
         """Take the messages of an attempt that has ended, if they come no other way."""
-        ...
 
     def remove_at_end(self, path: str) -> None:
         """Have a directory removed when this process is gone."""
-        ...
 
     def keep(self, path: str) -> None:
         """Take back `remove_at_end`."""
-        ...
 
     def close(self) -> None:
         """End every attempt and clear up."""
-        ...
 
 
 @dataclass(frozen=True)

@@ -148,8 +148,7 @@ class Room:
                 await asyncio.sleep(0)
             if shell.duties.is_clear and not shell._tasks:
                 return
-            if shell._tasks:
-                await asyncio.wait(list(shell._tasks))
+            await shell._tasks.over()
 
     def pass_s(self, seconds: int, *alive: WorkerDouble) -> None:
         """Let time pass, a tick each second, as the master's own timer does; only those `alive`
