@@ -70,7 +70,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _dispatch(words: list[str]) -> int:
     if words and words[0] in _SUBCOMMANDS:
-        return _run_module(_SUBCOMMANDS[words[0]], words[1:])
+        more = words[1:] if words[0] == "dfs" else _with_long_help(words[1:])
+        return _run_module(_SUBCOMMANDS[words[0]], more)
     if words in (["--version"], ["-version"], ["version"]):
         return _version()
     if words and words[0].replace("--", "-", 1) in _JOB_WORDS:
@@ -88,6 +89,12 @@ def _dispatch(words: list[str]) -> int:
         status = _say(e)
         print("Streaming Command Failed!", file=sys.stderr)
         return status
+
+
+def _with_long_help(words: list[str]) -> list[str]:
+    """Help is `-help` to whoever comes from Hadoop, with every command, before any `--`."""
+    end = words.index("--") if "--" in words else len(words)
+    return ["--help" if word == "-help" else word for word in words[:end]] + words[end:]
 
 
 def _run_module(name: str, words: list[str]) -> int:

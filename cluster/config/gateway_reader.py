@@ -9,7 +9,13 @@ from typing import Any
 
 import yaml
 
-from mrstream.cluster.config.config import PORT_OFFSETS, GatewayConfig
+from mrstream.cluster.config.config import (
+    GATEWAY_HTTP,
+    GATEWAY_S3,
+    PORT_OFFSETS,
+    ClusterConfig,
+    GatewayConfig,
+)
 from mrstream.cluster.config.values import (
     Parse,
     Reader,
@@ -112,6 +118,22 @@ def read_gateway(
             node, f"ports.base is {base_port}: a gateway uses ports up to base + 31, below 65536"
         )
     return GatewayConfig(**fields)
+
+
+def check_port(
+    reader: Reader, node: yaml.Node | None, gateway: GatewayConfig, config: ClusterConfig
+) -> None:
+    """See that a port of the gateway's own is no other role's."""
+    roles = {role for host in config.hosts for role in config.roles_of(host.name)}
+    own = (GATEWAY_HTTP, GATEWAY_S3)
+    others = {config.port(name): name for name in config.listeners_of(roles) if name not in own}
+    for port in (gateway.port, gateway.port + 1) if gateway.port else ():
+        if port in others:
+            reader.wrong(
+                node,
+                f"gateway.port is {gateway.port}: it and the next one are the gateway's, and "
+                f"{port} is that of {others[port]}; choose two that lie elsewhere",
+            )
 
 
 def _hosts(

@@ -85,22 +85,30 @@ class GroupMember:
         self._timing, self._clock, self._program = timing, clock, program
         self.me = member_id(identity.host, group_log.journal.decode())
         self._ballot = BallotFile(disk, group_log.directory)
+        """Epoch and vote; on disk before anybody hears of them."""
         self._promise = PromiseFile(disk, group_log.directory, _boot_id())
+        """Until when no other leader is elected; on disk before it is given."""
         self._tail = Tail(group_log.last)
+        """The last records, for followers: what is younger than the disk's is here."""
         self._links = peers.Links(identity, addresses, self._heard)
         self._loop = new_event_loop()
         self._asks: dict[int, asyncio.Future[int]] = {}
+        """Wishes that the brain has not answered, by their number."""
         self._numbers = itertools.count(1)
         self._tick: asyncio.TimerHandle | None = None
+        """When the brain wants to be asked next: one at a time."""
         # A bug must be heard of: a member that no longer listens to another looks well, until the
         # third is lost.
         self._tasks = Tasks(self._loop, lambda bug: self._bug(bug, "a task"))
         self._heard_at_s = -math.inf
+        """When our leader last said anything."""
         self._fresh_at_s = math.inf
         """When we had all that our leader called committed."""
         self._leader_committed = 0
+        """What it then called committed."""
         self._clock_rate = ClockRate()
         self.is_over = False
+        """No event is handled any more; never taken back."""
         now_s = clock.now_s()
         held = group_log.read_checkpoint()
         committed = max(group_log.base, 0 if held is None else held[0])

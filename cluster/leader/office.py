@@ -11,7 +11,6 @@ face stands before a journal of one process: it leads from its start on, as it a
 from __future__ import annotations
 
 import asyncio
-import inspect
 import logging
 import math
 import os
@@ -305,7 +304,7 @@ class Office:
                 return self._refuse_later(error)
             if isinstance(result, asyncio.Future):
                 return result
-            if inspect.isawaitable(result):
+            if hasattr(result, "__await__"):  # asked often: `inspect` takes four times as long
                 return self._answer_after(result)
             return result if self.may_speak() else self._answer_later(result)
 

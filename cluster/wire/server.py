@@ -231,7 +231,7 @@ class Peer(Wire):
         except Exception as bug:
             self._bug(request, request_id, began_s, bug)
         else:
-            if isinstance(result, Awaitable):
+            if hasattr(result, "__await__"):  # an abstract class is slower to ask
                 self._await(request, request_id, began_s, result)
             else:
                 self._answered(request, request_id, began_s, result)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
@@ -31,6 +32,7 @@ from mrstream.view.curves import time_ticks
 from tests.support import tui_states
 from tests.support.tui_states import JOB, Recorded
 
+WAIT_S_MAX = 60.0
 SIZES = [(80, 24), (160, 48)]
 STATES: dict[str, Callable[[], Recorded]] = {
     "empty": tui_states.empty,
@@ -49,10 +51,17 @@ def _one_time_zone(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def until(pilot: Pilot[None], holds: Callable[[], bool]) -> None:
     """Let the application run until something holds; the deadline is the test's own."""
-    async with asyncio.timeout(120):
+    async with asyncio.timeout(WAIT_S_MAX):
         while not holds():
             await pilot.pause(0.02)
     await pilot.pause()
+
+
+async def comes_to(pilot: Pilot[None], look: Callable[[], Any], wanted: Any) -> None:
+    """Let the application run until it looks as wanted; what differs is shown if it never does."""
+    with contextlib.suppress(TimeoutError):
+        await until(pilot, lambda: look() == wanted)
+    assert look() == wanted
 
 
 async def first_picture(pilot: Pilot[None]) -> None:
@@ -441,7 +450,8 @@ async def test_bars_and_curves_fit_the_window_after_it_was_resized() -> None:
         screen = await job_page(pilot)
         for size in (SIZES[1], SIZES[0]):
             await pilot.resize_terminal(*size)
-            await until(pilot, lambda size=size: shown(screen) == looks[size])  # type: ignore[misc]
+            await comes_to(pilot, lambda: shown(screen), looks[size])
+    assert looks[SIZES[0]] != looks[SIZES[1]]
 
 
 async def test_curves_say_their_scale_and_the_time_they_span() -> None:

@@ -150,7 +150,7 @@ def test_a_missing_segment_is_told_at_once_and_a_new_place_is_fetched(
     fetcher.add(lost)
 
     def run_again() -> None:
-        assert heard.something_failed.wait(10)
+        assert heard.something_failed.wait(60)
         fetcher.withdraw(lost.attempt_id)
         fetcher.add(hosts[1].write(0, lines, number=1))
 
@@ -177,7 +177,7 @@ def test_a_flipped_bit_on_disk_is_never_merged(hosts: list[Host], tmp_path: Path
 
     def blame() -> None:
         while not any(gone for _, _, gone in heard.failures):
-            assert heard.something_failed.wait(10)
+            assert heard.something_failed.wait(60)
             heard.something_failed.clear()
         fetcher.abandon(0)
 
@@ -200,7 +200,7 @@ def test_a_host_that_does_not_answer_is_tried_again_until_its_segment_moves(
     fetcher.add(place)
 
     def move() -> None:
-        assert heard.something_failed.wait(10)
+        assert heard.something_failed.wait(60)
         fetcher.add(hosts[1].write(0, [b"k\tv\n"], number=1))
 
     mover = threading.Thread(target=move)
