@@ -59,27 +59,21 @@ class Service(Protocol):
     async def start(self) -> None:
         """Recover and begin. The daemon already listens, but refuses all requests but health
         until this returns."""
-        ...
 
     async def stop(self) -> None:
         """Finish what was acknowledged and let go of everything."""
-        ...
 
     def ready(self) -> tuple[bool, str]:
         """Return whether it serves, and a few words about its state."""
-        ...
 
     def metrics(self) -> dict[str, float]:
         """Return its counters."""
-        ...
 
     def connected(self, peer: Peer) -> None:
         """A client has proven itself."""
-        ...
 
     def disconnected(self, peer: Peer) -> None:
         """Its connection has ended."""
-        ...
 
 
 class Daemon:

@@ -48,19 +48,15 @@ class StateMachine(Protocol):
 
     def on_committed(self, sequence: int, payload: bytes) -> None:
         """Apply a record that somebody else's lead led to."""
-        ...
 
     def on_leadership(self, epoch: int) -> None:
         """Everything acknowledged has been applied: decide and answer from now on."""
-        ...
 
     def on_parked(self, parked: bool) -> None:
         """Answer nobody and append nothing until told otherwise; or go on."""
-        ...
 
     def on_restart(self, reason: str) -> None:
         """Start the process anew; answer nobody before."""
-        ...
 
 
 class ReplicatedJournal:

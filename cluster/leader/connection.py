@@ -111,10 +111,12 @@ class LeaderConnection:
         number: int | None = None,
         patience_s: float = LOOK_S,
         look_s: float = LOOK_S,
+        on_lost: Callable[[HostUnreachable], None] | None = None,
     ) -> Any:
         """Return the leader's reply, or raise what it raised, or `Unavailable` when no member leads
         at the moment: wait then, and repeat it with its number. `patience_s`: an answer that is
-        held back for so long is no reason to ask anybody; `look_s`: how often to look then."""
+        held back for so long is no reason to ask anybody; `look_s`: how often to look then;
+        `on_lost` hears of each member that cannot be reached, when another is asked instead."""
         if number is None:
             number = self.next_number()
         renewed: dict[str, None] = {}
@@ -143,7 +145,7 @@ class LeaderConnection:
                 if not waiting.is_alive:
                     self.finding.lost(address)
                 raise
-            except HostUnreachable:
+            except HostUnreachable as error:
                 # A connection of before may have ended unnoticed, with an earlier life of the
                 # member: only a new one that fails says that nobody is there.
                 if closings != self._closings:
@@ -152,6 +154,8 @@ class LeaderConnection:
                     renewed[address] = None
                 elif not self.finding.lost(address):
                     raise
+                elif on_lost is not None:
+                    on_lost(error)
             except ClusterError:
                 self._answered(address)
                 raise

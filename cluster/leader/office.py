@@ -50,15 +50,12 @@ class Machine(Protocol):
 
     def load(self, pieces: Iterator[bytes]) -> None:
         """Take the state of a checkpoint; before anything else, where there is one."""
-        ...
 
     def apply(self, payload: bytes) -> None:
         """Fold a committed record of somebody else's lead, or of an earlier life."""
-        ...
 
     def lead(self, epoch: int) -> None:
         """Everything ever acknowledged has been applied: decide from now on."""
-        ...
 
 
 class Office:

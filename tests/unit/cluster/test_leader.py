@@ -328,7 +328,18 @@ class TestGroupView:
         words = view.findings(self.CONFIG)
         assert any("h3 does not vote (outside)" in line for line in words)
         assert any("h2 is 9 s behind" in line for line in words)
-        assert "not founded" in view_of("lock.master", {"h1": "", "h2": "", "h3": ""}).line()
+
+    def test_a_group_that_nobody_speaks_of_is_not_taken_for_one_that_was_never_founded(
+        self,
+    ) -> None:
+        """`up` would found nothing: its hosts are frozen, or cut off."""
+        silent = view_of("lock.master", {"h1": "timed out", "h2": "", "h3": ""})
+        new = view_of("lock.master", {"h1": Standing(self.H1, MemberId(""), 0, 0, 0), "h2": ""})
+
+        assert silent.line() == "group lock: NO ANSWER from h1, h2, h3: nothing is served"
+        (line,) = silent.findings(self.CONFIG)
+        assert "none of h1, h2, h3 answers: nothing is served" in line
+        assert "not founded" in new.line() and "not founded" in new.findings(self.CONFIG)[0]
 
     def test_a_learner_says_how_much_it_has(self) -> None:
         new = MemberId("h3/new")

@@ -76,7 +76,7 @@ class Member:
 
 @pytest.fixture
 def members(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Member]]:
-    monkeypatch.setattr(connection, "ASK_S_MAX", 0.2)
+    monkeypatch.setattr(connection, "ASK_S_MAX", 1.0)
     loop = new_event_loop()
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
@@ -168,6 +168,21 @@ def test_a_member_that_is_slow_to_say_who_leads_is_heard(members: dict[str, Memb
     members["h3"].is_serving = True
     with client_of(members, "h1") as client:
         assert call(client) == "h3"
+
+
+def test_whoever_waits_hears_of_each_member_that_cannot_be_reached(
+    members: dict[str, Member],
+) -> None:
+    """Each may take its time to be silent: people hear of it before all have been asked."""
+    members["h3"].is_serving, members["h3"].leader = True, "h3"
+    gone = {"h0": "127.0.0.1:1", "h00": "127.0.0.2:1"}
+    seeds = {**gone, "h3": members["h3"].address}
+    lost: list[str] = []
+    with LeaderConnection(Finding(seeds, "h0"), Identity("c", SECRET, "client", "here")) as client:
+        answer = client.call(Ask(), 60.0, on_lost=lambda error: lost.append(str(error)))
+
+    assert answer == "h3"
+    assert lost == [f"{address}: Connection refused" for address in gone.values()]
 
 
 def test_a_slow_leader_that_lives_keeps_its_clients(members: dict[str, Member]) -> None:

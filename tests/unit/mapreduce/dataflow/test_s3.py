@@ -236,7 +236,7 @@ def test_a_failed_job_leaves_nothing(s3: Any, bucket: str, files: RoutedFiles) -
     half = files.create(join(made.setup_task(OTHER), "part-00001"))
     half.write(b"x" * 100)
     half.close()
-    made.abort_job()
+    made.abort_job(is_killed=True)
     made.abort_task(OTHER)
     made.commit_task(ONE)
 
