@@ -238,7 +238,7 @@ class Office:
                 (), journal.durable, 0.0, is_serving, self._daemon.address,
             )  # fmt: skip
         seen = self._group.standing()
-        return _with_address(seen, self._address_of(seen.leader))
+        return msgspec.structs.replace(seen, address=self._address_of(seen.leader))
 
     def not_leader(self) -> NotLeader:
         """What whoever asks a member that does not lead is told: who does."""
@@ -421,7 +421,3 @@ def words_of(standing: Standing) -> tuple[bool, str]:
         return True, f"learner of {leader}, epoch {standing.epoch}, {share} %"
     behind = f", {standing.behind_s:.1f} s behind" if standing.behind_s >= 0.0 else ""
     return True, f"shadow of {host_of(standing.leader)}, epoch {standing.epoch}{behind}"
-
-
-def _with_address(standing: Standing, address: str) -> Standing:
-    return msgspec.structs.replace(standing, address=address)
