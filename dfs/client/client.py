@@ -27,7 +27,7 @@ from mrstream.cluster.errors import (
 )
 from mrstream.cluster.leader.connection import LeaderConnection, find_leader, keep_leader
 from mrstream.cluster.leader.finding import Finding
-from mrstream.cluster.retry import RetryPolicy
+from mrstream.cluster.retry import Attempt, RetryPolicy
 from mrstream.cluster.user import user_name
 from mrstream.cluster.wire.addresses import why_wait
 from mrstream.cluster.wire.identity import Identity, new_client_id
@@ -189,7 +189,7 @@ class DfsClient:
                     request,
                     self._call_s_max,
                     number,
-                    on_lost=lambda error, tried=attempt: tried.tell(why_wait("dfs", error)),
+                    on_lost=partial(_tell_of, attempt),
                 )
                 self._stale.is_led()
                 return reply
@@ -551,3 +551,7 @@ def _is_here(address: str) -> bool:
         except OSError:
             return False
     return True
+
+
+def _tell_of(attempt: Attempt, lost: Unavailable) -> None:
+    attempt.tell(why_wait("dfs", lost))
