@@ -288,7 +288,9 @@ def test_an_output_with_objects_below_it_is_refused(
 # ---- files -------------------------------------------------------------------------------------
 
 
-def test_files_and_directories(s3: Any, bucket: str, files: RoutedFiles) -> None:
+def test_keys_are_files_and_what_they_begin_with_directories(
+    s3: Any, bucket: str, files: RoutedFiles
+) -> None:
     top = f"s3://{bucket}"
     for key in ("in/b", "in/a", "in/sub/c", "in2"):
         with files.create(f"{top}/{key}") as out:
