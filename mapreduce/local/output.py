@@ -91,7 +91,8 @@ class DirectoryOutput:
     def abort_job(self, *, is_interrupted: bool) -> None:
         """Delete `_temporary`; one that was made in vain goes too if a person stopped us."""
         self._committer.abort_job()
-        if is_interrupted and not self._files.list(self.url):
+        # In an object store a directory is gone with the last of what is below it.
+        if is_interrupted and self._files.exists(self.url) and not self._files.list(self.url):
             self._files.delete(self.url)
 
 
