@@ -348,7 +348,9 @@ class Server:
         self._on_connect = on_connect
         self._on_disconnect = on_disconnect
         self._peers: dict[Peer, None] = {}
+        """Connections whose clients have proven that they hold the secret."""
         self._unproven: dict[Peer, None] = {}
+        """Those that have not yet, oldest first; none is in both."""
         self._listener: asyncio.Server | None = None
 
     async def start(self, address: str) -> str:
