@@ -70,10 +70,12 @@ class Service(Protocol):
         """Return its counters."""
 
     def connected(self, peer: Peer) -> None:
-        """A client has proven itself."""
+        """A client has proven itself; nothing is known of it until it asks."""
+        return
 
     def disconnected(self, peer: Peer) -> None:
-        """Its connection has ended."""
+        """Its connection has ended; who keeps nothing with one need not care."""
+        return
 
 
 class Daemon:

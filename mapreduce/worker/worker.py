@@ -27,10 +27,10 @@ import msgspec
 from mrstream.cluster.agent.processes import module_of
 from mrstream.cluster.config.config import WORKER, WORKER_BULK, Cluster, load
 from mrstream.cluster.config.state import read_identity
-from mrstream.cluster.daemon import Daemon, run
+from mrstream.cluster.daemon import Daemon, Service, run
 from mrstream.cluster.errors import ClusterError, Unavailable
 from mrstream.cluster.tasks import Tasks
-from mrstream.cluster.wire.network import BulkServer, Handler, Peer
+from mrstream.cluster.wire.network import BulkServer, Handler
 from mrstream.mapreduce.attempt.attempt_report import (
     AttemptNews,
     Done,
@@ -91,7 +91,7 @@ SAID_BYTES_MAX = 8 << 10
 """What one attempt's programs say is shown to whoever waits up to here; its log has the rest."""
 
 
-class Worker:
+class Worker(Service):
     """The service of the `mapreduce.worker` daemon."""
 
     def __init__(self, daemon: Daemon, zygote: Zygote) -> None:
@@ -161,12 +161,6 @@ class Worker:
             "segment_bytes_sent": float(self._segments.bytes_sent),
             "ends_unacknowledged": float(len(self._link.unacknowledged)),
         }
-
-    def connected(self, peer: Peer) -> None:
-        """Nothing is kept with control connections."""
-
-    def disconnected(self, peer: Peer) -> None:
-        """Nothing is kept with control connections."""
 
     def _in_thread(self, work: Callable[..., Any], *arguments: Any) -> asyncio.Future[Any]:
         return self._loop.run_in_executor(None, work, *arguments)

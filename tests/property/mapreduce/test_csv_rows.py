@@ -294,7 +294,7 @@ def test_text_is_checked_in_parts_and_no_border_of_them_is_seen(
             row_files.read_pieces(path, "CSV", [])
 
 
-def test_other_dialects(tmp_path: Path) -> None:
+def test_delimiter_quote_and_encoding_are_the_jobs(tmp_path: Path) -> None:
     path = tmp_path / "f"
     path.write_bytes(b"a;b\n'x;1';\xe9\n")
     conf = {
