@@ -88,9 +88,13 @@ class Office:
         """Of our own lead; 0: we do not lead."""
         daemon.epoch = lambda: self.epoch
         self._is_parked = False
+        """The lead is being handed over: nobody is answered, and nothing appended."""
         self._has_begun = False
+        """The journal runs, so it has to be closed."""
         self._is_over = False
+        """Nothing is said any more; never taken back."""
         self._watching: dict[Gate[Any], None] = {}
+        """Gates that hold something back and are to be looked at again: each is in one turn."""
         self.handlers: dict[type[Any], Handler] = {
             WhoLeads: lambda request, peer: self.standing(),
             AskGroup: self._ask,

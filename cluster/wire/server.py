@@ -70,11 +70,17 @@ class Peer(Wire):
         super().__init__(loop)
         self._server = server
         self._handshake: ServerHandshake | None = ServerHandshake(server.identity, server.epoch)
+        """None once the client has proven the secret; until then nothing else is heard."""
         self._deadline: asyncio.TimerHandle | None = None
+        """By when that must be."""
         self._running: dict[int, asyncio.Future[Any]] = {}
+        """Handlers that have not ended, by request number."""
         self._write_paused = False
+        """The client does not read its answers: then it is not read from either."""
         self._read_paused = False
+        """Nothing is taken from the socket at the moment."""
         self._backlog: list[Frame] = []
+        """Frames that came and are not handled yet, in order; what comes is put behind them."""
         self.identity = PeerIdentity("", "", 0)
         self.address = ""
         self.request_id: RequestId = (0, 0)
@@ -342,7 +348,9 @@ class Server:
         self._on_connect = on_connect
         self._on_disconnect = on_disconnect
         self._peers: dict[Peer, None] = {}
+        """Connections whose clients have proven that they hold the secret."""
         self._unproven: dict[Peer, None] = {}
+        """Those that have not yet, oldest first; none is in both."""
         self._listener: asyncio.Server | None = None
 
     async def start(self, address: str) -> str:
