@@ -11,12 +11,12 @@ face stands before a journal of one process: it leads from its start on, as it a
 from __future__ import annotations
 
 import asyncio
-import inspect
 import logging
 import math
 import os
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from types import CoroutineType
 from typing import Any, NoReturn, Protocol
 
 import msgspec
@@ -308,7 +308,7 @@ class Office:
                 return self._refuse_later(error)
             if isinstance(result, asyncio.Future):
                 return result
-            if inspect.isawaitable(result):
+            if isinstance(result, CoroutineType):
                 return self._answer_after(result)
             return result if self.may_speak() else self._answer_later(result)
 
