@@ -29,6 +29,7 @@ from mrstream.mapreduce.hadoop_words import (
     meaning_of,
     retold,
 )
+from mrstream.mapreduce.interrupts import INTERRUPTED
 
 if TYPE_CHECKING:
     from mrstream.mapreduce.history import JobRecord
@@ -286,10 +287,19 @@ def _row_here(record: JobRecord) -> JobRow:
 def _start(argv: Sequence[str]) -> int:
     mask_terminals()
     try:
-        return act(argv[0], argv[1:])
+        status = act(argv[0], argv[1:])
+        sys.stdout.flush()
+        return status
     except ClusterError as error:
         print(error, file=sys.stderr)
         return error.exit_status
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        # Who wanted the first lines has them. Hadoop's own do not notice either, and scripts rely
+        # on their status (`set -o pipefail`).
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return 0
 
 
 if __name__ == "__main__":

@@ -293,8 +293,8 @@ class GroupMember:
             leader = host_of(replica.leader) or "its leader"
             self._failed(
                 DiskFailed(
-                    f"{self.log.directory}: the log of {leader} lacks records that it had called "
-                    f"acknowledged, and we have up to {replica.committed:,}; nothing was changed: "
+                    f"{self.log.directory}: the log of {leader} lacks records that its disk had, "
+                    f"and we have up to {replica.last:,}; nothing was changed: "
                     f"`mrstream cluster restore --master {leader} --from {self._identity.host}` "
                     f"brings them back, and gives up what came instead ({error})"
                 )

@@ -125,6 +125,7 @@ class Committer:
         """Clear up after a failed job; the directory stays, and with algorithm 2 the committed
         parts in it. One that was made in vain goes too if a person stopped the job."""
         self._clear()
+        # In an object store a directory is gone with the last of what is below it.
         there = is_killed and self._files.exists(self.output_url)
         if there and not self._files.list(self.output_url):
             self._files.delete(self.output_url)

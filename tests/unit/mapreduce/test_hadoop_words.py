@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -120,3 +123,19 @@ def test_yarn_jar_means_what_hadoop_jar_means() -> None:
     words = ["jar", "x/hadoop-streaming.jar", "-input", "hdfs:///in", "-output", "hdfs:///out"]
 
     assert meaning_of("yarn", words, here) == meaning_of("hadoop", words, here)
+
+
+@pytest.mark.parametrize("buffered", ["", "1"])
+def test_who_reads_only_the_first_line_is_not_told_of_it(tmp_path: Path, buffered: str) -> None:
+    """`hadoop version | head -1` begins many a script, and some have `set -o pipefail`."""
+    ours, theirs = os.pipe()
+    os.close(ours)
+    words = [sys.executable, "-P", "-m", "mrstream.mapreduce.hadoop_commands", "hadoop", "version"]
+
+    ended = subprocess.run(
+        words, stdout=theirs, stderr=subprocess.PIPE, check=False,
+        env={**os.environ, "PYTHONUNBUFFERED": buffered, "MRSTREAM_HOME": str(tmp_path)},
+    )  # fmt: skip
+
+    os.close(theirs)
+    assert (ended.returncode, ended.stderr) == (0, b"")

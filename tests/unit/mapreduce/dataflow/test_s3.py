@@ -19,6 +19,7 @@ from mrstream.mapreduce.dataflow.s3_store import (
     ObjectStoreError,
     Store,
 )
+from mrstream.mapreduce.local.output import DirectoryOutput
 from mrstream.streaming.conf.jobconf import JobConf
 from tests.support.object_store import client_of, keys_in, made_bucket, running_store, uploads_in
 
@@ -242,6 +243,18 @@ def test_a_failed_job_leaves_nothing(s3: Any, bucket: str, files: RoutedFiles) -
 
     assert keys_in(s3, bucket) == []
     assert uploads_in(s3, bucket) == []
+
+
+def test_a_job_that_a_person_stopped_leaves_nothing(
+    s3: Any, bucket: str, files: RoutedFiles
+) -> None:
+    """There is no empty directory to take away: to look for one ended Ctrl-C with an error."""
+    output = DirectoryOutput(JobConf({}), files, f"s3://{bucket}/out")
+    output.begin()
+
+    output.abort_job(is_interrupted=True)
+
+    assert keys_in(s3, bucket) == []
 
 
 def test_uploads_of_a_killed_job_go_when_the_next_begins(
