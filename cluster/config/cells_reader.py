@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
 import yaml
 
 from mrstream.cluster.config.config import CELLS_MAX, WIDE_PORTS_COUNT, CellConfig
-from mrstream.cluster.config.values import Reader, whole
+from mrstream.cluster.config.values import whole
+
+if TYPE_CHECKING:
+    from mrstream.cluster.config.reader import Reader
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,30}")
 _NAME_RULE = "a cell's name has letters, digits, dashes and underscores, 31 at most"

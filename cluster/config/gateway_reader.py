@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
@@ -18,13 +18,15 @@ from mrstream.cluster.config.config import (
 )
 from mrstream.cluster.config.values import (
     Parse,
-    Reader,
     parse_bool,
     parse_path,
     suggestion,
     whole,
 )
 from mrstream.cluster.units import parse_size
+
+if TYPE_CHECKING:
+    from mrstream.cluster.config.reader import Reader
 
 MEMORY_BYTES_MIN = 64 << 20
 _NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?", re.IGNORECASE)

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import yaml
 
 from mrstream.cluster.config.config import HostConfig
-from mrstream.cluster.config.values import Reader, parse_name, seconds_between, suggestion
+from mrstream.cluster.config.values import parse_name, seconds_between, suggestion
+
+if TYPE_CHECKING:
+    from mrstream.cluster.config.reader import Reader
 
 COUNTS = (1, 3, 5)
 MASTERS_COUNT = 3

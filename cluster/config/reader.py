@@ -83,7 +83,7 @@ def read_config(text: str, path: str = "cluster.yaml") -> ClusterConfig:
         if mark and _is_indented_by_tab(text, mark.line):
             problem = "a tab indents this line: use spaces"
         raise BadConfig(f"{where}: this is not YAML: {problem}") from None
-    reader = _Reader(path)
+    reader = Reader(path)
     config = reader.cluster(root)
     if reader.mistakes or config is None:
         raise BadConfig("\n".join(text for _, text in sorted(reader.mistakes)))
@@ -104,7 +104,7 @@ def _check_depth(text: str, path: str) -> None:
             depth -= 1
 
 
-class _Reader:
+class Reader:
     """Collects mistakes while it builds."""
 
     def __init__(self, path: str) -> None:
