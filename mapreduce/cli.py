@@ -6,7 +6,6 @@ A root: it may import anything, and imports what a verb needs when the verb is a
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable, Sequence
 
 from mrstream.cluster.errors import UserError
@@ -81,7 +80,3 @@ def _only(words: list[str], verb: str) -> str:
     if len(words) != 1:
         raise UserError(f"mrstream {verb} needs one attempt id, such as a failed job prints it")
     return words[0]
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

@@ -154,13 +154,10 @@ def _listed(words: Sequence[str], here: str) -> int:
 
 def _places() -> Places:
     """Say where `hdfs://` is: in the current cluster's dfs, else in the state directory."""
-    if state.chosen() is None:
+    cluster = state.chosen_config()
+    if cluster is None:
         here = os.path.join(os.path.abspath(state.home()), "hdfs")
         return Places(here, here, is_local=True)
-    from mrstream.cluster.config import config  # brings a YAML parser with it
-
-    cluster = config.current()
-    assert cluster is not None, "chosen() has found its file"
     return Places("", f"dfs://{cluster.name}")
 
 

@@ -63,11 +63,7 @@ def chosen_cluster(named: str | None) -> ClusterConfig | None:
     """Return the cluster that was named, else the current one; None for this machine."""
     from mrstream.cluster.config import state
 
-    if named == HERE or state.chosen(named) is None:
-        return None
-    from mrstream.cluster.config import config  # brings a YAML parser with it
-
-    return config.current(named)
+    return None if named == HERE else state.chosen_config(named)
 
 
 def _run(request: SawRequest, cluster: ClusterConfig | None, *, background: bool) -> int:

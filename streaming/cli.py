@@ -182,21 +182,13 @@ def _run_engine(
 
 
 def _cluster(command: StreamingCommand) -> ClusterConfig | None:
-    return None if command.force_local else _chosen_cluster(command.cluster)
-
-
-def _chosen_cluster(named: str | None) -> ClusterConfig | None:
-    """Return the cluster to use: the one named, the environment's, the current one, or none."""
     from mrstream.cluster.config import state
 
-    if state.chosen(named) is None:
-        return None
-    from mrstream.cluster.config import config  # brings a YAML parser with it
-
-    return config.current(named)
+    return None if command.force_local else state.chosen_config(command.cluster)
 
 
 def _typed_bytes_tool(said: Options) -> int:
+    from mrstream.cluster.config import state
     from mrstream.mapreduce import typed_bytes_files
     from mrstream.mapreduce.dataflow.files import RoutedFiles
 
@@ -205,7 +197,7 @@ def _typed_bytes_tool(said: Options) -> int:
         print(f"usage: mrstream {said.tool} {what}", file=sys.stderr)
         return 1
     path = said.left_over[0]
-    cluster = _chosen_cluster(None)
+    cluster = state.chosen_config()
     files = RoutedFiles(f"dfs://{cluster.name}/" if cluster else "file:///", os.getcwd())
     try:
         if said.tool == options.DUMP_TYPED_BYTES:

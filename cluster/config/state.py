@@ -11,8 +11,12 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from mrstream.cluster.errors import BadConfig, UserError
+
+if TYPE_CHECKING:
+    from mrstream.cluster.config.config import ClusterConfig
 
 SECRET_BYTES = 32
 NEW_MARK = "new"
@@ -81,6 +85,15 @@ def chosen(explicit: str | None = None) -> str | None:
         return choice
     name = current_name()
     return None if name is None else cluster_file(name)
+
+
+def chosen_config(explicit: str | None = None) -> ClusterConfig | None:
+    """Return what that file says; where there is none, nothing is loaded that would read it."""
+    if chosen(explicit) is None:
+        return None
+    from mrstream.cluster.config import config  # brings a YAML parser with it
+
+    return config.current(explicit)
 
 
 @dataclass(frozen=True, slots=True)
