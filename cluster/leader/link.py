@@ -84,8 +84,6 @@ class Link:
 
     def parted(self) -> None:
         """The connection is over."""
-        return
 
     def away(self, *, was_registered: bool) -> None:
         """The master is away; called before each new try."""
-        return

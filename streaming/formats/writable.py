@@ -143,10 +143,6 @@ def _number_to_string(layout: str) -> Callable[[bytes], bytes]:
     return lambda payload: b"%d" % _unpack(layout, payload)
 
 
-def _text_to_string(payload: bytes) -> bytes:
-    return clean_text(payload)
-
-
 def _hex_pairs(payload: bytes) -> bytes:
     return payload.hex(" ").encode()
 
@@ -223,7 +219,7 @@ TEXT = WritableType(
     IO_PACKAGE + "Text",
     _with_vint_length,
     _without_vint_length,
-    _text_to_string,
+    clean_text,
     _text_to_typed_bytes,
     raw_to_command=True,
     raw_to_file=True,

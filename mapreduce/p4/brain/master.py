@@ -211,15 +211,12 @@ class MasterBrain:
         if self._is_over:
             return
         if self._job is None and self._queue and self._workers.alive():
-            job = self._job = self._next_job()
+            job = self._job = self._queue.popleft()
             yield ListInput(job.job_id, job.request.input_directory)
         while self._job is not None and self._is_phase_over():
             if command := self._end_phase(self._job):
                 yield command
         yield from self._deal()
-
-    def _next_job(self) -> Job:
-        return self._queue.popleft()
 
     def _is_phase_over(self) -> bool:
         assert self._job is not None, "the caller has a job"
