@@ -14,6 +14,13 @@ from typing import Any
 import msgspec
 
 from mrstream.cluster.config.config import CellConfig
+from mrstream.cluster.globs import (
+    BadGlob,
+    component_regex,
+    expand_braces,
+    has_wildcard,
+    unquoted,
+)
 from mrstream.cluster.wire.messages import Request
 from mrstream.dfs.chunk import cell_of
 from mrstream.dfs.errors import CrossesCells, MountPoint, WrongCell
@@ -50,6 +57,23 @@ class Mounts:
         """Say whether a cell is mounted just there."""
         names = [name for name in path.split("/") if name not in ("", ".")]
         return len(names) == 1 and names[0] in self._cells
+
+    def matching(self, pattern: str) -> list[str]:
+        """Return the cells that may have paths of a pattern: nobody else needs to be asked."""
+        try:
+            first = [first_name(one) for one in expand_braces(pattern)]
+            regexes = [component_regex(name) for name in first]
+        except BadGlob:
+            return [ROOT_NAME]  # the master there says what is wrong with it
+        if any(regex.fullmatch(TRASH) for regex in regexes):
+            return [ROOT_NAME, *self._cells.values()]  # every cell has a trash
+        cells = [
+            cell
+            for name, cell in self._cells.items()
+            if any(regex.fullmatch(name) for regex in regexes)
+        ]
+        are_points = all(not has_wildcard(n) and unquoted(n) in self._cells for n in first)
+        return cells if are_points else [ROOT_NAME, *cells]
 
     def of(self, request: Request) -> str:
         """Return the cell that a request is for; `CrossesCells` where it would need two."""

@@ -7,6 +7,7 @@ nothing here decides about tasks. Never prints.
 
 from __future__ import annotations
 
+import importlib
 import itertools
 import os
 import re
@@ -22,6 +23,7 @@ import msgspec
 
 from mrstream.cluster.errors import ClusterError
 from mrstream.mapreduce import history
+from mrstream.mapreduce.interrupts import TERMINATED
 from mrstream.mapreduce.scheduler.ids import LOCAL_JOB, JobId
 
 LINES_MAX = 20_000
@@ -31,17 +33,20 @@ KILL_S_MAX = 30.0
 # Hadoop's own client, which runs jobs of `-engine hadoop`, says who speaks.
 _HADOOPS = "mapreduce.Job: "
 _RUNNING = re.compile(rf"INFO ({_HADOOPS})?Running job: (job_\w+)")
-_PERCENTS = re.compile(rf"INFO (?:{_HADOOPS})? map (\d+)% reduce (\d+)%")
+_PERCENTS = re.compile(rf"INFO (?:{_HADOOPS})? map ([0-9]{{1,3}})% reduce ([0-9]{{1,3}})%")
 _FAILED = re.compile(r"(attempt_\w+) failed$")
 _FAILED_THERE = re.compile(rf"{_HADOOPS}Task Id : (attempt_\w+), Status : FAILED")
-_CODE_THERE = re.compile(r"subprocess failed with code (\d+)")
+_CODE_THERE = re.compile(r"subprocess failed with code ([0-9]{1,9})")
 _CULPRIT = re.compile(r"due to: Task failed task(_\w+)")
 _LOGGED = re.compile(
     r"\d{2,4}[-/]\d\d[-/]\d\d \d\d:\d\d:\d\d(?:,\d{3})? (INFO|WARN|ERROR) (?:\w+\.\w+: )?(.*)"
 )
 _COUNTERS = re.compile(r"Counters: \d+\s*$")
+_AMOUNT = re.compile(r"-?[0-9]{1,19}")
 _ROW = re.compile(r"  ([a-z][a-z ]*):\s+(.*)")
 _PR_SET_PDEATHSIG = 1
+_PROGRAM = "--program"
+"""What no command line begins with."""
 
 
 class FailureText(msgspec.Struct, frozen=True):
@@ -67,7 +72,7 @@ class Launch:
         ends_with_us: bool = False,
     ) -> None:
         """Start it; standard output goes to `results`. With `ends_with_us` it is asked to end when
-        the thread that started it does, however that happens."""
+        this process does, however that happens."""
         self.lines: deque[str] = deque(maxlen=LINES_MAX)
         self.job_id = ""
         self.is_hadoops = False
@@ -75,7 +80,7 @@ class Launch:
         self.percents = (0, 0)
         self._process = subprocess.Popen(
             command_words(words, ends_with_us=ends_with_us),
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.PIPE if ends_with_us else subprocess.DEVNULL,
             stdout=subprocess.DEVNULL if results is None else results,
             stderr=subprocess.PIPE,
             env=None if environment is None else dict(environment),
@@ -100,6 +105,8 @@ class Launch:
         if self._listener.is_alive():
             return False
         self._process.wait()
+        if self._process.stdin is not None:
+            self._process.stdin.close()
         return True
 
     def report(self, cluster: str | None = None) -> dict[str, Any]:
@@ -142,13 +149,22 @@ def command_words(words: Sequence[str], *, ends_with_us: bool = False) -> list[s
     """Return the words that run the `mrstream` of this very Python."""
     python = [sys.executable, "-P", "-m"]
     if ends_with_us:
-        return [*python, "mrstream.mapreduce.launch", str(os.getpid()), *words]
+        return [*python, "mrstream.mapreduce.launch", *words]
     return [*python, "mrstream.streaming.cli", *words]
 
 
 def program_words(words: Sequence[str]) -> list[str]:
-    """Return the words that run any program, which is asked to end when this process does."""
-    return [sys.executable, "-P", "-m", "mrstream.mapreduce.launch", str(os.getpid()), "--", *words]
+    """Return the words that run any program, which is asked to end when the thread that starts it
+    does."""
+    return [
+        sys.executable,
+        "-P",
+        "-m",
+        "mrstream.mapreduce.launch",
+        _PROGRAM,
+        str(os.getpid()),
+        *words,
+    ]
 
 
 def failure_in(lines: Sequence[str]) -> FailureText | None:
@@ -183,7 +199,9 @@ def _reports(lines: Sequence[str]) -> Iterator[FailureText]:
 def _read_failure(attempt_id: str, block: Sequence[str]) -> FailureText:
     rows = {found[1]: found[2] for line in block if (found := _ROW.match(line))}
     said = [line.strip()[2:] for line in block if line.strip().startswith("| ")]
-    code = next((f for line in block if (f := re.search(r"^ +exit code (\d+): ", line))), None)
+    code = next(
+        (f for line in block if (f := re.search(r"^ +exit code ([0-9]{1,9}): ", line))), None
+    )
     return FailureText(
         attempt_id,
         "\n".join(block),
@@ -211,7 +229,7 @@ def counters_in(lines: Sequence[str]) -> dict[str, dict[str, int]]:
     starts = [number for number, line in enumerate(lines) if _COUNTERS.search(line)]
     for line in lines[starts[-1] + 1 :] if starts else ():
         name, equals, amount = line.strip("\t").rpartition("=")
-        if line.startswith("\t\t") and equals and found:
+        if line.startswith("\t\t") and equals and found and _AMOUNT.fullmatch(amount):
             found[next(reversed(found))][name] = int(amount)
         elif line.startswith("\t") and not line.startswith("\t\t"):
             found.setdefault(line[1:], {})
@@ -263,23 +281,45 @@ def report_of(job_id: str, cluster: str | None = None) -> dict[str, Any]:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Be the command, or the program behind `--`, and end when process `argv[0]` does."""
-    import ctypes
-    import importlib
+    """Be the command, and end when standard input does; or become a program of `program_words`."""
+    if argv[:1] == [_PROGRAM]:
+        return _become(int(argv[1]), list(argv[2:]))
+    if not _end_with_stdin():
+        return TERMINATED
+    # By its name: a root may import anything, and nothing imports a root.
+    status: int = importlib.import_module("mrstream.streaming.cli").main(list(argv))
+    return status
 
-    parent = int(argv[0])
+
+def _end_with_stdin() -> bool:
+    """Have the kernel ask us to end when nobody holds the other end of standard input any more;
+    says whether somebody does. Programs that we run find nothing there."""
+    import fcntl
+    import select
+
+    watched = os.dup(0)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    fcntl.fcntl(watched, fcntl.F_SETOWN, os.getpid())
+    fcntl.fcntl(watched, fcntl.F_SETSIG, signal.SIGTERM)
+    fcntl.fcntl(watched, fcntl.F_SETFL, fcntl.fcntl(watched, fcntl.F_GETFL) | os.O_ASYNC)
+    looking = select.poll()
+    looking.register(watched, select.POLLIN)
+    return not looking.poll(0)  # it may have gone before we could ask for the signal
+
+
+def _become(parent: int, words: list[str]) -> int:
+    """Become a program that is asked to end when that process, or its thread that started us,
+    does."""
+    import ctypes
+
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
     if os.getppid() != parent:  # it went before we could ask for the signal
-        return 128 + signal.SIGTERM
-    if argv[1:2] == ["--"]:
-        try:
-            os.execvp(argv[2], list(argv[2:]))
-        except OSError as error:
-            print(f"{argv[2]}: {error.strerror}", file=sys.stderr)
-            return 127
-    # By its name: a root may import anything, and nothing imports a root.
-    status: int = importlib.import_module("mrstream.streaming.cli").main(list(argv[1:]))
-    return status
+        return TERMINATED
+    try:
+        os.execvp(words[0], words)
+    except OSError as error:
+        print(f"{words[0]}: {error.strerror}", file=sys.stderr)
+        return 127
 
 
 if __name__ == "__main__":

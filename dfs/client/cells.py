@@ -17,7 +17,6 @@ from typing import Any, TypeVar
 import msgspec
 
 from mrstream.cluster.errors import Unavailable
-from mrstream.cluster.globs import has_wildcard, unquoted
 from mrstream.cluster.wire.messages import Request
 from mrstream.dfs.chunk import Fence, cell_of
 from mrstream.dfs.client.client import DfsClient
@@ -177,18 +176,15 @@ class MountedClient(DfsClient):
         return (one for one in found if not self._mounts.cell_of(one.path))
 
     def glob(self, pattern: str) -> Iterator[FileStatus]:
-        first = f"/{unquoted(first_name(pattern))}"
-        if not has_wildcard(first_name(pattern)) and not is_trash(first):
-            # It says who has all that it names: the others need not answer.
-            cell = self.at(first)
-            return super().glob(pattern) if cell is self else cell.glob(pattern)
-
-        def of(name: str, cell: DfsClient) -> Iterator[FileStatus]:
-            matches = cell.glob(pattern)
+        def of(name: str, matches: Iterator[FileStatus]) -> Iterator[FileStatus]:
             return (one for one in matches if self._mounts.cell_of(one.path) == name)
 
-        found = [of(name, cell) for name, cell in self._cells.items()]
-        return _in_path_order(self._root_only(super().glob(pattern)), *found)
+        ask_root = super().glob
+        found = [
+            of(name, self._cells[name].glob(pattern) if name else ask_root(pattern))
+            for name in self._mounts.matching(pattern)
+        ]
+        return _in_path_order(*found)
 
     def find(self, path: str, depth_max: int = 0) -> Iterator[FileStatus]:
         if is_trash(path):

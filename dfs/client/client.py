@@ -27,7 +27,7 @@ from mrstream.cluster.errors import (
 )
 from mrstream.cluster.leader.connection import LeaderConnection, find_leader, keep_leader
 from mrstream.cluster.leader.finding import Finding
-from mrstream.cluster.retry import RetryPolicy
+from mrstream.cluster.retry import Attempt, RetryPolicy
 from mrstream.cluster.user import user_name
 from mrstream.cluster.wire.addresses import why_wait
 from mrstream.cluster.wire.identity import Identity, new_client_id
@@ -185,7 +185,8 @@ class DfsClient:
         for attempt in self.retry.attempts():
             try:
                 self.calls_count += 1
-                reply = self._connection.call(request, self._call_s_max, number)
+                lost = partial(_tell, attempt)
+                reply = self._connection.call(request, self._call_s_max, number, on_lost=lost)
                 self._stale.is_led()
                 return reply
             except Unavailable as error:
@@ -546,3 +547,8 @@ def _is_here(address: str) -> bool:
         except OSError:
             return False
     return True
+
+
+def _tell(attempt: Attempt, error: HostUnreachable) -> None:
+    """One of several masters does not answer: who has waited for a while hears of it."""
+    attempt.tell(why_wait("dfs", error))

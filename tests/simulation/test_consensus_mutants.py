@@ -60,7 +60,7 @@ def test_every_mutant_has_its_history() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(ALL))
-def test_caught(name: str) -> None:
+def test_a_wrong_brain_is_caught(name: str) -> None:
     history, word = CAUGHT_BY[name]
     began_s = time.process_time()
 

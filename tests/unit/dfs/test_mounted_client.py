@@ -16,7 +16,7 @@ from mrstream.dfs.chunk import ServerId, cell_of, handle_name
 from mrstream.dfs.client import writer
 from mrstream.dfs.client.cells import MountedClient
 from mrstream.dfs.client.client import DfsClient
-from mrstream.dfs.errors import BadRequest, CrossesCells, MountPoint, NoSuchFile
+from mrstream.dfs.errors import BadPath, BadRequest, CrossesCells, MountPoint, NoSuchFile
 from mrstream.dfs.metadata.events import Founded
 from mrstream.dfs.metadata.settings import Settings
 from mrstream.dfs.mounts import Mounts
@@ -44,7 +44,7 @@ class ToModel:
         self._number += 1
         return self._number
 
-    def call(self, request: Any, timeout_s: float, number: int = 0) -> Any:
+    def call(self, request: Any, timeout_s: float, number: int = 0, **more: Any) -> Any:
         if self.is_down:
             raise HostUnreachable("nobody listens there")
         self.asked.append(request)
@@ -139,6 +139,37 @@ def test_everything_below_the_root_is_in_path_order(cells: Cells) -> None:
 def test_a_pattern_looks_into_every_cell(cells: Cells) -> None:
     assert paths(cells.client.glob("/*")) == ["/a", "/b", "/logs", "/m"]
     assert paths(cells.client.glob("/{b,m,logs}/*")) == ["/b/y", "/logs/2026", "/m/w"]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "asked"),
+    [
+        ("/logs/*/z", ["logs"]),
+        ("/{logs,b}/*", ["logs", "attic"]),
+        ("//./l\\ogs/*", ["logs"]),
+        ("/m/*", [""]),
+        ("/{m,logs}/*", ["", "logs"]),
+        ("/?/*", ["", "attic"]),
+        ("/[l-m]*", ["", "logs"]),
+        ("/", [""]),
+    ],
+)
+def test_a_pattern_asks_the_cells_that_may_have_its_paths(
+    cells: Cells, pattern: str, asked: list[str]
+) -> None:
+    """A cell that is down would else keep everybody from every pattern."""
+    for connection in cells.connections.values():
+        connection.asked.clear()
+
+    found = paths(cells.client.glob(pattern))
+
+    assert sorted(name for name, one in cells.connections.items() if one.asked) == sorted(asked)
+    assert found
+
+
+def test_a_pattern_that_is_none_is_refused_as_without_cells(cells: Cells) -> None:
+    with pytest.raises(BadPath, match="Unclosed group"):
+        list(cells.client.glob("/{logs"))
 
 
 def test_sums_are_those_of_all_cells(cells: Cells) -> None:
