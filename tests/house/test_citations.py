@@ -118,3 +118,15 @@ def test_every_invariant_that_is_cited_is_in_the_architecture() -> None:
 
     assert len(known) > 40
     assert lost == []
+
+
+def test_every_decision_that_is_cited_has_its_page() -> None:
+    pages = {int(path.name[:2]) for path in (ROOT / "docs" / "decisions").glob("[0-9]*.md")}
+    cited = [
+        (str(path), int(number))
+        for path, text in sources()
+        for number in re.findall(r"\b[Dd]ecisions? \[?(\d\d?)\b", text)
+    ]
+
+    assert len(cited) > 15
+    assert [one for one in cited if one[1] not in pages] == []
