@@ -22,7 +22,7 @@ import random
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, assert_never
 
 import msgspec
 
@@ -454,6 +454,8 @@ class Master:
                 self._daemon.refuse(way_back.older(why))
             case Log():
                 raise AssertionError("a record is logged before anything is carried out")
+            case _:
+                assert_never(command)
 
     def _completed(self, report: ClusterReport) -> ClusterReport:
         """Add what the brain does not know."""

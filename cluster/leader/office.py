@@ -16,6 +16,7 @@ import math
 import os
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from types import CoroutineType
 from typing import Any, NoReturn, Protocol
 
 import msgspec
@@ -308,7 +309,7 @@ class Office:
                 return self._refuse_later(error)
             if isinstance(result, asyncio.Future):
                 return result
-            if hasattr(result, "__await__"):  # asked often: `inspect` takes four times as long
+            if isinstance(result, CoroutineType):
                 return self._answer_after(result)
             return result if self.may_speak() else self._answer_later(result)
 

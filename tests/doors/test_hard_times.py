@@ -87,9 +87,9 @@ def slow_ones(doors: GatewayCluster, s3: Any, bucket: str) -> Iterator[Slow]:
         return ""
 
     kinds = {
-        # Of the memory for streams the first hold 600 MiB, the second 300, and there is 1 GiB.
-        "slow body": (50, limits.pace_s),
-        "reads nothing": (150, limits.pace_s),
+        # Of the memory for streams, of which there is 1 GiB, each has 2 MiB: 85 writers have all.
+        "slow body": (150, limits.pace_s),
+        "reads nothing": (50, limits.pace_s),
         "not a word": (100, limits.idle_s),
         "slow line": (75, limits.head_s),
         "slow head": (75, limits.head_s),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
@@ -12,7 +13,7 @@ from typing import Any
 import pytest
 from textual.pilot import Pilot
 from textual.widget import Widget
-from textual.widgets import Input, RichLog, Static, TabbedContent
+from textual.widgets import Input, Label, RichLog, Static, TabbedContent
 
 from mrstream.mapreduce.snapshot import JobRow, TaskRow
 from mrstream.tui.app import Monitor
@@ -27,6 +28,7 @@ from mrstream.tui.widgets.curves import Curves
 from mrstream.tui.widgets.key_line import KeyLine
 from mrstream.tui.widgets.summary import Summary
 from mrstream.tui.widgets.table import RowTable
+from mrstream.view.actions import PRIORITIES
 from mrstream.view.curves import curves as view_curves
 from mrstream.view.curves import time_ticks
 from tests.support import tui_states
@@ -173,9 +175,61 @@ def test_the_attempt_page_looks_as_it_did(
     assert snap_compare(Monitor(STATES[state](), job_id=job), terminal_size=size, run_before=go)
 
 
-def test_the_help_page_looks_as_it_did(snap_compare: Any) -> None:
+@pytest.mark.parametrize("size", SIZES, ids=str)
+def test_the_help_page_looks_as_it_did(snap_compare: Any, size: tuple[int, int]) -> None:
     monitor = Monitor(tui_states.busy())
-    assert snap_compare(monitor, terminal_size=(80, 24), run_before=keys("question_mark"))
+    assert snap_compare(monitor, terminal_size=size, run_before=keys("question_mark"))
+
+
+@pytest.mark.parametrize("size", SIZES, ids=str)
+def test_the_failure_report_looks_as_it_did(snap_compare: Any, size: tuple[int, int]) -> None:
+    monitor = Monitor(tui_states.failing(), job_id="job_1700000000_0005")
+
+    async def go(pilot: Pilot[None]) -> None:
+        await keys("e")(pilot)
+        await until(pilot, lambda: isinstance(pilot.app.screen, ReportScreen))
+
+    assert snap_compare(monitor, terminal_size=size, run_before=go)
+
+
+@pytest.mark.parametrize("size", SIZES, ids=str)
+@pytest.mark.parametrize("key", ["k", "p"], ids=["yes or no", "a word"])
+def test_the_questions_look_as_they_did(snap_compare: Any, key: str, size: tuple[int, int]) -> None:
+    async def go(pilot: Pilot[None]) -> None:
+        await keys(key)(pilot)
+        await until(pilot, lambda: isinstance(pilot.app.screen, Confirm | Ask))
+        for answer in pilot.app.screen.query(Input):
+            answer.cursor_blink = False
+
+    assert snap_compare(Monitor(tui_states.busy()), terminal_size=size, run_before=go)
+
+
+async def test_a_question_is_read_whole() -> None:
+    """The priorities that there are did not fit into its one line, nor would a long path."""
+    async with Monitor(tui_states.busy()).run_test(size=(80, 24)) as pilot:
+        await keys("p")(pilot)
+        await until(pilot, lambda: isinstance(pilot.app.screen, Ask))
+        label = pilot.app.screen.query_one(Label)
+        words = " ".join(drawn(label))
+        window = label.parent
+
+        assert all(priority in words for priority in PRIORITIES), words
+        assert isinstance(window, Widget) and label.region in window.content_region
+
+
+async def test_without_colour_every_sign_is_a_shade_of_grey(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """NO_COLOR: states are told apart by their signs alone, which differ (test_palette)."""
+    monkeypatch.setenv("NO_COLOR", "1")
+    monitor = Monitor(tui_states.failing())
+    async with monitor.run_test(size=(160, 48)) as pilot:
+        await first_picture(pilot)
+        shown = pilot.app.export_screenshot()
+
+    ours = re.sub("<circle [^>]*>", "", shown)  # the buttons of the window around it
+    colours = set(re.findall("#([0-9a-f]{6})", ours.lower())) - {"c5c8c6"}  # and its title
+    assert not {each for each in colours if len({each[:2], each[2:4], each[4:]}) > 1}
 
 
 async def test_a_number_key_opens_its_page_from_anywhere() -> None:
