@@ -64,7 +64,7 @@ def test(job: Job, lines: Iterable[Any]) -> Tested:
 def check(job: Job, *, timeout: float | None = None) -> Checked:
     """Run a job on a sample of its input again and again, with other splits and combiner passes,
     and say whether the results agree (`mrstream -check`)."""
-    launch = Launch(["-check", *job.words()])
+    launch = Launch(["-check", *job.words()], ends_with_us=True)
     try:
         if not launch.wait(timeout):
             raise TimeoutError(f"the check still runs after {timeout} s")

@@ -75,7 +75,7 @@ class Result:
             self._printed = tempfile.TemporaryFile(prefix="mrstream-result-")  # noqa: SIM115 - as long as we live
         self._is_killed = False
         self._report: dict[str, Any] | None = None
-        self._launch = Launch(words, results=self._printed)
+        self._launch = Launch(words, results=self._printed, ends_with_us=True)
         _live.add(self)
 
     # --- the job

@@ -138,9 +138,26 @@ def _finish_up(config: ClusterConfig, failed: dict[str, ClusterError]) -> int:
     count = len(config.hosts) - len(failed)
     total = len(config.hosts)
     hosts = f"{count} of {total} hosts" if failed else f"{total} host{'s' if total > 1 else ''}"
-    address = config.host(there[0]).address
-    print(f"cluster {config.name} is up: {hosts}, master {there[0]} ({address})")
+    print(f"cluster {config.name} is up: {hosts}, {_master_words(config, _leader(config.name))}")
     return 0
+
+
+def _leader(name: str) -> str:
+    """The host that leads the dfs of a cluster that is up; "" where nobody does at the moment."""
+    config = load(state.cluster_file(name))
+    voters = config.voters_of(DFS_MASTER)
+    if len(voters) == 1:
+        return voters[0]
+    from mrstream.cluster.leader.group_view import look_at_group
+
+    cluster = Cluster(config, state.read_identity(state.identity_file(name)))
+    return look_at_group(cluster, DFS_MASTER).leader
+
+
+def _master_words(config: ClusterConfig, leader: str) -> str:
+    if not leader:
+        return "no master leads at the moment (`mrstream cluster status` says more)"
+    return f"master {leader} ({config.host(leader).address})"
 
 
 def _down(options: Namespace) -> int:

@@ -14,11 +14,18 @@ from typing import Any
 
 # All controls but tab and line end; and what turns the direction of text, which hides a suffix.
 _OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+_ENDING = re.compile("[\t\n\x0b\x0c\r\x1c-\x1e\x85\u2028\u2029]")
 
 
 def masked(text: str) -> str:
     """Return the text with nothing in it that a terminal would obey."""
     return _OBEYED.sub(lambda found: ascii(found[0])[1:-1], text)
+
+
+def in_one_line(text: str) -> str:
+    """Return a text that stands in a row of a list: what would end the row, or shift it, is a
+    blank."""
+    return _ENDING.sub(" ", text)
 
 
 def draw(stream: Any, text: str) -> None:

@@ -237,7 +237,7 @@ class Master:
 
     def _with_mounts(self, handlers: Mapping[type[Any], Handler]) -> dict[type[Any], Handler]:
         """Refuse what other cells have, whatever a client believes."""
-        mounts = Mounts({cell.path: cell.name for cell in self._daemon.config.dfs.cells})
+        mounts = Mounts(self._daemon.config.dfs.cells)
         own = self._cell.name if self._cell is not None else ROOT_NAME
 
         def checked(handler: Handler) -> Handler:

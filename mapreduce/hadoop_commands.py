@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from mrstream.cluster.config import state
 from mrstream.cluster.errors import ClusterError, UserError
+from mrstream.cluster.terminal import mask_terminals, show
 from mrstream.mapreduce.hadoop_words import (
     COMMANDS,
     HADOOP_VERSION,
@@ -28,6 +29,7 @@ from mrstream.mapreduce.hadoop_words import (
     meaning_of,
     retold,
 )
+from mrstream.mapreduce.interrupts import INTERRUPTED
 
 if TYPE_CHECKING:
     from mrstream.mapreduce.history import JobRecord
@@ -42,6 +44,9 @@ _SCRIPT = """#!/bin/sh
 # Written by `mrstream hadoop-commands`: Hadoop's `{name}`, on mrstream.
 exec {python} -P -m mrstream.mapreduce.hadoop_commands {name} "$@"
 """
+_OF_SCRIPT = b"`mrstream hadoop-commands`"
+_OF_JAR = b"Of mrstream: a name for `hadoop jar`, without any Java."
+_LOOKED_AT_BYTES = 4096
 _YARN_STATES = {"waiting": "ACCEPTED", "running": "RUNNING", "succeeded": "FINISHED"}
 _PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -64,16 +69,31 @@ def write_commands(directory: str) -> None:
     import zipfile  # not for the commands themselves
 
     tools = os.path.join(directory, "share", "hadoop", "tools", "lib")
+    jar_path = os.path.join(tools, JAR)
     try:
+        for path in [*(os.path.join(directory, name) for name in COMMANDS), jar_path]:
+            _refuse_foreign(path)
         os.makedirs(tools, exist_ok=True)
         for name in COMMANDS:
             _write_script(os.path.join(directory, name), name)
         with contextlib.suppress(FileExistsError):
             os.symlink(".", os.path.join(directory, "bin"))
-        with zipfile.ZipFile(os.path.join(tools, JAR), "w") as jar:
-            jar.comment = b"Of mrstream: a name for `hadoop jar`, without any Java."
+        with zipfile.ZipFile(jar_path, "w") as jar:
+            jar.comment = _OF_JAR
     except OSError as error:
         raise UserError(f"the commands cannot be written: {error}") from None
+
+
+def _refuse_foreign(path: str) -> None:
+    """See that nothing is written over that is not ours: somebody's Hadoop, a script of theirs."""
+    if not os.path.lexists(path):
+        return
+    with open(path, "rb") as file:
+        begins = file.read(_LOOKED_AT_BYTES)
+    if _OF_SCRIPT not in begins and _OF_JAR not in begins:
+        raise UserError(
+            f"{path} is there, and not one that mrstream wrote: name a directory of its own"
+        )
 
 
 def _write_script(path: str, name: str) -> None:
@@ -128,8 +148,7 @@ def _listed(words: Sequence[str], here: str) -> int:
     with contextlib.redirect_stdout(held):
         status = _run(words)
     held.flush()
-    sys.stdout.buffer.write(memory.getvalue().replace(f"{here}/".encode(), b"hdfs:///"))
-    sys.stdout.flush()
+    show(sys.stdout, memory.getvalue().replace(f"{here}/".encode(), b"hdfs:///"))
     return status
 
 
@@ -266,11 +285,21 @@ def _row_here(record: JobRecord) -> JobRow:
 
 
 def _start(argv: Sequence[str]) -> int:
+    mask_terminals()
     try:
-        return act(argv[0], argv[1:])
+        status = act(argv[0], argv[1:])
+        sys.stdout.flush()
+        return status
     except ClusterError as error:
         print(error, file=sys.stderr)
         return error.exit_status
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        # Who wanted the first lines has them. Hadoop's own do not notice either, and scripts rely
+        # on their status (`set -o pipefail`).
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return 0
 
 
 if __name__ == "__main__":

@@ -77,7 +77,7 @@ def meaning_of(command: str, argv: Sequence[str], places: Places) -> Meant:
     verb = words[0] if words else ""
     rest = words[1:]
     if command == "yarn":
-        return _yarn(verb, rest)
+        return _yarn(verb, rest, places)
     if verb in ("version", "-version", "--version"):
         return Meant("version")
     if verb in ("fs", "dfs") and command in ("hadoop", "hdfs"):
@@ -97,11 +97,11 @@ def meaning_of(command: str, argv: Sequence[str], places: Places) -> Meant:
     raise _needs_java(command, verb)
 
 
-def _yarn(verb: str, rest: Sequence[str]) -> Meant:
+def _yarn(verb: str, rest: Sequence[str], places: Places) -> Meant:
     if verb == "version":
         return Meant("version")
     if verb == "jar" and rest and _STREAMING_JAR.search(rest[0]):
-        return meaning_of("hadoop", ["jar", *rest], Places("", ""))
+        return meaning_of("hadoop", ["jar", *rest], places)
     if verb in ("application", "app"):
         if rest[:1] == ["-list"]:
             return Meant("applications", tuple(rest[1:]))

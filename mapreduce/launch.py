@@ -7,6 +7,7 @@ nothing here decides about tasks. Never prints.
 
 from __future__ import annotations
 
+import importlib
 import itertools
 import os
 import re
@@ -22,6 +23,7 @@ import msgspec
 
 from mrstream.cluster.errors import ClusterError
 from mrstream.mapreduce import history
+from mrstream.mapreduce.interrupts import TERMINATED
 from mrstream.mapreduce.scheduler.ids import LOCAL_JOB, JobId
 
 LINES_MAX = 20_000
@@ -42,6 +44,8 @@ _LOGGED = re.compile(
 _COUNTERS = re.compile(r"Counters: \d+\s*$")
 _ROW = re.compile(r"  ([a-z][a-z ]*):\s+(.*)")
 _PR_SET_PDEATHSIG = 1
+_PROGRAM = "--program"
+"""What no command line begins with."""
 
 
 class FailureText(msgspec.Struct, frozen=True):
@@ -67,7 +71,7 @@ class Launch:
         ends_with_us: bool = False,
     ) -> None:
         """Start it; standard output goes to `results`. With `ends_with_us` it is asked to end when
-        the thread that started it does, however that happens."""
+        this process does, however that happens."""
         self.lines: deque[str] = deque(maxlen=LINES_MAX)
         self.job_id = ""
         self.is_hadoops = False
@@ -75,7 +79,7 @@ class Launch:
         self.percents = (0, 0)
         self._process = subprocess.Popen(
             command_words(words, ends_with_us=ends_with_us),
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.PIPE if ends_with_us else subprocess.DEVNULL,
             stdout=subprocess.DEVNULL if results is None else results,
             stderr=subprocess.PIPE,
             env=None if environment is None else dict(environment),
@@ -100,6 +104,8 @@ class Launch:
         if self._listener.is_alive():
             return False
         self._process.wait()
+        if self._process.stdin is not None:
+            self._process.stdin.close()
         return True
 
     def report(self, cluster: str | None = None) -> dict[str, Any]:
@@ -142,13 +148,22 @@ def command_words(words: Sequence[str], *, ends_with_us: bool = False) -> list[s
     """Return the words that run the `mrstream` of this very Python."""
     python = [sys.executable, "-P", "-m"]
     if ends_with_us:
-        return [*python, "mrstream.mapreduce.launch", str(os.getpid()), *words]
+        return [*python, "mrstream.mapreduce.launch", *words]
     return [*python, "mrstream.streaming.cli", *words]
 
 
 def program_words(words: Sequence[str]) -> list[str]:
-    """Return the words that run any program, which is asked to end when this process does."""
-    return [sys.executable, "-P", "-m", "mrstream.mapreduce.launch", str(os.getpid()), "--", *words]
+    """Return the words that run any program, which is asked to end when the thread that starts it
+    does."""
+    return [
+        sys.executable,
+        "-P",
+        "-m",
+        "mrstream.mapreduce.launch",
+        _PROGRAM,
+        str(os.getpid()),
+        *words,
+    ]
 
 
 def failure_in(lines: Sequence[str]) -> FailureText | None:
@@ -263,23 +278,45 @@ def report_of(job_id: str, cluster: str | None = None) -> dict[str, Any]:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Be the command, or the program behind `--`, and end when process `argv[0]` does."""
-    import ctypes
-    import importlib
+    """Be the command, and end when standard input does; or become a program of `program_words`."""
+    if argv[:1] == [_PROGRAM]:
+        return _become(int(argv[1]), list(argv[2:]))
+    if not _end_with_stdin():
+        return TERMINATED
+    # By its name: a root may import anything, and nothing imports a root.
+    status: int = importlib.import_module("mrstream.streaming.cli").main(list(argv))
+    return status
 
-    parent = int(argv[0])
+
+def _end_with_stdin() -> bool:
+    """Have the kernel ask us to end when nobody holds the other end of standard input any more;
+    says whether somebody does. Programs that we run find nothing there."""
+    import fcntl
+    import select
+
+    watched = os.dup(0)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    fcntl.fcntl(watched, fcntl.F_SETOWN, os.getpid())
+    fcntl.fcntl(watched, fcntl.F_SETSIG, signal.SIGTERM)
+    fcntl.fcntl(watched, fcntl.F_SETFL, fcntl.fcntl(watched, fcntl.F_GETFL) | os.O_ASYNC)
+    looking = select.poll()
+    looking.register(watched, select.POLLIN)
+    return not looking.poll(0)  # it may have gone before we could ask for the signal
+
+
+def _become(parent: int, words: list[str]) -> int:
+    """Become a program that is asked to end when that process, or its thread that started us,
+    does."""
+    import ctypes
+
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
     if os.getppid() != parent:  # it went before we could ask for the signal
-        return 128 + signal.SIGTERM
-    if argv[1:2] == ["--"]:
-        try:
-            os.execvp(argv[2], list(argv[2:]))
-        except OSError as error:
-            print(f"{argv[2]}: {error.strerror}", file=sys.stderr)
-            return 127
-    # By its name: a root may import anything, and nothing imports a root.
-    status: int = importlib.import_module("mrstream.streaming.cli").main(list(argv[1:]))
-    return status
+        return TERMINATED
+    try:
+        os.execvp(words[0], words)
+    except OSError as error:
+        print(f"{words[0]}: {error.strerror}", file=sys.stderr)
+        return 127
 
 
 if __name__ == "__main__":

@@ -198,7 +198,7 @@ def _chosen_cluster(named: str | None) -> ClusterConfig | None:
 
 def _typed_bytes_tool(said: Options) -> int:
     from mrstream.mapreduce import typed_bytes_files
-    from mrstream.mapreduce.dataflow.files import files_for
+    from mrstream.mapreduce.dataflow.files import RoutedFiles
 
     if len(said.left_over) != 1:
         what = "GLOB" if said.tool == options.DUMP_TYPED_BYTES else "PATH"
@@ -206,7 +206,7 @@ def _typed_bytes_tool(said: Options) -> int:
         return 1
     path = said.left_over[0]
     cluster = _chosen_cluster(None)
-    files = files_for(f"dfs://{cluster.name}/" if cluster else "file:///", os.getcwd())
+    files = RoutedFiles(f"dfs://{cluster.name}/" if cluster else "file:///", os.getcwd())
     try:
         if said.tool == options.DUMP_TYPED_BYTES:
             typed_bytes_files.dumptb(path, files, sys.stdout.buffer)

@@ -58,7 +58,7 @@ def _others(lines: list[str], directory: str) -> list[str]:
 def _lines() -> list[str]:
     ended = _crontab(["-l"])
     if ended.returncode == 0:
-        return ended.stdout.splitlines()
+        return ended.stdout.removesuffix("\n").split("\n") if ended.stdout else []
     if "no crontab" in ended.stderr.lower() or "can't open" in ended.stderr.lower():
         return []
     raise RefusedError(f"`crontab -l` failed there: {ended.stderr.strip()[-200:] or '?'}")
@@ -77,7 +77,10 @@ def _crontab(words: list[str], given: str = "") -> subprocess.CompletedProcess[s
             "there is no cron there, so nothing starts at boot: install it (on Debian or Ubuntu, "
             "`apt-get install cron`), or run `mrstream cluster up` after a reboot"
         )
-    return subprocess.run([program, *words], input=given, capture_output=True, text=True)
+    ended = subprocess.run([program, *words], input=os.fsencode(given), capture_output=True)
+    # As file names: whatever bytes a user's lines have, they go back as they came.
+    told = [os.fsdecode(data) for data in (ended.stdout, ended.stderr)]
+    return subprocess.CompletedProcess(ended.args, ended.returncode, *told)
 
 
 def _process_names() -> list[str]:

@@ -3,34 +3,16 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Protocol
 
 import yaml
 
 from mrstream.cluster.config.config import CELLS_MAX, WIDE_PORTS_COUNT, CellConfig
-from mrstream.cluster.config.values import Parse, whole
+from mrstream.cluster.config.values import Reader, whole
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,30}")
 _NAME_RULE = "a cell's name has letters, digits, dashes and underscores, 31 at most"
 _KEYS = ("path", "number")
-
-
-class Reader(Protocol):
-    """What is needed of the reader of the whole file."""
-
-    def wrong(self, node: yaml.Node | None, text: str) -> None: ...
-
-    def pairs(
-        self, node: yaml.Node | None, where: str
-    ) -> list[tuple[yaml.ScalarNode, yaml.Node]]: ...
-
-    def mapping(
-        self, node: yaml.Node | None, where: str, known: tuple[str, ...]
-    ) -> dict[str, yaml.Node]: ...
-
-    def scalar(
-        self, keys: dict[str, yaml.Node], key: str, where: str, parse: Parse, default: Any
-    ) -> Any: ...
+NAME_BYTES_MAX = 255
 
 
 def read_cells(reader: Reader, node: yaml.Node | None) -> tuple[CellConfig, ...]:
@@ -92,6 +74,10 @@ def _mount_point(text: str) -> str:
     name = text.strip("/")
     if not text.startswith("/") or not name or "/" in name:
         raise ValueError("a cell is mounted directly below the root, such as /logs")
-    if name.startswith(".") or "\0" in name or len(name.encode()) > 255:
+    if name.startswith("."):
         raise ValueError("names that begin with a dot are the file system's own")
+    if not name.isprintable():
+        raise ValueError("a name that everybody will type has no control characters")
+    if len(name.encode()) > NAME_BYTES_MAX:
+        raise ValueError(f"a name has at most {NAME_BYTES_MAX} bytes")
     return f"/{name}"

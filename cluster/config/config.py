@@ -30,7 +30,6 @@ GATEWAY_S3 = "web.gateway.s3"
 CERTIFICATE_ENDS = "its certificate ends"
 """What a gateway's health says when that is near."""
 
-MASTER_ROLES = (DFS_MASTER, MAPREDUCE_MASTER)
 GROUP_ROLES = (DFS_MASTER, MAPREDUCE_MASTER, LOCK_MASTER)
 """The masters: they run on all hosts of `masters:`, one of each leading."""
 HOST_ROLES = (CHUNKSERVER, WORKER)
@@ -321,15 +320,19 @@ class ClusterConfig:
             return self.base_port + CELL_PORTS_FIRST + 2 * (cell.number - 1) + role.endswith(GROUP)
         return self.base_port + PORT_OFFSETS[role]
 
-    def ports_of(self, roles: Iterable[str]) -> list[int]:
-        """Return all ports that these roles listen on."""
+    def listeners_of(self, roles: Iterable[str]) -> list[str]:
+        """Return what of these roles has a port: themselves, and what stands behind some names."""
         wanted = tuple(roles)
         cells = [name for cell in self.dfs.cells for name in (cell.role, cell.role + GROUP)]
         return [
-            self.port(name)
+            name
             for name in (*PORT_OFFSETS, *cells)
             if any(name == role or name.startswith(role + ".") for role in wanted)
         ]
+
+    def ports_of(self, roles: Iterable[str]) -> list[int]:
+        """Return all ports that these roles listen on."""
+        return [self.port(name) for name in self.listeners_of(roles)]
 
     def address(self, host: str, role: str) -> str:
         """Return `HOST:PORT` where the role on that host listens."""

@@ -5,13 +5,20 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import yaml
 
-from mrstream.cluster.config.config import PORT_OFFSETS, GatewayConfig
+from mrstream.cluster.config.config import (
+    GATEWAY_HTTP,
+    GATEWAY_S3,
+    PORT_OFFSETS,
+    ClusterConfig,
+    GatewayConfig,
+)
 from mrstream.cluster.config.values import (
     Parse,
+    Reader,
     parse_bool,
     parse_path,
     suggestion,
@@ -88,26 +95,6 @@ LISTS: dict[str, Parse] = {
 GATEWAY_KEYS = ("hosts", *SCALARS, *LISTS, "address", "tls")
 
 
-class Reader(Protocol):
-    """What this part needs of the reader of the whole file."""
-
-    def wrong(self, node: yaml.Node | None, text: str) -> None:
-        """Tell a mistake."""
-        ...
-
-    def mapping(
-        self, node: yaml.Node | None, where: str, known: tuple[str, ...]
-    ) -> dict[str, yaml.Node]:
-        """The keys of a mapping, unknown ones told."""
-        ...
-
-    def scalar(
-        self, keys: dict[str, yaml.Node], key: str, where: str, parse: Parse, default: Any
-    ) -> Any:
-        """One value."""
-        ...
-
-
 def read_gateway(
     reader: Reader, node: yaml.Node | None, hosts: Sequence[str], base_port: int
 ) -> GatewayConfig | None:
@@ -131,6 +118,22 @@ def read_gateway(
             node, f"ports.base is {base_port}: a gateway uses ports up to base + 31, below 65536"
         )
     return GatewayConfig(**fields)
+
+
+def check_port(
+    reader: Reader, node: yaml.Node | None, gateway: GatewayConfig, config: ClusterConfig
+) -> None:
+    """See that a port of the gateway's own is no other role's."""
+    roles = {role for host in config.hosts for role in config.roles_of(host.name)}
+    own = (GATEWAY_HTTP, GATEWAY_S3)
+    others = {config.port(name): name for name in config.listeners_of(roles) if name not in own}
+    for port in (gateway.port, gateway.port + 1) if gateway.port else ():
+        if port in others:
+            reader.wrong(
+                node,
+                f"gateway.port is {gateway.port}: it and the next one are the gateway's, and "
+                f"{port} is that of {others[port]}; choose two that lie elsewhere",
+            )
 
 
 def _hosts(

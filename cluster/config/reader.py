@@ -23,7 +23,7 @@ from mrstream.cluster.config.config import (
     HostConfig,
     LockConfig,
 )
-from mrstream.cluster.config.gateway_reader import read_gateway
+from mrstream.cluster.config.gateway_reader import check_port, read_gateway
 from mrstream.cluster.config.masters_reader import read_masters
 from mrstream.cluster.config.values import (
     BACKUP_KEYS,
@@ -152,7 +152,7 @@ class _Reader:
         backup = self.backup(keys.get("backup"), guard)
         if self.mistakes:
             return None
-        return ClusterConfig(
+        config = ClusterConfig(
             name,
             master,
             tuple(hosts),
@@ -173,6 +173,9 @@ class _Reader:
             guard,
             backup,
         )
+        if gateway is not None:
+            check_port(self, keys.get("gateway"), gateway, config)
+        return config
 
     def extras(self, node: yaml.Node | None) -> tuple[str, ...]:
         if node is None:
@@ -203,7 +206,9 @@ class _Reader:
             except ValueError as error:
                 self.wrong(key, f"host {key.value!r}: {error}")
                 continue
-            fields = self.host_fields(value, f"hosts.{key.value}", is_default=False)
+            # As it is, unless it would break the line in which it is told of.
+            shown = key.value if key.value.isprintable() else repr(key.value)
+            fields = self.host_fields(value, f"hosts.{shown}", is_default=False)
             for index, name in enumerate(names):
                 if not NAME.fullmatch(name):
                     self.wrong(key, f"host {name!r}: {NAME_RULE}")
@@ -225,7 +230,7 @@ class _Reader:
         return HostConfig(name=name, address=address, **spread)
 
     def spread(self, value: Any, index: int, count: int, node: yaml.Node) -> Any:
-        """Return the n-th host of a range the n-th of a range in its values."""
+        """Return what is the n-th host's of a value: a range in it gives its n-th."""
         if isinstance(value, tuple):
             return tuple(self.spread(item, index, count, node) for item in value)
         if not isinstance(value, str) or "[" not in value:

@@ -16,7 +16,6 @@ import ssl
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from types import CoroutineType
 from typing import Any, cast
 
 import msgspec
@@ -50,10 +49,6 @@ UNPROVEN_MAX = 256
 IN_FLIGHT_MAX = 1024
 
 Handler = Callable[[Any, "Peer"], Any]
-"""Returns the answer, or a future or coroutine of it."""
-LATER = (asyncio.Future, CoroutineType)
-"""What a handler returns whose answer comes later. Not `Awaitable`: to ask an abstract class costs
-twice as much, with every question."""
 Observer = Callable[["Peer", Request, float, ClusterError | None], None]
 """Called after each answer with (peer, request, seconds it took, error or None)."""
 
@@ -236,7 +231,7 @@ class Peer(Wire):
         except Exception as bug:
             self._bug(request, request_id, began_s, bug)
         else:
-            if isinstance(result, LATER):
+            if hasattr(result, "__await__"):  # an abstract class is slower to ask
                 self._await(request, request_id, began_s, result)
             else:
                 self._answered(request, request_id, began_s, result)

@@ -173,6 +173,9 @@ class DfsClient:
         """The client of the cell that has a path: whoever opens a file there stays with it."""
         return self
 
+    def check_removable(self, path: str) -> None:
+        """Raise `MountPoint` for what stays where it is, before anything below it goes."""
+
     # --- calls
 
     def call(self, request: Request) -> Any:
@@ -182,8 +185,12 @@ class DfsClient:
         for attempt in self.retry.attempts():
             try:
                 self.calls_count += 1
-                lost = partial(_tell, attempt)
-                reply = self._connection.call(request, self._call_s_max, number, on_lost=lost)
+                reply = self._connection.call(
+                    request,
+                    self._call_s_max,
+                    number,
+                    on_lost=partial(_tell_of, attempt),
+                )
                 self._stale.is_led()
                 return reply
             except Unavailable as error:
@@ -279,13 +286,23 @@ class DfsClient:
         restored: str = self.call(Undelete(path, self.user))
         return restored
 
-    def expunge(self, *, now: bool = False, path: str = "/") -> int:
-        """Drop what is old enough (or everything) in the trash; return how many entries."""
+    def expunge(
+        self,
+        *,
+        now: bool = False,
+        path: str = "/",
+        on_silent: Callable[[Unavailable], None] | None = None,
+    ) -> int:
+        """Drop what is old enough (or everything) in the trash; return how many entries. Of
+        several cells, `on_silent` hears of one that does not answer; without it that is raised,
+        when the others have."""
         count: int = self.call(Expunge(self.user, now, path))
         return count
 
-    def trash(self, path: str = "/") -> tuple[TrashEntry, ...]:
-        """What can be undeleted."""
+    def trash(
+        self, path: str = "/", *, on_silent: Callable[[Unavailable], None] | None = None
+    ) -> tuple[TrashEntry, ...]:
+        """What can be undeleted; `on_silent` as for `expunge`."""
         entries: tuple[TrashEntry, ...] = self.call(ListTrash(path))
         return entries
 
@@ -509,9 +526,8 @@ def client_of(
 
     mounted = partial(
         MountedClient,
-        mounts=Mounts({cell.path: cell.name for cell in cells}),
+        mounts=Mounts(cells),
         cells={cell.name: of(cell.role) for cell in cells},
-        numbers={cell.number: cell.name for cell in cells},
     )
     return of(DFS_MASTER, mounted)
 
@@ -537,6 +553,5 @@ def _is_here(address: str) -> bool:
     return True
 
 
-def _tell(attempt: Attempt, error: HostUnreachable) -> None:
-    """One of several masters does not answer: who has waited for a while hears of it."""
-    attempt.tell(why_wait("dfs", error))
+def _tell_of(attempt: Attempt, lost: Unavailable) -> None:
+    attempt.tell(why_wait("dfs", lost))

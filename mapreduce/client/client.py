@@ -29,7 +29,7 @@ from mrstream.mapreduce.client import staging
 from mrstream.mapreduce.console import LIVE_EVERY_S, Console
 from mrstream.mapreduce.dataflow import dfs_files
 from mrstream.mapreduce.dataflow.committer import committer_for
-from mrstream.mapreduce.dataflow.files import Files, copy_parts, files_for
+from mrstream.mapreduce.dataflow.files import Files, RoutedFiles, copy_parts
 from mrstream.mapreduce.dfs_layout import RESULTS
 from mrstream.mapreduce.interrupts import exit_status, interruptible
 from mrstream.mapreduce.job import job
@@ -133,7 +133,7 @@ class ClusterJob:
         self._console = console
         self._conf: JobConf = spec.conf()
         self._filesystem = f"dfs://{client.cluster.config.name}/"
-        self._files: Files = files_for(self._filesystem, spec.working_directory)
+        self._files: Files = RoutedFiles(self._filesystem, spec.working_directory)
         self._submission = secrets.token_hex(12)
         self._asked: SubmitJob | None = None
         self._prints = spec.output is None

@@ -20,6 +20,7 @@ from collections.abc import Iterator
 from functools import partial
 
 from mrstream.cluster.errors import UserError
+from mrstream.cluster.terminal import show
 from mrstream.mapreduce.engine.choice import BadEngine, EngineChoice
 from mrstream.mapreduce.interrupts import exit_status, interruptible
 from mrstream.streaming import classes
@@ -89,8 +90,7 @@ class _Told:
 
     def pass_on(self) -> None:
         for line in self._lines:
-            sys.stderr.buffer.write(line)
-            sys.stderr.buffer.flush()
+            show(sys.stderr, line)
             if found := _JOB.search(line):
                 self.job_id = found[1].decode()
 

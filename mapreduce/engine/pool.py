@@ -55,24 +55,19 @@ class Engine(Protocol):
     ) -> bool:
         """Raise `Unreachable` if a worker would not find what the job reads and writes, and
         `BadEnvironment` if its environment cannot run there; say whether all have that."""
-        ...
 
     def begin(self, job: Work, finished: Finished) -> None:
         """Take the job that all tasks belong to."""
-        ...
 
     def start(self, token: int, task: Task, segments: Sequence[str]) -> None:
         """Have an attempt run. Of a reduce, `segments` names the maps' segments in order; a map's
         own is `task.order.segment_path`."""
-        ...
 
     def kill(self, token: int) -> None:
         """End an attempt; `finished` still follows."""
-        ...
 
     def close(self) -> None:
         """End all attempts, wait until they are gone, and let go of the engine."""
-        ...
 
 
 class EngineOutput:
@@ -178,7 +173,7 @@ class EnginePool:
         self._bell.recv(1)
         token = self._over.get()
         is_done = any(isinstance(word, Done) for word in self._words[token])
-        return Ended(token, 0 if is_done else 1, 0.0, 0)
+        return Ended(token, 0 if is_done else 1)
 
     def last_words(self, token: int) -> Iterable[Message]:
         """Return all that an attempt said."""

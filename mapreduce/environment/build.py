@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -145,7 +146,8 @@ class _Tool:
                     self._say(line)
             status = process.wait()
         except BaseException:
-            process.kill()
+            # With the build backends and compilers that it has started.
+            os.killpg(process.pid, signal.SIGKILL)
             process.wait()
             raise
         if status != 0:
@@ -169,6 +171,11 @@ def find_uv() -> str | None:
 def _unpack(archive: str, root: str) -> None:
     try:
         shipping.unpack(archive, root)
+    except shipping.LeadsOut as error:
+        raise BadEnvironment(
+            f"-env {error}; of a virtual environment leave bin/python* out (`tar --exclude`): each "
+            "host has its own"
+        ) from None
     except shipping.BadArchive as error:
         raise BadEnvironment(f"-env {error}") from None
 

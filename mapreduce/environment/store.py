@@ -67,8 +67,12 @@ def here(source: Source, say: Say) -> Environment:
         began_s = time.monotonic()
         build.fill(source, directory, lock, say)
         root = tree.root_of(directory)
-        environment = _described(root, source)
-        tree.settle(root, environment)
+        try:
+            environment = _described(root, source)
+            tree.settle(root, environment)
+        except BadEnvironment as error:
+            # Where it lies for a moment says nothing to whoever named it.
+            raise BadEnvironment(str(error).replace(root, f"-env {source.path}")) from None
         size, took_s = decimal_size(_tree_bytes(directory)), time.monotonic() - began_s
         say(f"{source.path} is ready: {size} in {took_s:.1f} s")
         return environment

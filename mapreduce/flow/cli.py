@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from mrstream.cluster.errors import UserError
 from mrstream.cluster.terminal import show
 from mrstream.cluster.units import duration
+from mrstream.cluster.user import user_name
 from mrstream.mapreduce.flow import start
 from mrstream.mapreduce.flow.book import (
     FlowBook,
@@ -25,7 +26,6 @@ from mrstream.mapreduce.flow.book import (
 )
 from mrstream.mapreduce.flow.brain.messages import Cleared, Completed, Record, Started
 from mrstream.mapreduce.flow.runner import FlowRunner, dry_run, same_flow
-from mrstream.streaming.conf.properties import user_name
 
 if TYPE_CHECKING:
     from mrstream.cluster.config.config import Cluster

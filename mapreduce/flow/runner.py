@@ -53,6 +53,8 @@ if TYPE_CHECKING:
     from mrstream.mapreduce.flow.dfs_book import DfsFlowBook
 
 Say = Callable[[str], None]
+COMMAND_ENDS_S_MAX = 5.0
+"""As long a command may clear up, or look away, when its flow is interrupted."""
 _JOB_NAME = setting_name("job_name")
 """A job of a flow is called after both, unless it has a name: so it is known in every list."""
 
@@ -99,7 +101,11 @@ class _Running:
             self.launch.kill()
         elif self.process is not None and self.process.poll() is None:
             os.killpg(self.process.pid, signal.SIGTERM)
-            self.process.wait()
+            try:
+                self.process.wait(COMMAND_ENDS_S_MAX)
+            except subprocess.TimeoutExpired:
+                os.killpg(self.process.pid, signal.SIGKILL)
+                self.process.wait()
         os.close(self.ended)
 
 

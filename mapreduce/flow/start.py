@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 
 from mrstream.cluster.config import state as clusters
 from mrstream.cluster.errors import UserError
-from mrstream.mapreduce.dataflow.files import Files, files_for
+from mrstream.mapreduce.dataflow.files import Files, RoutedFiles
 from mrstream.mapreduce.dfs_layout import FLOWS
 from mrstream.mapreduce.flow.book import FlowBook, FlowState, new_id
-from mrstream.mapreduce.flow.brain.plan import narrowed
+from mrstream.mapreduce.flow.brain.plan import BadFlow, narrowed
 from mrstream.mapreduce.flow.file import read_flow
 
 
@@ -26,7 +26,10 @@ def state_of_file(
         raise UserError(f"{path} cannot be read: {error}") from None
     flow_id = new_id()
     name = os.path.splitext(os.path.basename(path))[0]
-    plan = read_flow(text, flow_id, work_of(flow_id, cluster), variables, name)
+    try:
+        plan = read_flow(text, flow_id, work_of(flow_id, cluster), variables, name)
+    except BadFlow as error:
+        raise BadFlow(f"{path}: {error}") from None
     return FlowState(
         narrowed(plan, chosen) if chosen else plan,
         os.path.abspath(path),
@@ -51,14 +54,14 @@ def files_of(state: FlowState) -> Files:
     """Return the file systems of a flow."""
     where = state.working_directory or os.getcwd()
     if is_local(state.cluster):
-        return files_for("file:///", where)
+        return RoutedFiles("file:///", where)
     from mrstream.cluster.config import config  # brings a YAML parser with it
     from mrstream.mapreduce.dataflow import dfs_files
 
     cluster = config.current_cluster(state.cluster)
     assert cluster is not None, "chosen() has found its file"
     dfs_files.serve(cluster)
-    return files_for(f"dfs://{cluster.config.name}/", where)
+    return RoutedFiles(f"dfs://{cluster.config.name}/", where)
 
 
 def say(text: str) -> None:

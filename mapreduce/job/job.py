@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 
 from mrstream.cluster.errors import ClusterError
+from mrstream.cluster.user import user_name
 from mrstream.cluster.wire.messages import unpack
 from mrstream.mapreduce.dataflow.files import Files, is_object_store
 from mrstream.mapreduce.dataflow.split_plan import Split, SplitPlan, plan_splits
@@ -27,7 +28,6 @@ from mrstream.streaming.command.command import (
     StreamingCommand,
 )
 from mrstream.streaming.conf.jobconf import JobConf
-from mrstream.streaming.conf.properties import user_name
 from mrstream.streaming.conf.submission import INPUT_INDEX, job_properties
 from mrstream.streaming.formats.input_format import InputFormat
 from mrstream.streaming.formats.output_format import OutputFormat

@@ -16,13 +16,13 @@ from typing import assert_never
 import msgspec
 
 from mrstream.mapreduce.attempt.attempt_report import (
+    AttemptNews,
     Decoder,
     Done,
     Failed,
     Failure,
     Message,
     Noted,
-    Progress,
     Ready,
     Said,
     Shuffled,
@@ -33,7 +33,7 @@ from mrstream.mapreduce.attempt.pipe_frames import framed
 from mrstream.mapreduce.attempt.task_context import AttemptOrder
 from mrstream.mapreduce.attempt.zygote import Ended
 from mrstream.mapreduce.console import LIVE_EVERY_S, Console
-from mrstream.mapreduce.dataflow.files import Files, files_for
+from mrstream.mapreduce.dataflow.files import Files, RoutedFiles
 from mrstream.mapreduce.dataflow.split_plan import Split
 from mrstream.mapreduce.history import JobRecord
 from mrstream.mapreduce.job.errors import JobFailed
@@ -109,7 +109,7 @@ class LocalJob:
         self._console = console
         self._conf: JobConf = spec.conf()
         self._place = place if place is not None else this_machine(spec, record)
-        self._files: Files = files_for(self._place.filesystem, spec.working_directory)
+        self._files: Files = RoutedFiles(self._place.filesystem, spec.working_directory)
         self._output = self._place.output
         plan = plan_input(spec, self._files)
         if odd := foreign_input(plan):
@@ -327,7 +327,7 @@ class LocalJob:
     def _hear(self, running: _Running, message: Message) -> None:
         attempt_id = running.attempt_id
         match message:
-            case Progress():
+            case AttemptNews():
                 self._tally.heard(attempt_id, message)
                 self._handle(AttemptProgress(attempt_id, message.fraction))
             case Said(text=text):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import time
 
+from mrstream.cluster.terminal import in_one_line
 from mrstream.mapreduce import history
 from mrstream.mapreduce.attempt.attempt_report import Failure
 from mrstream.mapreduce.console import Console
@@ -88,7 +89,7 @@ class LocalTalk:
         job_id = self._spec.job_id
         report = {
             "job_id": job_id,
-            "name": self._conf.job_name,
+            "name": in_one_line(self._conf.job_name),
             "state": finish.outcome.value,
             "elapsed_s": round(facts.elapsed_s, 3),
             "input_bytes": facts.input_bytes,

@@ -98,7 +98,7 @@ class JobDesk:
         if ledger.spec.environment is not None:
             for link in shell.links:
                 refuse_misfit(ledger.spec.environment, link.platform, link.worker_id)
-        await shell.in_dfs(ledger.output.check)
+        await shell.in_dfs(ledger.output.committer.check_output)
         # Accepted first, made then: a client whose answer was lost with a master asks the next
         # one again, which must not find the directory and refuse.
         shell.append(record)

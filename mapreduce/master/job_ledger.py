@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from mrstream.cluster.terminal import in_one_line
 from mrstream.mapreduce.attempt.attempt_report import Failure
 from mrstream.mapreduce.dataflow.segment_place import SegmentAt
 from mrstream.mapreduce.job import job
@@ -55,7 +56,7 @@ class JobLedger:
         self.for_workers = job.encode(msgspec.structs.replace(spec, splits=()))
         """The packed spec without splits, which attempts get one by one."""
         self.conf: JobConf = spec.conf()
-        self.name = self.conf.job_name or f"streamjob{job_id.removeprefix('job')}"
+        self.name = in_one_line(self.conf.job_name) or f"streamjob{job_id.removeprefix('job')}"
         self.output = JobOutput(spec, filesystem)
         self.submitted_at_s = submitted_at_s
         self.is_output_temporary = is_output_temporary

@@ -31,6 +31,10 @@ class BadArchive(UserError):
     """An archive that cannot be unpacked, or that reaches outside its own directory."""
 
 
+class LeadsOut(BadArchive):
+    """A link in it leads to what is not in it."""
+
+
 class BadLinkName(UserError):
     """A link name that would not be inside the working directory."""
 
@@ -136,7 +140,10 @@ def unpack(archive: str, directory: str) -> None:
                 _unpack_tar(tar_file, directory)
     except BadArchive as e:
         _remove_tree(directory)
-        raise BadArchive(f"{archive}: {e}") from None
+        raise type(e)(f"{archive}: {e}") from None
+    except tarfile.ReadError as e:  # a list of all that was tried, a line each
+        _remove_tree(directory)
+        raise BadArchive(f"{archive} cannot be unpacked: no tar file, or a damaged one") from e
     except Exception as e:  # the libraries raise nearly anything for an archive that is damaged
         _remove_tree(directory)
         raise BadArchive(f"{archive} cannot be unpacked: {e or type(e).__name__}") from e
@@ -206,10 +213,11 @@ def _make_links(directory: str, links: Sequence[tuple[str, str]]) -> None:
         os.makedirs(os.path.dirname(path), exist_ok=True)
         os.symlink(target, path)
     root = os.path.realpath(directory)
-    for path, target in links:
+    # First the culprit itself, not a link that leads to it.
+    for path, target in sorted(links, key=lambda link: not os.path.isabs(link[1])):
         real = os.path.realpath(path)
         if os.path.isabs(target) or (real != root and not real.startswith(root + os.sep)):
-            raise BadArchive(
+            raise LeadsOut(
                 f"link {os.path.relpath(path, directory)!r} leads out of the archive, to {target!r}"
             )
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -28,6 +29,7 @@ from mrstream.lock.errors import (
     SessionExpired,
 )
 from tests.cluster.local import LocalCluster, wait_for
+from tests.house.tree import ROOT
 
 ROLE = "lock.master"
 LEASE_S = 2.0
@@ -359,6 +361,18 @@ class TestCommands:
         )
 
         assert done.stdout.strip().endswith(b"b'x'")
+
+    def test_the_python_of_the_guide_runs_as_it_is_written(self, cluster: LocalCluster) -> None:
+        page = (ROOT / "docs" / "guide" / "locks.md").read_text(encoding="utf-8")
+        (block,) = re.findall(r"```python\n(.*?)```", page, re.S)
+
+        ended = subprocess.run(
+            [sys.executable, "-c", f"def run(fence): print(fence[0])\n\n{block}"],
+            env=cluster.environment, capture_output=True, text=True, timeout=60,
+        )  # fmt: skip
+
+        assert ended.returncode == 0, ended.stderr
+        assert ended.stdout.split() == ["/ls/local/nightly", "b'threads=8'"]
 
     def test_wrong_usage_is_said(self, cluster: LocalCluster) -> None:
         for words in (["acquire", "/ls/local/x"], ["ls"], ["cat", "/ls/local/x", "--", "true"]):

@@ -309,6 +309,36 @@ def test_an_interrupt_kills_the_job() -> None:
     os.close(terminal)
 
 
+KILLED = """
+import time
+import mrstream as mr
+result = mr.Job("in", mapper="sleep 1000", output="out", D={"mark": "MARK"}).submit()
+while "map 100% reduce 0%" not in result.log:  # all is read; the last word for 1,000 s
+    time.sleep(0.02)
+print("quiet", flush=True)
+result.wait()
+"""
+
+
+def test_a_job_ends_with_the_python_that_submitted_it_however_that_ends(desk: Path) -> None:
+    """A job that has nothing to say does not notice that nobody listens."""
+    mark = f"mark-{os.getpid()}-{time.monotonic_ns()}"
+    process = subprocess.Popen(
+        [sys.executable, "-c", KILLED.replace("MARK", mark)],
+        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    assert process.stdout is not None and process.stdout.readline() == b"quiet\n"
+
+    process.kill()
+    process.communicate(timeout=60)
+
+    until = time.monotonic() + 60
+    while processes_with(mark):
+        assert time.monotonic() < until, "the job goes on for nobody"
+        time.sleep(0.05)
+    assert not (desk / "out").exists()
+
+
 def test_check_finds_a_combiner_that_does_not_take_its_own_output() -> None:
     def shout(word: str, counts: Iterable[int]) -> Iterator[tuple[str, int]]:
         yield word, sum(counts) + 1

@@ -21,11 +21,15 @@ def environment(cwd: Path) -> dict[str, str]:
     return {**os.environ, "MRSTREAM_HOME": str(cwd / "home"), "PYTHONPATH": tree}
 
 
-def on_terminal(words: list[str], cwd: Path) -> tuple[int, str]:
+MRSTREAM = "mrstream.streaming.cli"
+HADOOP = "mrstream.mapreduce.hadoop_commands"
+
+
+def on_terminal(words: list[str], cwd: Path, module: str = MRSTREAM) -> tuple[int, str]:
     """Run mrstream with a terminal for its output; give its exit status and what it wrote."""
     ours, theirs = pty.openpty()
     child = subprocess.Popen(
-        [sys.executable, "-m", "mrstream.streaming.cli", *words],
+        [sys.executable, "-m", module, *words],
         cwd=cwd, stdin=theirs, stdout=theirs, stderr=theirs,
         env={**environment(cwd), "TERM": "xterm"},
     )  # fmt: skip
@@ -81,6 +85,31 @@ def test_what_a_program_says_is_shown_and_what_we_draw_is_drawn(tmp_path: Path) 
     assert SHOWN in said
     assert "\r\x1b[K" in said  # the live line is ours
     assert "\x1b]" not in said and "\x07" not in said and "\u202e" not in said
+
+
+def test_names_are_shown_by_hadoops_commands_too(tmp_path: Path) -> None:
+    name = f"a{ESCAPE}"
+    files = tmp_path / "home" / "hdfs" / "d"
+    files.mkdir(parents=True)
+    (files / name).touch()
+
+    for words in (["hadoop", "fs", "-ls", "hdfs:///d"], ["hadoop", "fs", "-cat", f"/none{ESCAPE}"]):
+        _, said = on_terminal(words, tmp_path, HADOOP)
+
+        assert SHOWN in said and "\x1b" not in said
+
+
+def test_what_hadoops_own_client_says_is_shown(tmp_path: Path) -> None:
+    client = tmp_path / "hadoop" / "bin" / "mapred"
+    client.parent.mkdir(parents=True)
+    client.write_text(f"#!/bin/sh\nprintf '{ESCAPE}\\n' >&2\nexit 3\n")
+    client.chmod(0o755)
+    words = ["-engine", "hadoop:hadoop", "-input", "i", "-output", "o", "-mapper", "cat"]
+
+    status, said = on_terminal(words, tmp_path)
+
+    assert status == 3
+    assert SHOWN in said and "\x1b" not in said
 
 
 @pytest.mark.parametrize("text", ["plain", "tab\tand\nline", "ünï ✓", "\udcff"])

@@ -229,7 +229,7 @@ def test_a_wrong_brain_fails_a_directed_history(
 WRONG: list[tuple[Patch, int]] = [
     (shadow_calls_garbage, 1),
     (answers_before_it_is_committed, 1),
-    (answers_without_a_lease, 4),
+    (answers_without_a_lease, 11),
     (shadow_skips_a_record, 1),
 ]
 

@@ -105,15 +105,12 @@ class Watched(Protocol):
 
     def pieces(self) -> AsyncIterator[bytes]:
         """The bytes to be stored."""
-        ...
 
     def update(self, data: bytearray) -> None:
         """Look at bytes, all of them in order; in a thread."""
-        ...
 
     def ending(self, writer: DfsWriter) -> None:
         """All were written: refuse them, or say what comes with the close; in a thread."""
-        ...
 
 
 class Files:

@@ -113,6 +113,8 @@ def read_until(text: str, at_most: int) -> Until:
 
 def checked(plan: FlowPlan) -> FlowPlan:
     """Return the plan with its steps in order; `BadFlow` if there is none."""
+    if not plan.name.isprintable():
+        raise BadFlow(f"{plan.name!r} cannot name a flow: it stands in lists, a line each")
     names = [step.name for step in plan.steps]
     for step in plan.steps:
         _check_step(step, names)
@@ -148,6 +150,8 @@ def _check_step(step: Step, names: Sequence[str]) -> None:
     for need in step.needs:
         if need not in names:
             raise BadFlow(f"step {step.name!r} needs {need!r}, and there is no such step")
+    if step.output and not step.output.strip("/"):
+        raise BadFlow(f"step {step.name!r}: the output {step.output!r} is there, and stays")
     loops = PREVIOUS in step.references
     if loops != (step.until is not None):
         raise BadFlow(

@@ -89,7 +89,8 @@ def test_errors_cross_the_wire_whatever_they_say(text: str, details: dict[str, o
 
 _scalars = st.none() | st.booleans() | st.integers() | st.text(max_size=20)
 _words = """name master install python tls ports defaults hosts dfs mapreduce base address via
-    disks slots chunk_size replication reserve h1 n[1-3] n[3-1] n[1-99999999]"""
+    disks slots chunk_size replication reserve h1 n[1-3] n[3-1] n[1-99999999]
+    cells path number /a /a/b lock session gateway port masters failover_after backup to guard"""
 _keys = st.sampled_from(_words.split()) | st.text(max_size=8)
 _values = st.recursive(
     _scalars,
@@ -110,6 +111,33 @@ def test_any_cluster_file_is_understood_or_refused_line_by_line(
         assert all(line.startswith("c.yaml") for line in str(error).splitlines())
     else:
         assert config.hosts and config.host(config.master)
+
+
+_cells = st.dictionaries(
+    st.sampled_from(["a", "b", "A-1", "", "a.b", "@"]) | st.text(max_size=3),
+    st.dictionaries(
+        st.sampled_from(["path", "number", "paht"]),
+        _scalars | st.sampled_from(["/a", "/b", "/a/", "/", "/a/b", "/..", "/\x1b", "a", "1", "8"]),
+        max_size=2,
+    )
+    | _values,
+    max_size=10,
+)
+
+
+@settings(max_examples=examples(100))
+@given(_cells)
+def test_any_cells_are_mounted_each_for_itself_or_refused_line_by_line(
+    document: dict[str, object],
+) -> None:
+    whole = {"name": "x", "hosts": {"h1": {}}, "dfs": {"cells": document}}
+    try:
+        cells = read_config(json.dumps(whole), "c.yaml").dfs.cells
+    except BadConfig as error:
+        assert all(line.startswith("c.yaml") for line in str(error).splitlines())
+        return
+    assert len({cell.path for cell in cells}) == len({cell.number for cell in cells}) == len(cells)
+    assert all(cell.path.count("/") == 1 and cell.path.isprintable() for cell in cells)
 
 
 @given(st.text(max_size=60))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 import re
 import struct
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -36,8 +37,12 @@ def nested(depth: int, opening: bytes = b"\x91") -> bytes:
     return opening * depth + b"\xc0"
 
 
-def value_of(kind: inspect.Type, rng: random.Random) -> Any:
+def value_of(kind: inspect.Type, rng: random.Random, texts: Sequence[str] = TEXTS) -> Any:
     """Return a value of the type, as plain lists and dicts that MessagePack knows."""
+
+    def inner(kind: inspect.Type) -> Any:
+        return value_of(kind, rng, texts)
+
     match kind:
         case inspect.NoneType():
             return None
@@ -49,9 +54,9 @@ def value_of(kind: inspect.Type, rng: random.Random) -> Any:
         case inspect.FloatType():
             return rng.choice(FLOATS)
         case inspect.StrType(pattern=pattern) if pattern is not None and rng.random() < 0.9:
-            return rng.choice([text for text in TEXTS if re.search(pattern, text)])
+            return rng.choice([text for text in texts if re.search(pattern, text)])
         case inspect.StrType():
-            return rng.choice(TEXTS)
+            return rng.choice(texts)
         case inspect.BytesType():
             return rng.randbytes(rng.choice((0, 1, 16, 20, 300)))
         case inspect.EnumType(cls=cls):
@@ -59,20 +64,20 @@ def value_of(kind: inspect.Type, rng: random.Random) -> Any:
         case inspect.LiteralType(values=values):
             return rng.choice(values)
         case inspect.UnionType(types=types):
-            return value_of(rng.choice(types), rng)
+            return inner(rng.choice(types))
         case inspect.StructType(array_like=True, tag=tag, fields=fields):
-            values = [value_of(field.type, rng) for field in fields]
+            values = [inner(field.type) for field in fields]
             return values if tag is None else [tag, *values]
         case inspect.NamedTupleType(fields=fields):
-            return [value_of(field.type, rng) for field in fields]
+            return [inner(field.type) for field in fields]
         case inspect.StructType(fields=fields) | inspect.DataclassType(fields=fields):
-            return {field.encode_name: value_of(field.type, rng) for field in fields}
+            return {field.encode_name: inner(field.type) for field in fields}
         case inspect.TupleType(item_types=types):
-            return [value_of(inner, rng) for inner in types]
+            return [inner(each) for each in types]
         case inspect.DictType(key_type=key, value_type=value):
-            return {value_of(key, rng): value_of(value, rng) for _ in range(rng.randrange(3))}
+            return {inner(key): inner(value) for _ in range(rng.randrange(3))}
         case inspect.CollectionType(item_type=item):
-            return [value_of(item, rng) for _ in range(rng.randrange(3))]
+            return [inner(item) for _ in range(rng.randrange(3))]
     raise AssertionError(f"no value of {kind} is known here")
 
 

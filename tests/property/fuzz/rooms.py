@@ -1,9 +1,9 @@
 """Real servers and clients on real sockets, one end honest and the other hostile.
 
-`hostile_client(seed)` attacks a `Server` or a `BulkServer` that knows every request of the dfs or
-of jobs; `hostile_server(seed)` attacks a `Connection`, a `Channel` or a bulk client. After each,
-nothing has failed but that one connection, whatever was refused has its line in the log, and
-others are served.
+`hostile_client(seed)` attacks a `Server` or a `BulkServer` that knows every request of the dfs, of
+jobs, of locks or of a group's members; `hostile_server(seed)` attacks a `Connection`, a `Channel`
+or a bulk client. After each, nothing has failed but that one connection, whatever was refused has
+its line in the log, and others are served.
 """
 
 from __future__ import annotations
@@ -21,7 +21,10 @@ from typing import Any
 
 from msgspec import inspect
 
+import mrstream.cluster.consensus.standing as standing
+import mrstream.cluster.journal.peers as group_protocol
 import mrstream.dfs.protocol as dfs_protocol
+import mrstream.lock.protocol as lock_protocol
 import mrstream.mapreduce.protocol as job_protocol
 from mrstream.cluster.config.state import Secret
 from mrstream.cluster.config.tls import tls_of, with_tls_keys
@@ -60,10 +63,11 @@ from mrstream.cluster.wire.network import (
 from mrstream.dfs.chunk import ChunkHandle, ChunkVersion
 from mrstream.dfs.chunks.chunk_service import REQUESTS as BULK_REQUESTS
 from mrstream.mapreduce.dataflow.segment_server import FetchSegments, SegmentHead
-from mrstream.mapreduce.protocol import PUSHED
+from mrstream.mapreduce.protocol import PUSHED as OF_JOBS
 from tests.property.fuzz.hostile import damaged, damaged_frames, frame, nested, value_of
 
 ANSWER_S_MAX = 60.0
+PUSHED = (*OF_JOBS, *group_protocol.WORDS)
 AFTER_BYTES_MAX = 200_000
 _SECRET = with_tls_keys(Secret.new())
 _WELL = HealthReply("dfs.master", "h1", 1, 0.0, "0", True)
@@ -82,6 +86,8 @@ def requests_of(*modules: Any) -> list[type[Request]]:
 CONTROL: dict[str, list[type[Request]]] = {
     "dfs.master": [*requests_of(dfs_protocol), Metrics, Stop],
     "mapreduce.master": [*requests_of(job_protocol), Metrics, Stop],
+    "lock.master": [*requests_of(lock_protocol), Metrics, Stop],
+    "lock.master.group": requests_of(group_protocol, standing),
 }
 BULK: dict[str, Any] = {"dfs.chunkserver": BULK_REQUESTS, "mapreduce.worker": FetchSegments}
 

@@ -93,6 +93,11 @@ def test_a_cell_that_is_not_there_is_refused_by_name() -> None:
         ("{logs: {path: /}}", "dfs.cells.logs.path is '/': a cell is mounted directly below"),
         ("{logs: {path: /data/logs}}", "'/data/logs': a cell is mounted directly below the root"),
         ("{logs: {path: /.mrstream}}", "names that begin with a dot are the file system's own"),
+        (
+            '{logs: {path: "/lo\\egs"}}',
+            "'/lo\\x1bgs': a name that everybody will type has no control",
+        ),
+        (f"{{logs: {{path: /{'x' * 256}}}}}", "a name has at most 255 bytes"),
         ("{a: {path: /x}, b: {path: /x}}", "cells a and b are both mounted at /x"),
         ("{a: {path: /a, number: 3}, b: {path: /b, number: 3}}", "a and b both have number 3"),
         ("{a: {path: /a, number: 9}}", "it must be a whole number from 1 to 8"),
@@ -105,7 +110,7 @@ def test_a_cell_that_is_not_there_is_refused_by_name() -> None:
         ),
     ],
 )
-def test_what_is_refused(cells: str, words: str) -> None:
+def test_cells_that_cannot_be_are_refused_in_words(cells: str, words: str) -> None:
     assert words in mistakes(cells)
 
 

@@ -176,6 +176,16 @@ def test_what_stands_under_a_misspelt_key_is_looked_at_too() -> None:
     ]
 
 
+@pytest.mark.parametrize("name", ["a\\nb", "a\\u2028b", "a\\eb"])
+def test_a_host_whose_name_would_break_the_line_is_told_of_in_one(name: str) -> None:
+    with pytest.raises(BadConfig) as caught:
+        read_config(f'name: x\nhosts: {{"{name}": {{slots: 0, slat: 1}}}}\n', "c.yaml")
+
+    lines = str(caught.value).splitlines()
+    assert len(lines) == 3 and all(line.startswith("c.yaml:2: ") for line in lines)
+    assert str(caught.value).replace("\n", "").isprintable()
+
+
 def test_a_file_that_cannot_be_read_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "noise.yaml").write_bytes(b"abc\xff\xfe")
 
@@ -185,7 +195,7 @@ def test_a_file_that_cannot_be_read_is_one_line(tmp_path: Path) -> None:
         cluster_config.load(str(tmp_path / "noise.yaml"))
 
 
-def test_units_and_ranges() -> None:
+def test_units_and_ranges_of_hosts_are_read() -> None:
     assert [parse_size(t) for t in ("64MiB", "1k", "10", "1.5GB")] == [
         64 << 20,
         1024,

@@ -96,6 +96,8 @@ def test_a_host_that_leaves_takes_its_gateway_along() -> None:
         ("{hosts: [h1], tls: {certificate: /a}}", "{certificate: FILE, key: FILE}"),
         ("{hosts: [h1], tls: maybe}", "it is true or false"),
         ("{hosts: [h1], port: 80}", "from 1,024"),
+        ("{hosts: [h1], port: 7703}", "7703 is that of mapreduce.master; choose two"),
+        ("{hosts: [h1], port: 7699}", "7700 is that of dfs.master; choose two"),
         ("{hosts: [h1], s3_root: data}", "such as /buckets"),
         ("{hosts: [h1], s3_root: /a/../b}", "such as /buckets"),
         ("{hosts: [h1], s3_root: /.trash}", "file system's own"),
@@ -112,6 +114,16 @@ def test_a_mistake_is_told_with_its_line(part: str, said: str) -> None:
 def test_the_last_port_must_exist() -> None:
     with pytest.raises(BadConfig, match=r"base \+ 31"):
         read_config(f"{BASE}ports: {{base: 65520}}\ngateway: {{hosts: [h1]}}\n")
+
+
+def test_its_port_may_be_that_of_a_role_that_the_cluster_does_not_have() -> None:
+    lock_port, cell_port = 7726, 7710
+    for port, more in ((lock_port, "lock: {}\n"), (cell_port, "dfs: {cells: {a: {path: /a}}}\n")):
+        given = f"{BASE}gateway: {{hosts: [h1], port: {port}}}\n"
+
+        assert read_config(given).port(GATEWAY_HTTP) == port
+        with pytest.raises(BadConfig, match=f"cluster.yaml:3: .* {port} is that of"):
+            read_config(f"{given}{more}")
 
 
 def test_the_identity_keeps_the_authority_and_only_grows_names() -> None:

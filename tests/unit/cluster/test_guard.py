@@ -328,6 +328,19 @@ def test_a_path_of_any_kind_stands_in_a_crontab(crontab: Path, tmp_path: Path) -
     assert boot.is_at_boot(odd) and boot.not_at_boot(odd) and not boot.is_at_boot(odd)
 
 
+def test_other_lines_of_a_crontab_stay_byte_for_byte(crontab: Path) -> None:
+    """Of another encoding, with form feeds, with what Unicode takes for line ends."""
+    others = b"# caf\xe9\n\x0c\n5 4 * * * echo \xe2\x80\xa8 \xc2\x85\r\n# no line end"
+    crontab.write_bytes(others)
+
+    assert not boot.is_at_boot("/a")
+    boot.at_boot("/a", ["/bin/true"], {})
+    assert crontab.read_bytes().startswith(others + b"\n@reboot ")
+
+    assert boot.not_at_boot("/a")
+    assert crontab.read_bytes() == others + b"\n"
+
+
 def test_a_crontab_that_cannot_be_read_matters_only_to_who_wants_a_line_in_it(
     host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

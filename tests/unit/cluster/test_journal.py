@@ -450,3 +450,17 @@ def test_an_unfinished_file_that_was_removed_does_not_come_back_behind_a_torn_ta
         disk.crash(random.Random(seed))
 
         assert not disk.exists(log_path(DIRECTORY, 4))
+
+
+def test_a_gap_in_the_log_is_never_written() -> None:
+    """A reader would take what comes behind it for damage: better a master that stops."""
+    disk = ForgetfulDisk()
+    with_records(disk, 2)
+    journal = opened(disk)
+    before = disk.contents(log_path(DIRECTORY, 1))
+    journal._pending.append((4, b"one too far"))
+
+    with pytest.raises(AssertionError, match="a gap in the log"):
+        journal.commit()
+
+    assert disk.contents(log_path(DIRECTORY, 1)) == before

@@ -130,9 +130,38 @@ class TestFinding:
                 finding.answered(asked)
             else:
                 finding.heard(standing(leader, epoch, str(address)), asked)
+            finding.check_invariants()
             assert finding.address
             assert finding.epoch >= before
             before = finding.epoch
+
+
+class Restless(Finding):
+    """Wrong: it never lets the caller wait."""
+
+    def _rest(self) -> None:
+        pass
+
+
+class Credulous(Finding):
+    """Wrong: it follows any name."""
+
+    def _believe(self, host: str, address: str, epoch: int) -> bool:
+        self._host, self.epoch = host, max(epoch, self.epoch)
+        return True
+
+
+@pytest.mark.parametrize("wrong", [Restless, Credulous])
+def test_a_finding_that_breaks_the_law_of_a_field_is_found_out(wrong: type[Finding]) -> None:
+    finding = wrong(SEEDS)
+    finding.check_invariants()
+
+    with pytest.raises(AssertionError):
+        for host in ("h3", "h2", "gone"):
+            finding.refused(SEEDS[finding.host], not_leader(host, 1))
+            finding.check_invariants()
+            finding.lost(SEEDS[finding.host])
+            finding.check_invariants()
 
 
 class FakeLog:

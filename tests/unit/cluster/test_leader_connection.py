@@ -115,6 +115,19 @@ def test_a_leader_that_was_asked_a_moment_too_early_is_found_again(
         assert members["h1"].asked, "it was asked first, and nobody else knew better"
 
 
+def test_a_question_to_one_member_has_a_number_that_no_call_has(
+    members: dict[str, Member],
+) -> None:
+    """The member took it for a repeat of the call before, and gave that one's answer again."""
+    h1 = members["h1"]
+    h1.is_serving = True
+    with client_of(members, "h1") as client:
+        call(client)
+        client.ask_member(h1.address, Ask(), 60.0)
+
+    assert len(h1.asked) == 2 and len(set(h1.asked)) == 2
+
+
 def test_one_that_is_about_to_lead_is_asked_again_and_nobody_else(
     members: dict[str, Member],
 ) -> None:

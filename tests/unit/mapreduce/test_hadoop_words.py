@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from mrstream.cluster.errors import UserError
 from mrstream.mapreduce import hadoop_commands
-from mrstream.mapreduce.hadoop_words import NeedsJava, Places, meaning_of, retold
+from mrstream.mapreduce.hadoop_words import JAR, NeedsJava, Places, meaning_of, retold
 
 CLUSTER = Places("", "dfs://demo")
 ALONE = Places("/home/u/hdfs", "/home/u/hdfs")
@@ -97,3 +101,41 @@ def test_commands_are_written_whole_and_again(tmp_path: Path) -> None:
     names = {path.name for path in (tmp_path / "a b").iterdir()}
     assert names == {"hadoop", "hdfs", "mapred", "yarn", "bin", "share"}
     assert (tmp_path / "a b" / "bin" / "hadoop").stat().st_mode & 0o111
+
+
+@pytest.mark.parametrize("name", ["hadoop", f"share/hadoop/tools/lib/{JAR}"])
+def test_commands_are_not_written_over_somebody_elses(tmp_path: Path, name: str) -> None:
+    """Who names the directory of a real Hadoop would lose its streaming jar."""
+    theirs = tmp_path / name
+    theirs.parent.mkdir(parents=True, exist_ok=True)
+    theirs.write_bytes(b"PK\x03\x04 of theirs")
+
+    with pytest.raises(UserError, match=f"{name} is there, and not one that mrstream wrote"):
+        hadoop_commands.write_commands(str(tmp_path))
+
+    assert theirs.read_bytes() == b"PK\x03\x04 of theirs"
+    assert not (tmp_path / "yarn").exists()
+
+
+def test_yarn_jar_means_what_hadoop_jar_means() -> None:
+    """Without a cluster hdfs:// paths lie in the state directory, for it too."""
+    here = Places("/home/hdfs", "/home/hdfs", is_local=True)
+    words = ["jar", "x/hadoop-streaming.jar", "-input", "hdfs:///in", "-output", "hdfs:///out"]
+
+    assert meaning_of("yarn", words, here) == meaning_of("hadoop", words, here)
+
+
+@pytest.mark.parametrize("buffered", ["", "1"])
+def test_who_reads_only_the_first_line_is_not_told_of_it(tmp_path: Path, buffered: str) -> None:
+    """`hadoop version | head -1` begins many a script, and some have `set -o pipefail`."""
+    ours, theirs = os.pipe()
+    os.close(ours)
+    words = [sys.executable, "-P", "-m", "mrstream.mapreduce.hadoop_commands", "hadoop", "version"]
+
+    ended = subprocess.run(
+        words, stdout=theirs, stderr=subprocess.PIPE, check=False,
+        env={**os.environ, "PYTHONUNBUFFERED": buffered, "MRSTREAM_HOME": str(tmp_path)},
+    )  # fmt: skip
+
+    os.close(theirs)
+    assert (ended.returncode, ended.stderr) == (0, b"")

@@ -41,6 +41,14 @@ def attempt(kind: TaskKind, index: int, number: int = 0) -> AttemptId:
     return AttemptId(TaskId(JOB, kind, index), number)
 
 
+def test_a_name_stays_in_its_row() -> None:
+    """In lists of jobs a name with a line end would begin a row that is no job."""
+    name = "nightly\njob_1_0001\tSUCCEEDED\u2028\x1b[2J"
+
+    assert ledger_of({"mapreduce.job.name": name}).name == "nightly job_1_0001 SUCCEEDED \x1b[2J"
+    assert ledger_of({"mapreduce.job.name": "\n"}).name == " "
+
+
 def test_the_first_failure_is_told_in_full_with_its_host_and_later_ones_in_a_line() -> None:
     ledger = ledger_of()
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+
 import pytest
 
-from mrstream.mapreduce.launch import failure_in
+from mrstream.mapreduce.launch import command_words, failure_in
 
 TRIED_AGAIN = """\
 attempt_1_0001_m_000003_0 failed
@@ -52,3 +55,14 @@ def test_what_a_report_says_is_read() -> None:
     assert found is not None
     assert (found.why, found.exit_code, found.stderr) == ("a bad record", 3, "no such column")
     assert failure_in(["all is well"]) is None
+
+
+def test_a_command_that_starts_after_its_starter_is_gone_does_nothing() -> None:
+    ours, theirs = os.pipe()
+    os.close(theirs)
+    words = command_words(["-version"], ends_with_us=True)
+
+    ended = subprocess.run(words, stdin=ours, capture_output=True, check=False)
+
+    os.close(ours)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (143, b"", b"")

@@ -224,11 +224,16 @@ def _whole() -> dict[str, bytes]:
 WHOLE = _whole()
 
 
-def test_a_broken_archive_is_named(tmp_path: Path) -> None:
-    (tmp_path / "x.zip").write_bytes(b"no zip")
+@pytest.mark.parametrize("name", ["x.zip", "x.tar.gz", "x.tar"])
+@pytest.mark.parametrize("data", [b"", b"none", b"\x1f\x8b none"])
+def test_a_broken_archive_is_named_in_one_line(tmp_path: Path, name: str, data: bytes) -> None:
+    (tmp_path / name).write_bytes(data)
 
-    with pytest.raises(BadArchive, match=r"x\.zip cannot be unpacked"):
-        unpack(str(tmp_path / "x.zip"), str(tmp_path / "dir"))
+    with pytest.raises(BadArchive) as refused:
+        unpack(str(tmp_path / name), str(tmp_path / "dir"))
+
+    assert str(refused.value).startswith(f"{tmp_path / name} cannot be unpacked: ")
+    assert "\n" not in str(refused.value)
 
 
 @pytest.mark.parametrize("name", ["/abs", "../x", "", "."])

@@ -19,6 +19,7 @@ from mrstream.mapreduce.dataflow.s3_store import (
     ObjectStoreError,
     Store,
 )
+from mrstream.mapreduce.local.output import DirectoryOutput
 from mrstream.streaming.conf.jobconf import JobConf
 from tests.support.object_store import client_of, keys_in, made_bucket, running_store, uploads_in
 
@@ -236,12 +237,24 @@ def test_a_failed_job_leaves_nothing(s3: Any, bucket: str, files: RoutedFiles) -
     half = files.create(join(made.setup_task(OTHER), "part-00001"))
     half.write(b"x" * 100)
     half.close()
-    made.abort_job()
+    made.abort_job(is_killed=True)
     made.abort_task(OTHER)
     made.commit_task(ONE)
 
     assert keys_in(s3, bucket) == []
     assert uploads_in(s3, bucket) == []
+
+
+def test_a_job_that_a_person_stopped_leaves_nothing(
+    s3: Any, bucket: str, files: RoutedFiles
+) -> None:
+    """There is no empty directory to take away: to look for one ended Ctrl-C with an error."""
+    output = DirectoryOutput(JobConf({}), files, f"s3://{bucket}/out")
+    output.begin()
+
+    output.abort_job(is_interrupted=True)
+
+    assert keys_in(s3, bucket) == []
 
 
 def test_uploads_of_a_killed_job_go_when_the_next_begins(
@@ -288,7 +301,9 @@ def test_an_output_with_objects_below_it_is_refused(
 # ---- files -------------------------------------------------------------------------------------
 
 
-def test_files_and_directories(s3: Any, bucket: str, files: RoutedFiles) -> None:
+def test_keys_are_files_and_what_they_begin_with_directories(
+    s3: Any, bucket: str, files: RoutedFiles
+) -> None:
     top = f"s3://{bucket}"
     for key in ("in/b", "in/a", "in/sub/c", "in2"):
         with files.create(f"{top}/{key}") as out:

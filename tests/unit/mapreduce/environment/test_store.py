@@ -197,6 +197,37 @@ def test_an_archive_that_reaches_out_of_its_directory_is_refused(
     assert not list(home.rglob("evil.txt"))
 
 
+def test_a_virtual_environment_packed_with_its_python_is_refused_with_what_to_do(
+    tmp_path: Path,
+) -> None:
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "mine"], check=True)
+    path = tmp_path / "mine.tar.gz"
+    with tarfile.open(path, "w:gz") as tar:
+        tar.add(tmp_path / "mine", "mine")
+
+    with pytest.raises(BadEnvironment) as refused:
+        here(path, [])
+
+    said = str(refused.value)
+    assert said.startswith(f"-env {path}: link 'mine/bin/python")
+    assert "leads out of the archive, to '/" in said  # the culprit, not a link to it
+    assert "leave bin/python* out" in said and "\n" not in said
+
+
+def test_an_archive_that_is_no_environment_is_named_as_it_was_given(
+    tmp_path: Path, home: Path
+) -> None:
+    path = tmp_path / "some.tar.gz"
+    with tarfile.open(path, "w:gz") as tar:
+        tar.add(__file__, "some.py")
+
+    with pytest.raises(BadEnvironment) as refused:
+        here(path, [])
+
+    assert str(refused.value).startswith(f"-env {path} is no Python environment: it has 0")
+    assert str(home) not in str(refused.value)
+
+
 def test_functions_and_environment_must_be_of_one_python() -> None:
     import mrstream.api.functions
 

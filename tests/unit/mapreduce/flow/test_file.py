@@ -97,7 +97,16 @@ def test_a_dollar_is_one_unless_it_names_something() -> None:
     ("text", "words"),
     [
         ("steps: [1]", "mapping"),
-        ("a: [", "no YAML"),
+        ("a: [", "line 1: this is no YAML: expected the node content"),
+        ("a: 1\n--- 2\n--- 3", "this is no YAML: "),
+        ("steps:\n  a: {input: x}\n  a: {input: y}", "line 3: 'a' is there twice"),
+        ("steps: {a: {input: x, mapper: b, mapper: c}}", "line 1: 'mapper' is there twice"),
+        ("steps: {a: {input: x, output: }}", "step 'a': `output` has no value"),
+        ("steps: {a: {input: x, D: {n: }}}", "step 'a': `D`, n has no value; an empty one is ''"),
+        ("variables: {day: }\nsteps: {a: {input: x}}", "the variable day has no value"),
+        ("steps: {a: {input: x, lazyOutput: 1}}", "`lazyOutput` is '1'; it is true or false"),
+        ("steps: {a: {command: x, output: //}}", "step 'a': the output '//' is there, and stays"),
+        ('name: "a\\nb"\nsteps: {a: {command: x}}', "'a\\nb' cannot name a flow"),
         ("steps: {}", "at least one step"),
         ("steps: {a: {mapper: cat}}", "needs `input`"),
         ("steps: {a: {input: x, maper: cat}}", "did you mean 'mapper'"),
@@ -116,6 +125,7 @@ def test_a_dollar_is_one_unless_it_names_something() -> None:
         ("steps: {a: {input: {x: [1]}}}", "one value"),
         ("stps: {}\nsteps: {a: {input: x}}", "did you mean 'steps'"),
         ("side_by_side: 0\nsteps: {a: {input: x}}", "1 or more"),
+        (f"side_by_side: {'9' * 5000}\nsteps: {{a: {{input: x}}}}", "1 or more"),
         (
             "steps: {a: {input: '${previous}', first: x, until: 'g,c is 0', at_most: 0}}",
             "1 or more",
@@ -125,7 +135,23 @@ def test_a_dollar_is_one_unless_it_names_something() -> None:
 def test_a_mistake_is_told(text: str, words: str) -> None:
     with pytest.raises(BadFlow) as told:
         read(text)
-    assert words in str(told.value)
+    assert words in str(told.value) and "\n" not in str(told.value)
+
+
+def test_values_are_the_text_that_stands_there() -> None:
+    """YAML takes 10:30 for minutes of a day's seconds, 1.10 for a number, no for false."""
+    said = """
+    variables: {at: 10:30, version: 1.10, answer: no, mode: 0644, day: 2026-11-18 10:00}
+    steps:
+      a: &a {input: x, cmdenv: {AT: "${at} ${version} ${answer} ${mode} ${day}"}, lazyOutput: true}
+      b: {<<: *a, input: y, lazyOutput: false, numReduceTasks: 010}
+    """
+
+    first, second = read(said).steps
+
+    assert first.words == ("-input", "x", "-cmdenv", "AT=10:30 1.10 no 0644 2026-11-18 10:00",
+                           "-lazyOutput")  # fmt: skip
+    assert second.words[-2:] == ("-numReduceTasks", "010") and "-lazyOutput" not in second.words
 
 
 def test_a_variable_that_the_file_does_not_have_is_refused() -> None:

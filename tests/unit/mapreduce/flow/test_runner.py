@@ -7,13 +7,15 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from mrstream.mapreduce.flow import runner
 from mrstream.mapreduce.flow.book import FlowBook, all_flows
-from mrstream.mapreduce.flow.brain.messages import Completed, Started
+from mrstream.mapreduce.flow.brain.messages import Completed, Started, StartStep
 from tests.support.local_jobs import TREE
 
 FLOW = """
@@ -202,6 +204,25 @@ def test_one_flow_is_run_by_one_process(desk: Desk) -> None:
     assert "running" in listed
     assert process.returncode == 130
     assert "interrupted" in desk.run("show", flow_id)[1]
+
+
+def test_a_command_that_will_not_end_is_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else Ctrl-C would do nothing for as long as the command takes."""
+    monkeypatch.setattr(runner, "COMMAND_ENDS_S_MAX", 0.1)
+    deaf = tmp_path / "deaf"
+    words = ["sh", "-c", f"trap '' TERM; : > {deaf}; while :; do sleep 0.1; done"]
+    step = StartStep("a", "a", str(tmp_path), tuple(words))
+    running = runner._Running(step, words, str(tmp_path / "log"), is_job=False)
+    until = time.monotonic() + 60
+    while not deaf.exists():
+        assert time.monotonic() < until
+        time.sleep(0.01)
+
+    running.kill()
+
+    assert running.process is not None and running.process.returncode == -signal.SIGKILL
 
 
 def test_what_changed_runs_again_and_nothing_else(desk: Desk, wanted: dict[str, str]) -> None:

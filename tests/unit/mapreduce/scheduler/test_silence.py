@@ -6,7 +6,7 @@ from mrstream.mapreduce.scheduler.commands import Command, LoseWorker, StartAtte
 from mrstream.mapreduce.scheduler.events import FetchFailed, Tick, WorkerHeard, WorkerRegistered
 from mrstream.mapreduce.scheduler.ids import HostName, WorkerId
 from mrstream.mapreduce.scheduler.limits import SchedulerLimits
-from tests.unit.mapreduce.scheduler.bench import (
+from tests.support.scheduler_bench import (
     Bench,
     map_attempt,
     of_type,
