@@ -33,15 +33,16 @@ KILL_S_MAX = 30.0
 # Hadoop's own client, which runs jobs of `-engine hadoop`, says who speaks.
 _HADOOPS = "mapreduce.Job: "
 _RUNNING = re.compile(rf"INFO ({_HADOOPS})?Running job: (job_\w+)")
-_PERCENTS = re.compile(rf"INFO (?:{_HADOOPS})? map (\d+)% reduce (\d+)%")
+_PERCENTS = re.compile(rf"INFO (?:{_HADOOPS})? map ([0-9]{{1,3}})% reduce ([0-9]{{1,3}})%")
 _FAILED = re.compile(r"(attempt_\w+) failed$")
 _FAILED_THERE = re.compile(rf"{_HADOOPS}Task Id : (attempt_\w+), Status : FAILED")
-_CODE_THERE = re.compile(r"subprocess failed with code (\d+)")
+_CODE_THERE = re.compile(r"subprocess failed with code ([0-9]{1,9})")
 _CULPRIT = re.compile(r"due to: Task failed task(_\w+)")
 _LOGGED = re.compile(
     r"\d{2,4}[-/]\d\d[-/]\d\d \d\d:\d\d:\d\d(?:,\d{3})? (INFO|WARN|ERROR) (?:\w+\.\w+: )?(.*)"
 )
 _COUNTERS = re.compile(r"Counters: \d+\s*$")
+_AMOUNT = re.compile(r"-?[0-9]{1,19}")
 _ROW = re.compile(r"  ([a-z][a-z ]*):\s+(.*)")
 _PR_SET_PDEATHSIG = 1
 _PROGRAM = "--program"
@@ -198,7 +199,9 @@ def _reports(lines: Sequence[str]) -> Iterator[FailureText]:
 def _read_failure(attempt_id: str, block: Sequence[str]) -> FailureText:
     rows = {found[1]: found[2] for line in block if (found := _ROW.match(line))}
     said = [line.strip()[2:] for line in block if line.strip().startswith("| ")]
-    code = next((f for line in block if (f := re.search(r"^ +exit code (\d+): ", line))), None)
+    code = next(
+        (f for line in block if (f := re.search(r"^ +exit code ([0-9]{1,9}): ", line))), None
+    )
     return FailureText(
         attempt_id,
         "\n".join(block),
@@ -226,7 +229,7 @@ def counters_in(lines: Sequence[str]) -> dict[str, dict[str, int]]:
     starts = [number for number, line in enumerate(lines) if _COUNTERS.search(line)]
     for line in lines[starts[-1] + 1 :] if starts else ():
         name, equals, amount = line.strip("\t").rpartition("=")
-        if line.startswith("\t\t") and equals and found:
+        if line.startswith("\t\t") and equals and found and _AMOUNT.fullmatch(amount):
             found[next(reversed(found))][name] = int(amount)
         elif line.startswith("\t") and not line.startswith("\t\t"):
             found.setdefault(line[1:], {})

@@ -35,8 +35,10 @@ def plain_picture(picture: Picture, now_s: float, job_id: str = "") -> str:
         f"Missing chunks: {counts.missing}",
         f"Corrupt chunks: {counts.corrupt}",
         f"Repairing chunks: {counts.repairing}",
-        "Copies of the master's log in step: {} of {}".format(*picture.storage.log_copies),
     ]
+    in_step, wanted = picture.storage.log_copies
+    if wanted:  # a master that is alone has none
+        parts.append(f"Copies of the master's log in step: {in_step} of {wanted}")
     return "\n".join(parts) + "\n"
 
 

@@ -38,12 +38,10 @@ def switch(cluster: Cluster, host: str, group: str) -> tuple[str, int, float]:
     with contextlib.suppress(HostUnreachable):  # done: the old leader has started anew
         _ask(cluster, view.leader, role, AskGroup("transfer", heir.member))
     while time.monotonic() < began_s + TAKEN_S_MAX:
-        try:
+        with contextlib.suppress(ClusterError):  # it starts anew, or is busy taking over
             now: Standing = _ask(cluster, host, role, WhoLeads())
-        except ClusterError:
-            continue
-        if now.is_serving:
-            return view.leader, now.epoch, time.monotonic() - began_s
+            if now.is_serving:
+                return view.leader, now.epoch, time.monotonic() - began_s
         time.sleep(0.005)
     raise Unavailable(f"{host} did not take over: {look_at_group(cluster, role).line()}")
 

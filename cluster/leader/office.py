@@ -16,6 +16,7 @@ import math
 import os
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from types import CoroutineType
 from typing import Any, NoReturn, Protocol
 
 import msgspec
@@ -88,9 +89,13 @@ class Office:
         """Of our own lead; 0: we do not lead."""
         daemon.epoch = lambda: self.epoch
         self._is_parked = False
+        """The lead is being handed over: nobody is answered, and nothing appended."""
         self._has_begun = False
+        """The journal runs, so it has to be closed."""
         self._is_over = False
+        """Nothing is said any more; never taken back."""
         self._watching: dict[Gate[Any], None] = {}
+        """Gates that hold something back and are to be looked at again: each is in one turn."""
         self.handlers: dict[type[Any], Handler] = {
             WhoLeads: lambda request, peer: self.standing(),
             AskGroup: self._ask,
@@ -304,7 +309,7 @@ class Office:
                 return self._refuse_later(error)
             if isinstance(result, asyncio.Future):
                 return result
-            if hasattr(result, "__await__"):  # asked often: `inspect` takes four times as long
+            if isinstance(result, CoroutineType):
                 return self._answer_after(result)
             return result if self.may_speak() else self._answer_later(result)
 

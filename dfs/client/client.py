@@ -185,12 +185,8 @@ class DfsClient:
         for attempt in self.retry.attempts():
             try:
                 self.calls_count += 1
-                reply = self._connection.call(
-                    request,
-                    self._call_s_max,
-                    number,
-                    on_lost=partial(_tell_of, attempt),
-                )
+                lost = partial(_tell, attempt)
+                reply = self._connection.call(request, self._call_s_max, number, on_lost=lost)
                 self._stale.is_led()
                 return reply
             except Unavailable as error:
@@ -553,5 +549,6 @@ def _is_here(address: str) -> bool:
     return True
 
 
-def _tell_of(attempt: Attempt, lost: Unavailable) -> None:
-    attempt.tell(why_wait("dfs", lost))
+def _tell(attempt: Attempt, error: HostUnreachable) -> None:
+    """One of several masters does not answer: who has waited for a while hears of it."""
+    attempt.tell(why_wait("dfs", error))

@@ -36,7 +36,6 @@ from mrstream.mapreduce.job import job
 from mrstream.mapreduce.job.counters import Counters
 from mrstream.mapreduce.job.errors import LaunchFailed
 from mrstream.mapreduce.job.job import SPEC_BYTES_MAX, JobSpec
-from mrstream.mapreduce.job.task_choice import chosen_maps
 from mrstream.mapreduce.protocol import JobEnd, JobNews, KillJob, SubmitJob, WaitForNews
 from mrstream.streaming.conf.jobconf import JobConf
 
@@ -143,17 +142,9 @@ class ClusterJob:
         if not self._prints:
             self._committer = committer_for(self._conf, self._output, self._files)
             self._committer.check_output(spec.inputs)
-        plan = job.plan_input(spec, self._files)
-        if odd := job.foreign_input(plan):
-            console.warn(odd)
-        self._file_count = plan.file_count
-        chosen = chosen_maps(spec.tasks, len(plan.splits))
-        self._spec = msgspec.structs.replace(
-            job.submitted(spec, self._files, file_count=plan.file_count, maps=len(chosen)),
-            output=self._output,
-            inputs=tuple(job.qualified_inputs(spec, self._files)),
-            splits=tuple(plan.splits[index] for index in chosen),
-        )
+        planned, self._file_count = job.planned(spec, self._files, console.warn)
+        inputs = tuple(job.qualified_inputs(spec, self._files))
+        self._spec = msgspec.structs.replace(planned, output=self._output, inputs=inputs)
 
     def run(self, *, background: bool) -> int:
         """Submit and wait; return the exit status."""

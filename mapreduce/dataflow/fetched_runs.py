@@ -78,7 +78,7 @@ class FetchedRuns:
             stream.receive_into(payload)
         finally:
             if is_big:
-                self._promise(-entry.length)
+                self._take_promise_back(entry.length)
         run = FetchedRun(
             map_index,
             map_index,
@@ -119,7 +119,7 @@ class FetchedRuns:
     # --- memory and disk
 
     def _promise(self, length: int) -> bool:
-        """Set memory aside for what is on its way, if there is so much; less than 0: give back."""
+        """Set memory aside for what is on its way, if there is so much."""
         memory_bytes = self._rule.memory_bytes
         with self._lock:
             has_room = self._held_bytes + self._promised_bytes + length <= memory_bytes
@@ -127,6 +127,12 @@ class FetchedRuns:
                 return False
             self._promised_bytes += length
             return True
+
+    def _take_promise_back(self, length: int) -> None:
+        """It is here, or did not come. However much is held by then: others came meanwhile."""
+        with self._lock:
+            self._promised_bytes -= length
+            assert self._promised_bytes >= 0
 
     def _make_room(self) -> None:
         """Merge groups of adjacent maps held in memory to disk, all that are in memory."""

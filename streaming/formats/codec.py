@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Protocol, cast
 
 from mrstream.cluster.errors import Corrupt, UserError
+from mrstream.streaming.formats.text_lines import gathered
 
 _PACKAGE = "org.apache.hadoop.io.compress."
 # io.compression.codec.{lz4,snappy}.buffersize of Hadoop.
@@ -92,18 +93,8 @@ class Codec:
     def decompressed(self, blobs: Iterable[bytes], name: str = "") -> Iterator[bytes]:
         """Decompress a stream of blobs; an error names `name`."""
         decompressor = self.decompressor()
-        held: list[bytes] = []
-        held_bytes = 0
         try:
-            for blob in blobs:
-                for plain in decompressor.feed(blob):
-                    held.append(plain)
-                    held_bytes += len(plain)
-                    if held_bytes >= PLAIN_BYTES:
-                        yield b"".join(held)
-                        held, held_bytes = [], 0
-            if held_bytes:
-                yield b"".join(held)
+            yield from gathered(plain for blob in blobs for plain in decompressor.feed(blob))
             decompressor.finish()
         except CodecCorrupt as error:
             raise CodecCorrupt(f"{name}: {error}" if name else str(error)) from None

@@ -348,5 +348,5 @@ def gathered(parts: Iterator[bytes]) -> Iterator[bytes]:
         if held_bytes >= BLOB_BYTES:
             yield b"".join(held)
             held, held_bytes = [], 0
-    if held:
+    if held_bytes:
         yield b"".join(held)

@@ -48,9 +48,10 @@ def test_every_path_that_is_named_exists(path: Path) -> None:
     assert [name for name in _PATH.findall(path.read_text()) if not (ROOT / name).exists()] == []
 
 
-def test_every_decision_is_in_the_index() -> None:
-    pages = {path.name for path in (ROOT / "docs/decisions").glob("[0-9]*.md")}
-    index = (ROOT / "docs/decisions/README.md").read_text()
+@pytest.mark.parametrize("folder", ["decisions", "formats"])
+def test_every_page_is_in_the_index_of_its_folder(folder: str) -> None:
+    pages = {path.name for path in (ROOT / "docs" / folder).glob("*.md")} - {"README.md"}
+    index = (ROOT / "docs" / folder / "README.md").read_text()
 
     assert sorted(pages - set(re.findall(r"\]\(([^)]+)\)", index))) == []
 

@@ -19,7 +19,7 @@ SEEDS = range(*map(int, os.environ.get("MRSTREAM_SEEDS", "0:2").split(":")))
 KEPT = {
     "answers without a lease": (9, "C4"),
     "answers before a majority has it": (7, "L4"),
-    "takes over before its epoch is committed": (2, "L7"),
+    "takes over before its epoch is committed": (1, "L7"),
     "a deposed leader lives on": (3, "who leads changes by events"),
 }
 MORE = 10

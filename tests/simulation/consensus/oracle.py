@@ -135,7 +135,10 @@ class Oracle:
     def _check_promises(self, sender: MemberId, to: MemberId, word: Voted) -> None:
         for (member, epoch), (at_s, sent_at_s) in self._promises.items():
             is_released = sent_at_s <= self._released.get(epoch, -1.0)
-            if member == sender and epoch < word.wanted and not is_released:
+            # A later leader was elected by a majority whose promises were over, and with them the
+            # lease that ours would be part of; ours may be longer, since it was heard late.
+            is_void = any(epoch < led < word.wanted for led in self.leaders)
+            if member == sender and epoch < word.wanted and not is_released and not is_void:
                 left_s = at_s + self._timing.lease_s - self._now_s()
                 assert left_s <= _ROUNDING_S, (
                     f"C5: {sender} votes for {to}, {left_s:.3f} s before its promise is over"

@@ -6,8 +6,10 @@ import os
 import subprocess
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from mrstream.mapreduce.launch import command_words, failure_in
+from mrstream.mapreduce.launch import command_words, complaint_in, counters_in, failure_in
 
 TRIED_AGAIN = """\
 attempt_1_0001_m_000003_0 failed
@@ -66,3 +68,26 @@ def test_a_command_that_starts_after_its_starter_is_gone_does_nothing() -> None:
 
     os.close(ours)
     assert (ended.returncode, ended.stdout, ended.stderr) == (143, b"", b"")
+
+
+SAID = st.sampled_from(
+    [
+        "2026-11-18 06:00:01,234 INFO mapreduce.Job: Counters: 3", "\tgroup", "\t\ta=1", "\t\ta=b",
+        "\t\ta=" + "9" * 5000, "\t\t=", "Counters: 1", "attempt_1_0001_m_000000_0 failed",
+        "  exit code " + "9" * 5000 + ": x", "  why:             x", "      | said",
+        "subprocess failed with code " + "7" * 5000, "Streaming Command Failed!",
+        "2026-11-18 06:00:01,234 INFO mapreduce.Job: Task Id : attempt_1_1, Status : FAILED",
+        "2026-11-18 06:00:01,234 ERROR Error Launching job : x", "job_1 due to: Task failed task_1",
+    ]
+)  # fmt: skip
+
+
+@given(st.lists(SAID | st.text(max_size=20), max_size=12))
+def test_whatever_a_command_says_is_read(lines: list[str]) -> None:
+    """A program may print what looks like a counter, or like a report."""
+    counters = counters_in(lines)
+    found = failure_in(lines)
+
+    assert all(isinstance(n, int) for group in counters.values() for n in group.values())
+    assert found is None or found.text.startswith("attempt_")
+    assert isinstance(complaint_in(lines), str)

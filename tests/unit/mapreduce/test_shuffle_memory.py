@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from mrstream.mapreduce.dataflow.fetched_runs import FetchedRun, FetchedRuns, MergeRule
+from mrstream.mapreduce.dataflow.record_form import FRAMED_RECORDS
+from mrstream.mapreduce.dataflow.segment import PartitionEntry
 from mrstream.mapreduce.worker.host_figures import memory_bytes, memory_limit_bytes
 from mrstream.mapreduce.worker.shuffle import shuffle_bytes
 from mrstream.streaming.conf.jobconf import JobConf
+from mrstream.streaming.records.comparator import BYTE_ORDER
 
 MIB = 1 << 20
 SORT = "mapreduce.task.io.sort.mb"
@@ -47,3 +52,34 @@ def test_a_container_has_no_more_memory_than_its_group(
 
     _, total = memory_bytes()
     assert memory_limit_bytes(str(tmp_path / "memory.max")) == (expected or total)
+
+
+def test_memory_that_was_promised_is_free_again_whatever_else_came_meanwhile(
+    tmp_path: Path,
+) -> None:
+    """What stayed promised for ever sent every later large partition to the disk."""
+    rule = MergeRule(BYTE_ORDER, FRAMED_RECORDS, 1000, str(tmp_path))
+    runs = FetchedRuns(0, rule)
+
+    class Broken:
+        """A stream that ends early; while it was open, something happened."""
+
+        def __init__(self, happens: Callable[[], None]) -> None:
+            self._happens = happens
+
+        def receive_into(self, buffer: memoryview) -> None:
+            self._happens()
+            raise EOFError
+
+    def fetch(map_index: int, length: int, happens: Callable[[], None]) -> None:
+        entry = PartitionEntry(0, length, 1, length, length)
+        with pytest.raises(EOFError):
+            runs.receive(map_index, entry, Broken(happens), "h1")  # type: ignore[arg-type]
+
+    def small_ones_come() -> None:
+        entry = PartitionEntry(0, 900, 1, 900, 900)
+        runs.keep(FetchedRun(9, 9, entry, lambda: iter(()), held_bytes=900))
+
+    fetch(0, 500, lambda: fetch(1, 400, small_ones_come))
+
+    assert runs._promised_bytes == 0
