@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from mrstream.api.codecs import LINE_END
-from mrstream.mapreduce.dataflow.files import Files, FileStatus, files_for
+from mrstream.mapreduce.dataflow.files import Files, FileStatus, RoutedFiles
 from mrstream.streaming.formats.codec import codec_by_suffix
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def is_here(command: StreamingCommand) -> bool:
 def output_lines(output: str, cluster: str | None, *, is_local: bool) -> Iterator[bytes]:
     """Yield the lines of the parts of an output directory, in the order of their names."""
     name = None if is_local else _cluster_name(cluster)
-    files = files_for("file:///" if name is None else f"dfs://{name}/")
+    files = RoutedFiles("file:///" if name is None else f"dfs://{name}/")
     for part in _parts(files, files.qualify(output)):
         with files.open(part.url) as file:
             blobs = iter(lambda file=file: file.read(READ_BYTES), b"")  # type: ignore[misc]

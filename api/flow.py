@@ -16,6 +16,7 @@ from mrstream.api.files import output_lines
 from mrstream.api.functions import keep, pack_value, takes_pairs
 from mrstream.api.job import Job, Path, Source, is_function
 from mrstream.api.source import is_source
+from mrstream.cluster.user import user_name
 from mrstream.mapreduce.flow import start
 from mrstream.mapreduce.flow.book import FlowState, new_id
 from mrstream.mapreduce.flow.brain.plan import (
@@ -29,7 +30,6 @@ from mrstream.mapreduce.flow.brain.plan import (
     read_until,
 )
 from mrstream.mapreduce.flow.runner import FlowRunner, dry_run, same_flow
-from mrstream.streaming.conf.properties import user_name
 
 _CALL = "mrstream.api.call"
 

@@ -12,7 +12,7 @@ import os
 import sys
 import threading
 from argparse import Namespace
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import TYPE_CHECKING, Any
 
 from mrstream.cluster.config import state
@@ -138,9 +138,26 @@ def _finish_up(config: ClusterConfig, failed: dict[str, ClusterError]) -> int:
     count = len(config.hosts) - len(failed)
     total = len(config.hosts)
     hosts = f"{count} of {total} hosts" if failed else f"{total} host{'s' if total > 1 else ''}"
-    address = config.host(there[0]).address
-    print(f"cluster {config.name} is up: {hosts}, master {there[0]} ({address})")
+    print(f"cluster {config.name} is up: {hosts}, {_master_words(config, _leader(config.name))}")
     return 0
+
+
+def _leader(name: str) -> str:
+    """The host that leads the dfs of a cluster that is up; "" where nobody does at the moment."""
+    config = load(state.cluster_file(name))
+    voters = config.voters_of(DFS_MASTER)
+    if len(voters) == 1:
+        return voters[0]
+    from mrstream.cluster.leader.group_view import look_at_group
+
+    cluster = Cluster(config, state.read_identity(state.identity_file(name)))
+    return look_at_group(cluster, DFS_MASTER).leader
+
+
+def _master_words(config: ClusterConfig, leader: str) -> str:
+    if not leader:
+        return "no master leads at the moment (`mrstream cluster status` says more)"
+    return f"master {leader} ({config.host(leader).address})"
 
 
 def _down(options: Namespace) -> int:
@@ -176,7 +193,10 @@ def _typed(config: ClusterConfig) -> bool:
 
 
 def _status(options: Namespace) -> int:
+    from concurrent.futures import ThreadPoolExecutor
+
     from mrstream.cluster.hosts.status import (
+        answering,
         is_all_up,
         roles_now,
         status_document,
@@ -185,12 +205,16 @@ def _status(options: Namespace) -> int:
     from mrstream.cluster.leader.group_view import look_at_groups
 
     cluster = _cluster_running(options)
-    reports = _reports(cluster)
-    document = status_document(cluster, roles_now(cluster), _chunks(reports), _log_copies(cluster))
+    with ThreadPoolExecutor(1) as pool:
+        looking = pool.submit(look_at_groups, cluster)
+        roles = roles_now(cluster)
+        groups = looking.result()
+    up = answering(roles)
+    reports = _reports(cluster, up)
+    document = status_document(cluster, roles, _chunks(reports), _log_copies(cluster, up))
     cells = {cell.name: _cell(cell, reports[cell.role]) for cell in cluster.config.dfs.cells}
     if cells:
         document["cells"] = cells
-    groups = look_at_groups(cluster)
     document["groups"] = {name: group.document() for name, group in groups.items()}
     if options.json:
         print(json.dumps(document, indent=2))
@@ -211,13 +235,16 @@ def _switch(options: Namespace) -> int:
     return 0
 
 
-def _reports(cluster: Cluster) -> dict[str, ClusterReport | None]:
-    """Ask every dfs master for its numbers, by role; None for one that does not answer."""
+def _reports(cluster: Cluster, up: Container[str]) -> dict[str, ClusterReport | None]:
+    """Ask every dfs master for its numbers, by role; None for one that does not answer. Those that
+    are not `up` are not waited for."""
     from mrstream.dfs.protocol import Report
 
     reports: dict[str, ClusterReport | None] = {}
     for role in cluster.config.dfs_masters:
         reports[role] = None
+        if role not in up:
+            continue
         with contextlib.suppress(ClusterError), _dfs_master(cluster, role) as connection:
             reports[role] = connection.call(Report(), 3.0)
     return reports
@@ -246,13 +273,14 @@ def _cell(cell: CellConfig, report: ClusterReport | None) -> dict[str, Any]:
     }
 
 
-def _log_copies(cluster: Cluster) -> dict[str, int | None]:
+def _log_copies(cluster: Cluster, up: Container[str]) -> dict[str, int | None]:
     """Ask the dfs master how many copies of its log are in step; None each if it does not say."""
     from mrstream.cluster.wire.messages import Metrics
 
     figures: dict[str, float] = {}
-    with contextlib.suppress(ClusterError), _dfs_master(cluster) as connection:
-        figures = connection.call(Metrics(), 3.0)
+    if DFS_MASTER in up:
+        with contextlib.suppress(ClusterError), _dfs_master(cluster) as connection:
+            figures = connection.call(Metrics(), 3.0)
     names = {"in_step": "log_copies_in_step", "wanted": "log_copies_wanted"}
     return {key: int(figures[name]) if name in figures else None for key, name in names.items()}
 
@@ -291,10 +319,12 @@ def _logs(options: Namespace) -> int:
 
 def _doctor(options: Namespace) -> int:
     from mrstream.cluster.hosts.doctor import examine
+    from mrstream.cluster.hosts.status import answering, roles_now
 
     cluster = _cluster_running(options)
-    findings = examine(cluster, _chunks(_reports(cluster)), _log_copies(cluster))
-    findings += _hidden(cluster)
+    up = answering(roles_now(cluster))
+    findings = examine(cluster, _chunks(_reports(cluster, up)), _log_copies(cluster, up))
+    findings += _hidden(cluster) if DFS_MASTER in up else []
     if options.json:
         print(json.dumps({"name": cluster.config.name, "findings": findings}, indent=2))
         return 1 if findings else 0

@@ -16,11 +16,9 @@ class Clock(Protocol):
 
     def now_s(self) -> float:
         """Seconds since some fixed moment; never goes back."""
-        ...
 
     def wall_s(self) -> float:
         """Seconds since 1970 as the host believes; may jump either way."""
-        ...
 
 
 class SystemClock:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import fcntl
 import json
 import logging
 import os
@@ -24,6 +23,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NoReturn, Protocol
 
+from mrstream.cluster.agent.files import hold
 from mrstream.cluster.agent.guard import guard_state
 from mrstream.cluster.agent.processes import module_of
 from mrstream.cluster.agent.watch import EXIT_BUG
@@ -59,27 +59,23 @@ class Service(Protocol):
     async def start(self) -> None:
         """Recover and begin. The daemon already listens, but refuses all requests but health
         until this returns."""
-        ...
 
     async def stop(self) -> None:
         """Finish what was acknowledged and let go of everything."""
-        ...
 
     def ready(self) -> tuple[bool, str]:
         """Return whether it serves, and a few words about its state."""
-        ...
 
     def metrics(self) -> dict[str, float]:
         """Return its counters."""
-        ...
 
     def connected(self, peer: Peer) -> None:
-        """A client has proven itself."""
-        ...
+        """A client has proven itself; nothing is known of it until it asks."""
+        return
 
     def disconnected(self, peer: Peer) -> None:
-        """Its connection has ended."""
-        ...
+        """Its connection has ended; who keeps nothing with one need not care."""
+        return
 
 
 class Daemon:
@@ -188,14 +184,7 @@ def _parse(role: str, argv: Sequence[str] | None) -> argparse.Namespace:
 def _lock(directory: str, role: str) -> int | None:
     """Return a descriptor that holds this place for as long as it is open; None: taken."""
     os.makedirs(os.path.join(directory, "run"), mode=0o700, exist_ok=True)
-    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
-    descriptor = os.open(os.path.join(directory, "run", f"{role}.lock"), flags, 0o600)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(descriptor)
-        return None
-    return descriptor
+    return hold(os.path.join(directory, "run", f"{role}.lock"))
 
 
 def pid_file(directory: str, role: str) -> str:

@@ -58,15 +58,20 @@ class Attempt:
 
     def failed(self, error: Unavailable, said: str = "") -> None:
         """Wait before the next try; raise `error` if there is no time for one. `said` is a line
-        for people, once, when they have waited for a while."""
+        for people, as `tell` has it."""
         # Spread out those who fail together, so that they do not come back together.
         wait_s = self.wait_s * random.uniform(0.5, 1.0)
         deadline_s = self.began_s + self.policy.total_s
         if time.monotonic() + wait_s >= deadline_s:
             raise error
-        if said and not self.has_said and time.monotonic() - self.began_s >= SILENCE_S:
-            self.has_said = True
-            left_s = deadline_s - time.monotonic()
-            _log.warning("%s; trying for another %.0f s", said, left_s)
+        self.tell(said)
         if self.policy.wait(wait_s):
             raise error
+
+    def tell(self, said: str) -> None:
+        """Say a line to people, once, when they have waited for a while; this try may go on."""
+        waited_s = time.monotonic() - self.began_s
+        if said and not self.has_said and waited_s >= SILENCE_S:
+            self.has_said = True
+            left_s = max(0.0, self.policy.total_s - waited_s)
+            _log.warning("%s; trying for another %.0f s", said, left_s)

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
+import functools
 import os
 
 
 def user_name() -> str:
     """Return who a person says to be: $LOGNAME or $USER, else the login name."""
-    import getpass  # loads the terminal's module; start-up is lean
-
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return str(os.getuid())
+    return os.environ.get("LOGNAME") or os.environ.get("USER") or login_name()
 
 
 def login_name() -> str:
     """Return whom the process really runs as: a daemon does not go by its environment."""
-    import pwd
+    return _login_name(os.getuid())
+
+
+@functools.cache
+def _login_name(uid: int) -> str:
+    import pwd  # rarely needed; start-up is lean
 
     try:
-        return pwd.getpwuid(os.getuid()).pw_name
+        return pwd.getpwuid(uid).pw_name
     except KeyError:
-        return str(os.getuid())
+        return str(uid)

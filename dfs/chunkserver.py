@@ -27,13 +27,13 @@ from mrstream.cluster.config.config import (
     DFS_MASTER,
     ClusterConfig,
 )
-from mrstream.cluster.daemon import Daemon, run
+from mrstream.cluster.daemon import Daemon, Service, run
 from mrstream.cluster.disk import OsDisk
 from mrstream.cluster.errors import DiskFailed, Unavailable
 from mrstream.cluster.logs import RpcLog
 from mrstream.cluster.wire.addresses import join_address
 from mrstream.cluster.wire.identity import Identity
-from mrstream.cluster.wire.network import BulkServer, Handler, Peer
+from mrstream.cluster.wire.network import BulkServer, Handler
 from mrstream.dfs.chunk import ROOT_CELL, ServerId, cell_of, epoch_of_command
 from mrstream.dfs.chunks.allegiance import allegiance_of
 from mrstream.dfs.chunks.cell import Cell
@@ -82,7 +82,7 @@ class ServerPlan:
     scrub_every_s: float = 14 * 86400.0
 
 
-class ChunkServer:
+class ChunkServer(Service):
     """One chunkserver of one cluster: a `cluster.daemon.Service`."""
 
     def __init__(
@@ -186,12 +186,6 @@ class ChunkServer:
                 words += f", waiting for the master{whose} at {' or '.join(plan.masters)}"
                 is_ready = is_ready and plan.number != ROOT_CELL
         return is_ready, words
-
-    def connected(self, peer: Peer) -> None:
-        """Nothing is kept with control connections."""
-
-    def disconnected(self, peer: Peer) -> None:
-        """Nothing is kept with control connections."""
 
     def _close_bulk(self) -> None:
         self._bulk.close()

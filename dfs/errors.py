@@ -4,7 +4,7 @@ UserError     NoSuchFile · FileExists · NotADirectory · IsADirectory · Direc
               BadPath · BadRequest · PermissionDenied · WriterFenced · FileBusy
               RecordTooLarge · NotInTrash · FencedOff · FileReplaced · NotAligned
               NameQuotaExceeded · SpaceQuotaExceeded · NoSuchKey · AlreadySpent
-              CrossesCells · WrongCell
+              CrossesCells · WrongCell · MountPoint
 Unavailable   SafeMode · LeaseExpired · NotPrimary · StaleReplica · NoReplica · NoServers
               NoSuchChunk · ChunkFull · DataNotPushed · ReplicaFailed · NotRegistered
               StaleMaster
@@ -94,6 +94,10 @@ class AlreadySpent(UserError):
 
 class CrossesCells(UserError, OSError):
     """The two paths are in different cells, and this can be done within one only."""
+
+
+class MountPoint(UserError, PermissionError):
+    """A cell is mounted just there: it can be neither deleted nor renamed."""
 
 
 class WrongCell(UserError):

@@ -22,7 +22,7 @@ import random
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, assert_never
 
 import msgspec
 
@@ -129,14 +129,21 @@ class Master:
         )
         self._gate = office.gate(self._carry_out)
         self._answers: dict[int, asyncio.Future[Any]] = {}
+        """Requests that the brain has not answered, by the number that it knows them by."""
         self._duties = Duties(self._brain, office.log, self._gate, self._carry_out)
         self._peers: dict[ServerId, Peer] = {}
+        """The connection of each chunkserver that has registered: commands go there, or nowhere."""
         self._next_call = 1
+        """Never used twice in a life."""
         self._ticker: asyncio.TimerHandle | None = None
         self._tick_due_s = 0.0
+        """When the next tick should come: how much later it does is time in which this master was
+        stopped, and for which nobody is blamed."""
         self._checkpointing: list[asyncio.Future[None]] = []
+        """Those under way; the next by itself begins only when there is none."""
         self._counts: dict[str, int] = {}
         self._is_in_doubt = False
+        """A log that went further may turn up: what only chunks show is kept meanwhile."""
         self._replayed = 0
         self._is_new = True
         """Nothing was ever logged."""
@@ -237,7 +244,7 @@ class Master:
 
     def _with_mounts(self, handlers: Mapping[type[Any], Handler]) -> dict[type[Any], Handler]:
         """Refuse what other cells have, whatever a client believes."""
-        mounts = Mounts({cell.path: cell.name for cell in self._daemon.config.dfs.cells})
+        mounts = Mounts(self._daemon.config.dfs.cells)
         own = self._cell.name if self._cell is not None else ROOT_NAME
 
         def checked(handler: Handler) -> Handler:
@@ -447,6 +454,8 @@ class Master:
                 self._daemon.refuse(way_back.older(why))
             case Log():
                 raise AssertionError("a record is logged before anything is carried out")
+            case _:
+                assert_never(command)
 
     def _completed(self, report: ClusterReport) -> ClusterReport:
         """Add what the brain does not know."""

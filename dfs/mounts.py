@@ -7,12 +7,13 @@ is not theirs. Never does any IO.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
 import msgspec
 
+from mrstream.cluster.config.config import CellConfig
 from mrstream.cluster.globs import (
     BadGlob,
     component_regex,
@@ -21,27 +22,36 @@ from mrstream.cluster.globs import (
     unquoted,
 )
 from mrstream.cluster.wire.messages import Request
-from mrstream.dfs.errors import BadPath, CrossesCells, WrongCell
-from mrstream.dfs.protocol import Delete, Rename
+from mrstream.dfs.chunk import cell_of
+from mrstream.dfs.errors import CrossesCells, MountPoint, WrongCell
+from mrstream.dfs.protocol import Delete, JoinFiles, Rename
 
 ROOT_NAME = ""
 """The name of the root cell, which has all that is mounted nowhere."""
 TRASH = ".trash"
-"""Every cell has its own, under the same name."""
+"""Every cell has its own, under the same name; what is in it is named after its id, which says
+whose it is."""
 _PATH_FIELDS = ("path", "source", "target", "rename_to", "root")
 
 
 class Mounts:
     """Paths → the names of cells."""
 
-    def __init__(self, cells: Mapping[str, str]) -> None:
-        """`cells`: mount point → name, such as `{"/logs": "logs"}`."""
-        self.points = dict(cells)
-        self._cells = {path.strip("/"): name for path, name in cells.items()}
+    def __init__(self, cells: Sequence[CellConfig]) -> None:
+        self.points = tuple(cell.path for cell in cells)
+        self._cells = {cell.path.strip("/"): cell.name for cell in cells}
+        self._numbers = {cell.number: cell.name for cell in cells}
 
     def cell_of(self, path: str) -> str:
-        """Return the cell that has a path."""
-        return self._cells.get(first_name(path), ROOT_NAME)
+        """Return the cell that has a path; of what several have, the root cell."""
+        name, rest = _parted(path)
+        if name == TRASH:
+            return self.numbered(cell_of(_id_in_trash(_parted(rest)[0])))
+        return self._cells.get(name, ROOT_NAME)
+
+    def numbered(self, number: int) -> str:
+        """Return the cell of a number, that of a chunk's handle or of a file's id."""
+        return self._numbers.get(number, ROOT_NAME)
 
     def is_point(self, path: str) -> bool:
         """Say whether a cell is mounted just there."""
@@ -55,6 +65,8 @@ class Mounts:
             regexes = [component_regex(name) for name in first]
         except BadGlob:
             return [ROOT_NAME]  # the master there says what is wrong with it
+        if any(regex.fullmatch(TRASH) for regex in regexes):
+            return [ROOT_NAME, *self._cells.values()]  # every cell has a trash
         cells = [
             cell
             for name, cell in self._cells.items()
@@ -67,19 +79,23 @@ class Mounts:
         """Return the cell that a request is for; `CrossesCells` where it would need two."""
         paths = paths_of(request)
         self._check_stays(request)
-        cells = {path: self.cell_of(path) for path in paths if first_name(path) != TRASH}
-        if len(set(cells.values())) > 1:
-            (one, first), (other, second) = list(cells.items())[:2]
-            raise CrossesCells(
-                f"{one} is in {words(first)}, {other} in {words(second)}: a "
-                f"{type(request).__name__.lower()} does not cross cells; copy it (-cp), then "
-                "delete it"
-            )
-        return next(iter(cells.values()), ROOT_NAME)
+        cells = {path: self.cell_of(path) for path in paths if not is_trash(path)}
+        verb = type(request).__name__.lower()
+        if type(request) is JoinFiles:
+            verb = "join"
+            cells |= {f"file {one:x}": self.numbered(cell_of(one)) for one in request.sources}
+        own = next(iter(cells.values()), ROOT_NAME)
+        for path, cell in cells.items():
+            if cell != own:
+                raise CrossesCells(
+                    f"{next(iter(cells))} is in {words(own)}, {path} in {words(cell)}: a {verb} "
+                    "does not cross cells; copy it (-cp), then delete it"
+                )
+        return own
 
     def check(self, request: Request, own: str) -> None:
         """Raise `WrongCell` unless all that a request names is the cell's own."""
-        if self.of(request) != own and any(first_name(path) != TRASH for path in paths_of(request)):
+        if self.of(request) != own and not all(map(is_trash, paths_of(request))):
             path = paths_of(request)[0]
             raise WrongCell(
                 f"{path} is in {words(self.cell_of(path))}, and this is the master of "
@@ -88,11 +104,15 @@ class Mounts:
             )
 
     def _check_stays(self, request: Request) -> None:
-        moved = getattr(request, "source", "") if type(request) is Rename else ""
-        gone = getattr(request, "path", "") if type(request) is Delete else ""
-        path = moved or gone
-        if path and self.is_point(path):
-            raise BadPath(
+        if type(request) is Rename:
+            self.check_removable(request.source)
+        elif type(request) is Delete:
+            self.check_removable(request.path)
+
+    def check_removable(self, path: str) -> None:
+        """Raise `MountPoint` where a cell is mounted just there."""
+        if self.is_point(path):
+            raise MountPoint(
                 f"{path} is where {words(self.cell_of(path))} is mounted: it stays; name what is "
                 "in it"
             )
@@ -105,10 +125,31 @@ def words(cell: str) -> str:
 
 def first_name(path: str) -> str:
     """Return the first name along a path; nothing for the root."""
+    return _parted(path)[0]
+
+
+def is_trash(path: str) -> bool:
+    """Is it the trash itself, which lies in every cell as the root does?"""
+    name, rest = _parted(path)
+    return name == TRASH and not _parted(rest)[0]
+
+
+def _parted(path: str) -> tuple[str, str]:
+    """The first name along a path, and the rest."""
     name, slash = "", "/"
     while slash and name in ("", "."):
         name, slash, path = path.lstrip("/").partition("/")
-    return "" if name == "." else name
+    return ("", "") if name == "." else (name, path)
+
+
+def _id_in_trash(name: str) -> int:
+    """The id of what was deleted, out of the name that it got (`Changes.hidden_path`); 0 where a
+    name is not of that form, and nothing has it."""
+    number = name.split("-", 2)[1:2]
+    try:
+        return int(number[0], 16) if number else 0
+    except ValueError:
+        return 0
 
 
 def paths_of(request: Request) -> tuple[str, ...]:

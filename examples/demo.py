@@ -40,6 +40,14 @@ def run(*words: str, quiet: bool = False) -> str:
     return done.stdout
 
 
+def write_cluster(home: Path) -> str:
+    """Write the cluster file of this checkout with directories of this run alone: another user's
+    demonstration, or a cluster of your own from that file, has its own."""
+    text = (ROOT / "cluster.yaml").read_text().replace("/var/tmp/mrstream", f"{home}/hosts")
+    (home / "cluster.yaml").write_text(text)
+    return str(home / "cluster.yaml")
+
+
 def write_text(path: Path) -> None:
     """Write prose-like text: the words of our own documents, over and over."""
     words = re.findall("[a-z]+", (ROOT / "ARCHITECTURE.md").read_text().lower())
@@ -61,7 +69,7 @@ def main() -> int:
     home = Path(tempfile.mkdtemp(prefix="mrstream-demo-"))
     os.environ["MRSTREAM_HOME"] = str(home)
     os.environ.pop("MRSTREAM_CLUSTER", None)
-    cluster = str(ROOT / "cluster.yaml")
+    cluster = write_cluster(home)
     started = time.monotonic()
     try:
         say("1. Three hosts, each with a chunkserver and a worker; h1 has both masters")

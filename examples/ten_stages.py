@@ -20,7 +20,7 @@ from mrstream.mapreduce.dataflow.committer import Committer
 from mrstream.mapreduce.dataflow.fetched_runs import FetchedRun, MergeRule
 from mrstream.mapreduce.dataflow.fetcher import Fetcher
 from mrstream.mapreduce.dataflow.segment_place import SegmentAt
-from mrstream.mapreduce.dataflow.files import files_for, join
+from mrstream.mapreduce.dataflow.files import RoutedFiles, join
 from mrstream.mapreduce.dataflow.merger import Merge, merge
 from mrstream.mapreduce.dataflow.record_form import text_form
 from mrstream.mapreduce.dataflow.reducer import run_reducer
@@ -28,7 +28,7 @@ from mrstream.mapreduce.dataflow.segment_server import SegmentServer
 from mrstream.mapreduce.dataflow.sort_buffer import SortPlan
 from mrstream.mapreduce.dataflow.spill import MapOutput, SpillPlan
 from mrstream.mapreduce.dataflow.split_plan import Split, plan_splits
-from mrstream.mapreduce.dataflow.split_reader import open_split
+from mrstream.mapreduce.dataflow.split_reader import SplitReader
 from mrstream.mapreduce.job.record_forms import framed_shape
 from mrstream.mapreduce.program.command import Command, Workplace
 from mrstream.mapreduce.program.ending import ExitRule
@@ -63,7 +63,7 @@ class Job:
         self.scratch = scratch
         self.mapper, self.reducer, self.reduces = mapper, reducer, reduces
         self.conf = JobConf({})
-        self.files = files_for("file:///")
+        self.files = RoutedFiles("file:///")
         self.rule = ExitRule(True)
         self.shape = framed_shape(TEXT, TEXT)
 
@@ -89,7 +89,7 @@ class Job:
         """Stages 2 to 5: read a split, run the program, sort what it writes, leave a segment."""
         attempt = f"attempt_1_0001_m_{split.index:06}_0"
         path = os.path.join(self.scratch, attempt)
-        reader = open_split(split, self.conf, self.files)  # stage 2
+        reader = SplitReader(split, self.conf, self.files)  # stage 2
         segment = MapOutput(SpillPlan(SortPlan(self.reduces), path, MEMORY_BYTES))  # stages 4 and 5
         self.command(self.mapper, "map").run(  # stage 3
             reader, segment.feed, self.rule, lambda: segment.records

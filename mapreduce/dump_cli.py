@@ -14,12 +14,12 @@ _WRITE_LINES = 1000
 def main(argv: Sequence[str]) -> int:
     """Do what the words ask for; give the exit status."""
     said = _parser().parse_args(argv)
-    from mrstream.mapreduce.dataflow.files import files_for
+    from mrstream.mapreduce.dataflow.files import RoutedFiles
     from mrstream.mapreduce.saw_dump import rows
     from mrstream.saw.report import LINES
 
     cluster = chosen_cluster(said.workqueue)
-    files = files_for(f"dfs://{cluster.name}/" if cluster else "file:///", os.getcwd())
+    files = RoutedFiles(f"dfs://{cluster.name}/" if cluster else "file:///", os.getcwd())
     held: list[str] = []
     for line in LINES[said.format](rows(said.source, files, said.table)):
         held.append(line)

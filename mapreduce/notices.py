@@ -14,7 +14,7 @@ from typing import assert_never
 
 import msgspec
 
-from mrstream.mapreduce.attempt.attempt_report import Done, Progress
+from mrstream.mapreduce.attempt.attempt_report import AttemptNews, Done
 from mrstream.mapreduce.scheduler.commands import (
     AbandonTask,
     Command,
@@ -160,7 +160,7 @@ class Notices:
                 heard_at_s=now_s,
             )
 
-    def heard(self, attempt_id: AttemptId, told: Progress) -> None:
+    def heard(self, attempt_id: AttemptId, told: AttemptNews) -> None:
         """A heartbeat came with how far an attempt is."""
         tally = self._tallies.get(attempt_id.task_id.job_id)
         if tally is not None:

@@ -12,12 +12,11 @@ from typing import Annotated, Any, ClassVar
 import msgspec
 
 from mrstream.cluster.wire.messages import Count, Message, Request
-from mrstream.mapreduce.attempt.attempt_report import Done, Failure, Progress
+from mrstream.mapreduce.attempt.attempt_report import AttemptName, AttemptNews, Done, Failure
 from mrstream.mapreduce.dataflow.segment_place import SegmentAt
 from mrstream.mapreduce.dataflow.split_plan import Split
 from mrstream.mapreduce.job.environment import Platform
 from mrstream.mapreduce.progress import JobProgress
-from mrstream.mapreduce.scheduler.ids import ATTEMPT_PATTERN
 from mrstream.mapreduce.snapshot import (
     ClusterSnapshot,
     DiskRow,
@@ -27,10 +26,8 @@ from mrstream.mapreduce.snapshot import (
     JobSnapshot,
 )
 
-# Ids that parse and numbers that count something, or the request is refused where it is read.
-AttemptName = Annotated[str, msgspec.Meta(pattern=rf"\A{ATTEMPT_PATTERN}\Z")]
+# Numbers that count something, or the request is refused where it is read.
 Slots = Annotated[int, msgspec.Meta(ge=0, le=100_000)]
-Fraction = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
 HostLabel = Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
 
 # --- clients
@@ -245,31 +242,8 @@ class Register(Request, frozen=True):
     """What its host is, to a job's Python environment."""
 
 
-class AttemptNews(Message, frozen=True):
-    """What a running attempt told since the last heartbeat: its name, then a `Progress`."""
-
-    attempt_id: AttemptName
-    fraction: Fraction
-    records: Count
-    bytes: Count
-    phase: str = ""
-    status: str = ""
-    counters: dict[str, dict[str, int]] = msgspec.field(default_factory=dict)
-
-
-def news_of(attempt_id: str, progress: Progress) -> AttemptNews:
-    """Return what a heartbeat says of an attempt: what it told last."""
-    news = AttemptNews(attempt_id, *msgspec.structs.astuple(progress))
-    return msgspec.structs.replace(news, fraction=min(1.0, max(0.0, news.fraction)))
-
-
-def progress_of(news: AttemptNews) -> Progress:
-    """Return what the attempt told."""
-    return Progress(*msgspec.structs.astuple(news)[1:])
-
-
 class Heartbeat(Request, frozen=True):
-    """A worker is alive; its attempts' progress, and what its host is doing.
+    """A worker is alive; what its attempts told last, if that is new, and what its host is doing.
 
     Gives false if the master does not know the worker (any more): it must register.
     """

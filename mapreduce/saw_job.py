@@ -14,6 +14,7 @@ from collections.abc import Sequence
 import msgspec
 
 from mrstream.cluster.errors import UserError
+from mrstream.cluster.user import user_name
 from mrstream.mapreduce.job import saw_program
 from mrstream.mapreduce.job.job import JobSpec
 from mrstream.mapreduce.scheduler.ids import JobId
@@ -23,7 +24,7 @@ from mrstream.streaming.classes import SAW
 from mrstream.streaming.command import options
 from mrstream.streaming.command.command import Program
 from mrstream.streaming.conf.jobconf import JobConf, setting_name
-from mrstream.streaming.conf.properties import to_wire, user_name
+from mrstream.streaming.conf.properties import to_wire
 from mrstream.streaming.conf.submission import OptionProperties
 from mrstream.streaming.formats.input_format import InputFormat
 

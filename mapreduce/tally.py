@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from mrstream.mapreduce.attempt.attempt_report import Done, Progress
+from mrstream.mapreduce.attempt.attempt_report import AttemptNews, Done
 from mrstream.mapreduce.job import counters as c
 from mrstream.mapreduce.job.counters import Counters
 from mrstream.mapreduce.progress import JobProgress
@@ -66,7 +66,7 @@ class Figures(msgspec.Struct, frozen=True):
         return figures
 
 
-def figures_told(progress: Progress, kind: TaskKind) -> Figures:
+def figures_told(progress: AttemptNews, kind: TaskKind) -> Figures:
     """What a running attempt has moved, as it tells: a reduce counts what it fetches, and from the
     end of its shuffle on what its program reads."""
     if kind is TaskKind.MAP:
@@ -99,7 +99,7 @@ class Running(msgspec.Struct):
 
     worker_id: WorkerId
     started_at_s: float
-    told: Progress | None = None
+    told: AttemptNews | None = None
     figures: Figures = Figures()
     is_dying: bool = False
     """It is to be killed: what it told counts no more."""
@@ -151,7 +151,7 @@ class JobTally:
         self._offered[attempt_id] = done
         self.move(attempt_id, figures_done(done, attempt_id.task_id.kind))
 
-    def heard(self, attempt_id: AttemptId, told: Progress) -> None:
+    def heard(self, attempt_id: AttemptId, told: AttemptNews) -> None:
         """An attempt tells how far it is."""
         running = self.running.get(attempt_id)
         if running is not None:
@@ -329,9 +329,9 @@ class JobTally:
             if not running.is_dying:
                 yield attempt_id.task_id.kind, running
 
-    def _furthest(self) -> Iterable[Progress]:
+    def _furthest(self) -> Iterable[AttemptNews]:
         """What the furthest running attempt of each task told that was never done."""
-        found: dict[TaskId, Progress] = {}
+        found: dict[TaskId, AttemptNews] = {}
         for attempt_id, running in self.running.items():
             task_id, told = attempt_id.task_id, running.told
             if told is None or running.is_dying or task_id in self.results:

@@ -11,7 +11,7 @@ from mrstream.cluster.errors import UserError
 from mrstream.mapreduce.dataflow.files import Files
 from mrstream.mapreduce.dataflow.input_paths import InvalidInput, glob, is_hidden
 from mrstream.mapreduce.dataflow.split_plan import Piece, Split
-from mrstream.mapreduce.dataflow.split_reader import open_split
+from mrstream.mapreduce.dataflow.split_reader import SplitReader
 from mrstream.streaming.conf.jobconf import JobConf, setting_name
 from mrstream.streaming.formats.input_format import InputFormat
 from mrstream.streaming.formats.sequence_file import sequence_file_writer
@@ -39,7 +39,7 @@ def dumptb(pattern: str, files: Files, output: BinaryIO) -> None:
         if status.is_directory or (first.is_directory and is_hidden(status.name)):
             continue
         piece = Piece(status.url, 0, status.length)
-        reader = open_split(Split(0, InputFormat.AUTO.name, (piece,)), conf, files)
+        reader = SplitReader(Split(0, InputFormat.AUTO.name, (piece,)), conf, files)
         for blob in reader:
             output.write(blob)
     output.flush()

@@ -31,19 +31,15 @@ class Translator(Protocol):
 
     def value(self, node: tree.Expression, target: Type | None = None) -> Code:
         """Return the code of an expression."""
-        ...
 
     def of_type(self, node: tree.Expression, wanted: Type, what: str) -> Code:
         """Return the code of an expression that must have a type."""
-        ...
 
     def copied(self, code: Code) -> Code:
         """Return a value of one's own."""
-        ...
 
     def pattern(self, node: tree.Expression) -> Code:
         """Return the code of a regular expression."""
-        ...
 
 
 class Calls:

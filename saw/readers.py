@@ -50,12 +50,10 @@ class MessageType(Protocol):
     @property
     def type(self) -> Type:
         """The tuple that a message becomes."""
-        ...
 
     def reader(self, fields: frozenset[str] | None) -> Callable[[bytes], Value]:
         """Return the function that parses a record; of a message only these fields are looked
         at."""
-        ...
 
 
 # --- csv

@@ -70,7 +70,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _dispatch(words: list[str]) -> int:
     if words and words[0] in _SUBCOMMANDS:
-        return _run_module(_SUBCOMMANDS[words[0]], words[1:])
+        more = words[1:] if words[0] == "dfs" else _with_long_help(words[1:])
+        return _run_module(_SUBCOMMANDS[words[0]], more)
     if words in (["--version"], ["-version"], ["version"]):
         return _version()
     if words and words[0].replace("--", "-", 1) in _JOB_WORDS:
@@ -88,6 +89,12 @@ def _dispatch(words: list[str]) -> int:
         status = _say(e)
         print("Streaming Command Failed!", file=sys.stderr)
         return status
+
+
+def _with_long_help(words: list[str]) -> list[str]:
+    """Help is `-help` to whoever comes from Hadoop, with every command, before any `--`."""
+    end = words.index("--") if "--" in words else len(words)
+    return ["--help" if word == "-help" else word for word in words[:end]] + words[end:]
 
 
 def _run_module(name: str, words: list[str]) -> int:
@@ -191,7 +198,7 @@ def _chosen_cluster(named: str | None) -> ClusterConfig | None:
 
 def _typed_bytes_tool(said: Options) -> int:
     from mrstream.mapreduce import typed_bytes_files
-    from mrstream.mapreduce.dataflow.files import files_for
+    from mrstream.mapreduce.dataflow.files import RoutedFiles
 
     if len(said.left_over) != 1:
         what = "GLOB" if said.tool == options.DUMP_TYPED_BYTES else "PATH"
@@ -199,7 +206,7 @@ def _typed_bytes_tool(said: Options) -> int:
         return 1
     path = said.left_over[0]
     cluster = _chosen_cluster(None)
-    files = files_for(f"dfs://{cluster.name}/" if cluster else "file:///", os.getcwd())
+    files = RoutedFiles(f"dfs://{cluster.name}/" if cluster else "file:///", os.getcwd())
     try:
         if said.tool == options.DUMP_TYPED_BYTES:
             typed_bytes_files.dumptb(path, files, sys.stdout.buffer)

@@ -77,7 +77,7 @@ def make_directory(parent: str, name: str) -> Action:
 
 
 def rename(path: str, target: str) -> Action:
-    """Return a file or a tree another name; one without a slash stays in its directory."""
+    """Rename a file or a tree; a name without a slash stays in its directory."""
     if "/" not in target:
         target = inside(path.rpartition("/")[0] or "/", target)
     if not target.startswith("/"):

@@ -29,19 +29,15 @@ from mrstream.mapreduce.snapshot import (
     JobSnapshot,
 )
 from mrstream.mapreduce.tally import Figures, JobTally
-from mrstream.view.demo_files import DemoFiles, DemoUpload
+from mrstream.view.demo_files import DemoFiles
 from mrstream.view.picture import (
     ChunkCounts,
     ChunkPlace,
-    Download,
-    FileEntry,
     KeyEntry,
     Masters,
     Storage,
     StorageRow,
-    Upload,
 )
-from mrstream.view.preview import PREVIEW_BYTES, plain_head, preview_text
 
 SPEED = 12.0
 """Simulated seconds a second: the paper's 891 s pass in about a minute and a quarter."""
@@ -59,18 +55,18 @@ def paper_sort(seed: int = 1) -> SimulatedCluster:
     return SimulatedCluster(plan, Workload(maps=MAPS, reduces=REDUCES), seed)
 
 
-class DemoSource:
+class DemoSource(DemoFiles):
     """A source whose cluster is simulated up to the moment of each question."""
 
     cluster = "paper sort (simulated)"
     masters = Masters()
 
     def __init__(self, simulated: SimulatedCluster | None = None, *, speed: float = SPEED) -> None:
+        super().__init__()
         self._simulated = simulated or paper_sort()
         self._speed = speed
         self._notices = Notices(self._view_of)
         self._lock = threading.Lock()
-        self._files = DemoFiles()
         self._started_at_s = time.monotonic()
         self._ticked_at_s = 0.0
         work = self._simulated.workload
@@ -214,36 +210,11 @@ class DemoSource:
 
     # --- files
 
-    def stat(self, path: str) -> FileEntry:
-        return self._files.stat(path)
-
-    def list_directory(self, path: str) -> list[FileEntry]:
-        return self._files.listed(path)
-
-    def usage(self, path: str) -> list[tuple[str, int]]:
-        return self._files.usage(path)
-
-    def preview(self, path: str) -> str:
-        return preview_text(path, self._files.bytes_of(path)[:PREVIEW_BYTES])
-
-    def head(self, path: str) -> bytes:
-        return plain_head(path, self._files.bytes_of(path)[:PREVIEW_BYTES])
-
-    def story(self, path: str) -> list[tuple[float, str]]:
-        entry = self._files.stat(path)
-        return [(entry.modified_at_s, f"{path} was made by {entry.owner}")]
-
     def chunks(self, path: str) -> list[ChunkPlace]:
-        return self._files.chunks(path, [row.key for row in self._notices.hosts][:FILE_HOSTS])
-
-    def trash(self) -> list[FileEntry]:
-        return self._files.trash()
+        return self.chunks_on(path, [row.key for row in self._notices.hosts][:FILE_HOSTS])
 
     def keys(self) -> list[KeyEntry]:
         return []  # nothing but these pages leads into a simulation
-
-    def download(self, path: str) -> Download:
-        return self._files.download(path)
 
     # --- actions
 
@@ -260,29 +231,6 @@ class DemoSource:
 
     def set_priority(self, job_id: str, priority: str) -> str:
         raise UserError("the demonstration has one job only; a priority changes nothing")
-
-    def set_replication(self, path: str, replication: int) -> str:
-        self._files.set_replication(path, replication)
-        return f"{path}: {replication} copies wanted"
-
-    def undelete(self, path: str) -> str:
-        self._files.undelete(path)
-        return f"{path} is back"
-
-    def make_directory(self, path: str) -> str:
-        self._files.make_directory(path, at_s=time.time())
-        return f"made {path}"
-
-    def rename(self, path: str, target: str) -> str:
-        self._files.rename(path, target)
-        return f"{path} is now {target}"
-
-    def delete(self, path: str) -> str:
-        self._files.delete(path)
-        return f"{path} is in the trash"
-
-    def upload(self, path: str, *, replace: bool = False) -> Upload:
-        return DemoUpload(self._files, path, time.time(), replace=replace)
 
     def close(self) -> None:
         """Nothing to give up."""

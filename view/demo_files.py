@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import gzip
 import threading
+import time
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from mrstream.cluster.errors import UserError
-from mrstream.view.picture import ChunkPlace, Download, FileEntry
+from mrstream.view.picture import ChunkPlace, Download, FileEntry, Upload
+from mrstream.view.preview import PREVIEW_BYTES, plain_head, preview_text
 
 BYTES_MAX = 64 << 20
 CHUNK_BYTES = 64 << 20
@@ -39,10 +41,10 @@ class _Deleted:
 
 
 class DemoFiles:
-    """A tree of files by path; directories are entries too."""
+    """A tree of files by path; directories are entries too. What `Source` asks of files."""
 
     def __init__(self) -> None:
-        self._lock = threading.RLock()
+        self._tree_lock = threading.RLock()
         self._entries: dict[str, FileEntry] = {"/": _entry("/", None)}
         self._bytes: dict[str, bytes] = {}
         self._trash: dict[str, _Deleted] = {}
@@ -54,7 +56,7 @@ class DemoFiles:
     # --- looking
 
     def stat(self, path: str) -> FileEntry:
-        with self._lock:
+        with self._tree_lock:
             found = self._entries.get(path)
         if found is None:
             raise UserError(f"{path}: no such file or directory in the demonstration")
@@ -65,21 +67,34 @@ class DemoFiles:
             raise UserError(f"{path}: a directory of the demonstration, and no file")
         return self._bytes[path]
 
-    def listed(self, path: str) -> list[FileEntry]:
+    def list_directory(self, path: str) -> list[FileEntry]:
         if not self.stat(path).is_directory:
             raise UserError(f"{path}: no directory of the demonstration")
-        with self._lock:
+        with self._tree_lock:
             return [entry for key, entry in sorted(self._entries.items()) if _parent(key) == path]
 
     def usage(self, path: str) -> list[tuple[str, int]]:
-        with self._lock:
-            sums = [(entry.path, self._bytes_below(entry.path)) for entry in self.listed(path)]
+        with self._tree_lock:
+            sums = [
+                (entry.path, self._bytes_below(entry.path)) for entry in self.list_directory(path)
+            ]
         return sorted(sums, key=lambda pair: -pair[1])
 
     def _bytes_below(self, top: str) -> int:
         return sum(len(data) for path, data in self._bytes.items() if _is_below(path, top))
 
-    def chunks(self, path: str, hosts: Sequence[str]) -> list[ChunkPlace]:
+    def preview(self, path: str) -> str:
+        return preview_text(path, self.bytes_of(path)[:PREVIEW_BYTES])
+
+    def head(self, path: str) -> bytes:
+        return plain_head(path, self.bytes_of(path)[:PREVIEW_BYTES])
+
+    def story(self, path: str) -> list[tuple[float, str]]:
+        entry = self.stat(path)
+        return [(entry.modified_at_s, f"{path} was made by {entry.owner}")]
+
+    def chunks_on(self, path: str, hosts: Sequence[str]) -> list[ChunkPlace]:
+        """Return where its chunks are, if these hosts hold them."""
         length, goal = len(self.bytes_of(path)), self.stat(path).replication
         places = []
         for index, start in enumerate(range(0, length, CHUNK_BYTES)):
@@ -91,7 +106,7 @@ class DemoFiles:
         return places
 
     def trash(self) -> list[FileEntry]:
-        with self._lock:
+        with self._tree_lock:
             return [deleted.nodes[0][1] for deleted in self._trash.values()]
 
     def download(self, path: str) -> Download:
@@ -103,7 +118,7 @@ class DemoFiles:
     # --- changing
 
     def put(self, path: str, data: bytes, *, at_s: float) -> None:
-        with self._lock:
+        with self._tree_lock:
             self._directory_of(path)
             if path in self._entries and self._entries[path].is_directory:
                 raise UserError(f"{path}: there is a directory of this name")
@@ -112,19 +127,20 @@ class DemoFiles:
 
     def check_new(self, path: str, *, replace: bool) -> None:
         """Refuse a name that a file cannot have."""
-        with self._lock:
+        with self._tree_lock:
             self._directory_of(path)
             if not replace:
                 self._vacant(path)
 
-    def make_directory(self, path: str, *, at_s: float) -> None:
-        with self._lock:
+    def make_directory(self, path: str) -> str:
+        with self._tree_lock:
             self._directory_of(path)
             self._vacant(path)
-            self._entries[path] = _entry(path, None, at_s)
+            self._entries[path] = _entry(path, None, time.time())
+        return f"made {path}"
 
-    def rename(self, path: str, target: str) -> None:
-        with self._lock:
+    def rename(self, path: str, target: str) -> str:
+        with self._tree_lock:
             self.stat(path)
             self._directory_of(target)
             self._vacant(target)
@@ -135,18 +151,20 @@ class DemoFiles:
                 self._entries[moved] = replace(self._entries.pop(key), path=moved)
                 if key in self._bytes:
                     self._bytes[moved] = self._bytes.pop(key)
+        return f"{path} is now {target}"
 
-    def delete(self, path: str) -> None:
-        with self._lock:
+    def delete(self, path: str) -> str:
+        with self._tree_lock:
             self.stat(path)
             if path == "/":
                 raise UserError("/ cannot be deleted")
             keys = sorted(key for key in self._entries if _is_below(key, path))
             nodes = tuple((key, self._entries.pop(key), self._bytes.pop(key, b"")) for key in keys)
             self._trash[path] = _Deleted(path, nodes)
+        return f"{path} is in the trash"
 
-    def undelete(self, path: str) -> None:
-        with self._lock:
+    def undelete(self, path: str) -> str:
+        with self._tree_lock:
             if path not in self._trash:
                 raise UserError(f"{path} is not in the trash of the demonstration")
             self._directory_of(path)
@@ -155,15 +173,20 @@ class DemoFiles:
                 self._entries[key] = entry
                 if not entry.is_directory:
                     self._bytes[key] = data
+        return f"{path} is back"
 
-    def set_replication(self, path: str, copies: int) -> None:
+    def set_replication(self, path: str, replication: int) -> str:
         self.bytes_of(path)
-        with self._lock:
-            self._entries[path] = replace(self._entries[path], replication=copies)
+        with self._tree_lock:
+            self._entries[path] = replace(self._entries[path], replication=replication)
+        return f"{path}: {replication} copies wanted"
+
+    def upload(self, path: str, *, replace: bool = False) -> Upload:
+        return DemoUpload(self, path, time.time(), replace=replace)
 
     def room(self) -> int:
         """How many more bytes may be brought."""
-        with self._lock:
+        with self._tree_lock:
             kept = sum(len(data) for data in self._bytes.values())
             kept += sum(len(node[2]) for gone in self._trash.values() for node in gone.nodes)
         return BYTES_MAX - kept

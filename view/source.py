@@ -73,88 +73,67 @@ class Source(Protocol):
     @property
     def cluster(self) -> str:
         """The name of the cluster."""
-        ...
 
     @property
     def masters(self) -> Masters:
         """Where the masters that lead are."""
-        ...
 
     def now_s(self) -> float:
         """The time by the masters' clock, so that ages are right on any machine."""
-        ...
 
     def snapshot(self, hosts_version: int, jobs_version: int) -> ClusterSnapshot:
         """What changed in the tables of hosts and jobs."""
-        ...
 
     def storage(self) -> Storage:
         """Chunkservers and the health of the chunks."""
-        ...
 
     def job(self, job_id: str, seen: JobSeen) -> JobSnapshot:
         """What changed in one job."""
-        ...
 
     def log(self, attempt_id: str, stream: str, offset: int) -> bytes:
         """The bytes of an attempt's `stderr` or `stdout` from `offset` on, as far as there are."""
-        ...
 
     def log_bytes(self, attempt_id: str, stream: str) -> int:
         """How long it is so far."""
-        ...
 
     def failure_report(self, job_id: str) -> str:
         """Why a job failed, in full."""
-        ...
 
     def all_jobs(self) -> tuple[JobRow, ...]:
         """Every job that is remembered, newest last."""
-        ...
 
     def figures(self) -> list[tuple[str, str, dict[str, float]]]:
         """What the masters count: role, host, and numbers by name."""
-        ...
 
     def report(self, job_id: str) -> JobReport:
         """All that is known of a job, running or ended long ago."""
-        ...
 
     def stat(self, path: str) -> FileEntry:
         """One file or directory."""
-        ...
 
     def list_directory(self, path: str) -> list[FileEntry]:
         """The entries of a directory, by name."""
-        ...
 
     def usage(self, path: str) -> list[tuple[str, int]]:
         """Bytes below each entry of a directory, most first."""
-        ...
 
     def preview(self, path: str) -> str:
         """The first lines of a file, decompressed if its name says so."""
-        ...
 
     def head(self, path: str) -> bytes:
         """The first bytes of a file, decompressed if its name says so."""
-        ...
 
     def chunks(self, path: str) -> list[ChunkPlace]:
         """The chunks of a file and the hosts of their replicas."""
-        ...
 
     def story(self, path: str) -> list[tuple[float, str]]:
         """What happened to a file, and when."""
-        ...
 
     def trash(self) -> list[FileEntry]:
         """Deleted files that can still be brought back."""
-        ...
 
     def keys(self) -> list[KeyEntry]:
         """With which programs come in through a gateway."""
-        ...
 
     def kill_job(self, job_id: str) -> str: ...
 
@@ -174,15 +153,12 @@ class Source(Protocol):
 
     def download(self, path: str) -> Download:
         """The whole file, in pieces."""
-        ...
 
     def upload(self, path: str, *, replace: bool = False) -> Upload:
         """A file to write that nobody sees until it is closed."""
-        ...
 
     def close(self) -> None:
         """Give up all connections."""
-        ...
 
 
 ANSWER_S_MAX = 3.0

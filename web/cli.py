@@ -8,6 +8,7 @@ import sys
 
 from mrstream.cluster.config.extras import require
 from mrstream.cluster.errors import ClusterError, UserError
+from mrstream.cluster.user import user_name
 from mrstream.view.source import Source
 
 _MORE = """\
@@ -82,7 +83,6 @@ def _serve(chosen: argparse.Namespace) -> int:
 
 
 def _print_link(chosen: argparse.Namespace) -> int:
-    import getpass
     import time
 
     from mrstream.cluster.config.config import current_cluster
@@ -91,9 +91,7 @@ def _print_link(chosen: argparse.Namespace) -> int:
     cluster = current_cluster(chosen.cluster)
     if cluster is None:
         raise UserError("which cluster? There is no current one: use -cluster FILE")
-    link = link_to(
-        cluster, chosen.on, getpass.getuser(), read_only=chosen.read_only, now_s=time.time()
-    )
+    link = link_to(cluster, chosen.on, user_name(), read_only=chosen.read_only, now_s=time.time())
     _tell(link, link, also_open=chosen.open)
     return 0
 

@@ -27,11 +27,11 @@ from mrstream.cluster.config.config import (
 )
 from mrstream.cluster.config.doors import names_of
 from mrstream.cluster.config.extras import require
-from mrstream.cluster.daemon import Daemon, run
+from mrstream.cluster.daemon import Daemon, Service, run
 from mrstream.cluster.errors import ClusterError, UserError
 from mrstream.cluster.retry import RetryPolicy
 from mrstream.cluster.wire.addresses import join_address
-from mrstream.cluster.wire.network import Handler, Peer
+from mrstream.cluster.wire.network import Handler
 from mrstream.dfs.client.client import DfsClient, client_of
 from mrstream.dfs.protocol import KeysSince, KeyTable
 from mrstream.web.certificates import Certificates
@@ -65,7 +65,7 @@ SERVICE_USER = "mrstream"
 CERTIFICATE_DAYS_MIN = 14
 
 
-class Gateway:
+class Gateway(Service):
     """The service of the `web.gateway` daemon."""
 
     def __init__(self, daemon: Daemon) -> None:
@@ -283,12 +283,6 @@ class Gateway:
             "keys": len(self.keys),
             "certificate_ends_at_s": self._certificates.ends_at_s,
         }
-
-    def connected(self, peer: Peer) -> None:
-        """Control connections need no care."""
-
-    def disconnected(self, peer: Peer) -> None:
-        """Nor does their end."""
 
     # --- requests
 

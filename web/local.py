@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import getpass
 import secrets
 import signal
 import time
@@ -16,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from mrstream.cluster.errors import UserError
+from mrstream.cluster.user import user_name
 from mrstream.view.source import Source
 from mrstream.view.watch import Watch
 from mrstream.web.http.reply import Reply
@@ -50,7 +50,7 @@ class LocalPages:
     async def open(self, port: int = 0) -> Opened:
         """Begin to listen; return the link that lets one browser in."""
         link = OneTimeLink(time.time())
-        visitor = Visitor(getpass.getuser(), may_change=not self._read_only)
+        visitor = Visitor(user_name(), may_change=not self._read_only)
 
         async def spend(word: str) -> Visitor | None:
             return visitor if link.spend(word, time.time()) else None

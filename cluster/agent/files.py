@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import fcntl
 import os
 import shutil
 import tempfile
@@ -39,6 +40,18 @@ def put(path: str, mode: int, payload: bytes) -> dict[str, Any]:
         os.unlink(temporary)
         raise
     return {}
+
+
+def hold(path: str) -> int | None:
+    """Return a descriptor that holds the lock of a file for as long as it is open, in whichever
+    process; None: somebody else has it."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        return None
+    return descriptor
 
 
 def keep_ballast(directory: str, size_bytes: int, room_bytes: int) -> dict[str, Any]:

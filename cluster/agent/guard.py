@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import fcntl
 import json
 import os
 import signal
@@ -24,7 +23,7 @@ from typing import Any
 from mrstream.cluster.agent import boot
 from mrstream.cluster.agent.checks import lift_file_limit
 from mrstream.cluster.agent.daemons import Daemons
-from mrstream.cluster.agent.files import put
+from mrstream.cluster.agent.files import hold, put
 from mrstream.cluster.agent.processes import Processes, module_of
 from mrstream.cluster.agent.refusal import RefusedError
 from mrstream.cluster.agent.software import clean_environment
@@ -85,14 +84,7 @@ def starting_lock(directory: str) -> Iterator[bool]:
 
 def open_starting_lock(directory: str) -> int | None:
     """Return a descriptor that holds that lock while it is open; None: somebody else has it."""
-    path = os.path.join(directory, "run", "starting.lock")
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(descriptor)
-        return None
-    return descriptor
+    return hold(os.path.join(directory, "run", "starting.lock"))
 
 
 # --- what the agent does about it, for a launcher
@@ -314,18 +306,6 @@ def say(text: str) -> None:
     print(time.strftime("%Y-%m-%dT%H:%M:%S"), text, flush=True)
 
 
-def _hold_place(directory: str) -> int | None:
-    """Return a descriptor that is this place's guard; None: there is one."""
-    path = os.path.join(directory, "run", f"{ROLE}.lock")
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(descriptor)
-        return None
-    return descriptor
-
-
 def main() -> int:
     """Guard a place until the plan is withdrawn, or the guard told to end."""
     parser = argparse.ArgumentParser(prog=f"python -m {module_of(ROLE)}")
@@ -341,7 +321,7 @@ def main() -> int:
             print(f"there is no {plan_path(options.dir)}: nothing to guard", file=sys.stderr)
             return 1
         time.sleep(LOOK_S)
-    place = _hold_place(options.dir)
+    place = hold(os.path.join(options.dir, "run", f"{ROLE}.lock"))
     if place is None:
         print("there is a guard here already", file=sys.stderr, flush=True)
         return 3

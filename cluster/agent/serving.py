@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import functools
 import json
 import os
@@ -94,14 +93,12 @@ class Agent:
     def _take_lock(self, directory: str) -> None:
         run = os.path.join(directory, "run")
         checks.free_bytes(run)
-        lock = os.open(os.path.join(run, "launcher.lock"), os.O_RDWR | os.O_CREAT, 0o600)
-        self._locks.append(lock)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        lock = files.hold(os.path.join(run, "launcher.lock"))
+        if lock is None:
             raise RefusedError(
                 "another `mrstream cluster` command is at work on this host; wait for it to end"
-            ) from None
+            )
+        self._locks.append(lock)
 
     def _keep(
         self, guard: dict[str, Any] | None = None, at_boot: bool | None = None

@@ -3,35 +3,16 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Protocol
 
 import yaml
 
 from mrstream.cluster.config.config import CELLS_MAX, WIDE_PORTS_COUNT, CellConfig
-from mrstream.cluster.config.values import Parse, whole
+from mrstream.cluster.config.values import Reader, whole
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,30}")
 _NAME_RULE = "a cell's name has letters, digits, dashes and underscores, 31 at most"
 _KEYS = ("path", "number")
 NAME_BYTES_MAX = 255
-
-
-class Reader(Protocol):
-    """What is needed of the reader of the whole file."""
-
-    def wrong(self, node: yaml.Node | None, text: str) -> None: ...
-
-    def pairs(
-        self, node: yaml.Node | None, where: str
-    ) -> list[tuple[yaml.ScalarNode, yaml.Node]]: ...
-
-    def mapping(
-        self, node: yaml.Node | None, where: str, known: tuple[str, ...]
-    ) -> dict[str, yaml.Node]: ...
-
-    def scalar(
-        self, keys: dict[str, yaml.Node], key: str, where: str, parse: Parse, default: Any
-    ) -> Any: ...
 
 
 def read_cells(reader: Reader, node: yaml.Node | None) -> tuple[CellConfig, ...]:

@@ -30,7 +30,6 @@ GATEWAY_S3 = "web.gateway.s3"
 CERTIFICATE_ENDS = "its certificate ends"
 """What a gateway's health says when that is near."""
 
-MASTER_ROLES = (DFS_MASTER, MAPREDUCE_MASTER)
 GROUP_ROLES = (DFS_MASTER, MAPREDUCE_MASTER, LOCK_MASTER)
 """The masters: they run on all hosts of `masters:`, one of each leading."""
 HOST_ROLES = (CHUNKSERVER, WORKER)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import yaml
 
@@ -18,6 +18,7 @@ from mrstream.cluster.config.config import (
 )
 from mrstream.cluster.config.values import (
     Parse,
+    Reader,
     parse_bool,
     parse_path,
     suggestion,
@@ -92,26 +93,6 @@ LISTS: dict[str, Parse] = {
     "behind": parse_ip,
 }
 GATEWAY_KEYS = ("hosts", *SCALARS, *LISTS, "address", "tls")
-
-
-class Reader(Protocol):
-    """What this part needs of the reader of the whole file."""
-
-    def wrong(self, node: yaml.Node | None, text: str) -> None:
-        """Tell a mistake."""
-        ...
-
-    def mapping(
-        self, node: yaml.Node | None, where: str, known: tuple[str, ...]
-    ) -> dict[str, yaml.Node]:
-        """The keys of a mapping, unknown ones told."""
-        ...
-
-    def scalar(
-        self, keys: dict[str, yaml.Node], key: str, where: str, parse: Parse, default: Any
-    ) -> Any:
-        """One value."""
-        ...
 
 
 def read_gateway(

@@ -3,27 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
 
 import yaml
 
 from mrstream.cluster.config.config import HostConfig
-from mrstream.cluster.config.values import Parse, parse_name, seconds_between, suggestion
+from mrstream.cluster.config.values import Reader, parse_name, seconds_between, suggestion
 
 COUNTS = (1, 3, 5)
 MASTERS_COUNT = 3
 """So many where nobody says, and there are hosts for it."""
 FAILOVER_AFTER_S = 3.0
-
-
-class Reader(Protocol):
-    """What is needed of the reader of the whole file."""
-
-    def wrong(self, node: yaml.Node | None, text: str) -> None: ...
-
-    def scalar(
-        self, keys: dict[str, yaml.Node], key: str, where: str, parse: Parse, default: Any
-    ) -> Any: ...
 
 
 def read_masters(

@@ -230,7 +230,7 @@ class _Reader:
         return HostConfig(name=name, address=address, **spread)
 
     def spread(self, value: Any, index: int, count: int, node: yaml.Node) -> Any:
-        """Return the n-th host of a range the n-th of a range in its values."""
+        """Return what is the n-th host's of a value: a range in it gives its n-th."""
         if isinstance(value, tuple):
             return tuple(self.spread(item, index, count, node) for item in value)
         if not isinstance(value, str) or "[" not in value:

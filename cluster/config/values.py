@@ -6,15 +6,38 @@ import difflib
 import ipaddress
 import re
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from mrstream.cluster.config.config import PORTS_COUNT
 from mrstream.cluster.units import parse_share, parse_size, parse_time
+
+if TYPE_CHECKING:
+    import yaml
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 NAME_RULE = "a name has letters, digits, dots, dashes and underscores, 63 at most"
 
 Parse = Callable[[str], Any]
+
+
+class Reader(Protocol):
+    """What the parts of a cluster file need of the reader of the whole."""
+
+    def wrong(self, node: yaml.Node | None, text: str) -> None:
+        """Tell a mistake."""
+
+    def pairs(self, node: yaml.Node | None, where: str) -> list[tuple[yaml.ScalarNode, yaml.Node]]:
+        """The keys of a mapping and their values, in their order."""
+
+    def mapping(
+        self, node: yaml.Node | None, where: str, known: tuple[str, ...]
+    ) -> dict[str, yaml.Node]:
+        """The keys of a mapping, unknown ones told."""
+
+    def scalar(
+        self, keys: dict[str, yaml.Node], key: str, where: str, parse: Parse, default: Any
+    ) -> Any:
+        """One value."""
 
 
 def parse_name(text: str) -> str:

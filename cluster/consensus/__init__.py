@@ -13,6 +13,7 @@ what the commands say, in their order.
 | C5 | an elector keeps its promise over its own restart; a new disk is a new member | `ballot`, `members` |
 | C6 | one change of members at a time, after a record of the own epoch is committed | `members` |
 | C7 | a checkpoint never holds what is not committed | the shell: `cluster/journal` |
+| C8 | what a lone voter sends on was on its own disk first, so what a listener has beyond it was lost there | `leading`, `following` |
 
 What differs from Raft's paper is in docs/decisions/19-one-consensus.md, the bytes in
 docs/formats/consensus.md.

@@ -15,8 +15,9 @@ from mrstream.cluster.consensus.state import NOBODY, Role, State
 
 
 class LogsDiffer(AssertionError):
-    """Our leader would have us cut what it had called committed: its log is not the one that was
-    acknowledged. With a majority that cannot be (C2); one that leads alone may have lost some."""
+    """Our leader would have us cut what it had called committed, or what its own disk had before it
+    was sent to us (C8): its log is not the one that was acknowledged. With a majority that cannot
+    be (C2); one that leads alone may have lost some."""
 
 
 class Following:
@@ -111,6 +112,8 @@ class Following:
         state = self._state
         if after < state.committed:
             raise LogsDiffer(f"C2: {state.committed} is committed, cut after {after}")
+        if any(members.voters == (state.leader,) for _, members in state.members.at(after)):
+            raise LogsDiffer(f"C8: {state.leader} sent us up to {state.last}, and ends at {after}")
         state.epochs.cut(after)
         state.members.cut(after)
         state.synced = min(state.synced, after)

@@ -1,4 +1,4 @@
-"""What must hold within one replica after every event; C1 to C7 over all of them: the simulator."""
+"""What must hold within one replica after every event; C1 to C8 over all of them: the simulator."""
 
 from __future__ import annotations
 

@@ -2,7 +2,8 @@
 
 Only records of its own epoch are committed by counting (Raft §5.4.2, figure 8); those before them
 go along. Its own disk counts as one. To each member one batch of records is under way at a time:
-what gathers meanwhile goes with the next.
+what gathers meanwhile goes with the next. Who decides alone sends on what its own disk has, and no
+more (C8): whatever a listener has beyond it later, it had, and has lost.
 """
 
 from __future__ import annotations
@@ -84,6 +85,7 @@ class Leading:
     def synced(self, now_s: float) -> None:
         """Our own disk has more than it had."""
         self.count(now_s)
+        self.send_all(now_s)
 
     def positioned(self, sender: MemberId, position: Position, now_s: float) -> None:
         """A member says how far it is."""
@@ -125,7 +127,7 @@ class Leading:
             self.has_led = True
             state.out.append(Led(state.epoch))
         for member, progress in self.progress.items():
-            if not progress.under_way and progress.next > state.last:
+            if not progress.under_way and progress.next > self._sendable():
                 self._send(member, progress, now_s)
 
     def _agreed(self, now_s: float) -> int:
@@ -152,7 +154,7 @@ class Leading:
 
     def _in_step(self, progress: Progress, now_s: float) -> bool:
         """A learner is waited for from when it has all that is committed until it is silent."""
-        if progress.synced >= self._state.last:
+        if progress.synced >= self._sendable():
             progress.moved_at_s = now_s
         if progress.synced >= self._state.committed and progress.synced >= self.began_at:
             progress.is_in_step = True
@@ -208,8 +210,13 @@ class Leading:
     def _send_log(self, member: MemberId, progress: Progress, now_s: float) -> None:
         """Send records that are missing, unless some, or a checkpoint, are under way."""
         is_busy = progress.under_way or progress.is_copying
-        if not is_busy and progress.next <= self._state.last:
+        if not is_busy and progress.next <= self._sendable():
             self._send(member, progress, now_s)
+
+    def _sendable(self) -> int:
+        """Up to where may others have our log?"""
+        state = self._state
+        return state.synced if state.members.decides_alone(state.committed) else state.last
 
     def _send(self, member: MemberId, progress: Progress, now_s: float) -> None:
         state = self._state
@@ -221,7 +228,8 @@ class Leading:
             previous = state.epochs.base
             last = previous
         else:
-            last = previous if progress.under_way else min(state.last, previous + BATCH_MAX)
+            last = min(self._sendable(), previous + BATCH_MAX)
+            last = previous if progress.under_way else max(last, previous)
         self._note_sent(now_s)
         previous_epoch = state.epochs.at(previous)
         state.out.append(

@@ -87,6 +87,13 @@ class MemberRows:
         """Return the row in force after that record: what a checkpoint of it must hold."""
         return tuple([row for row in self.rows if row[0] <= sequence][-1:])
 
+    def decides_alone(self, committed: int) -> bool:
+        """Does one voter alone decide, by the list in force or by one to which it may go back?"""
+        if self.set_at <= committed:
+            return len(self.now.voters) == 1
+        rows = [*self.at(committed), *(row for row in self.rows if row[0] > committed)]
+        return any(len(members.voters) == 1 for _, members in rows)
+
     def add(self, sequence: int, members: Members) -> None:
         assert sequence > self.set_at
         self.rows.append((sequence, members))

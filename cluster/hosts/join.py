@@ -67,5 +67,11 @@ def _find(link: HostLink, directory: str, name: str | None) -> str:
         return found[name]
     if name is None and len(found) == 1:
         return next(iter(found.values()))
-    there = ", ".join(found) or "none"
-    raise UserError(f"{link.name} has these clusters in {directory}: {there}; say which by --name")
+    if not found:
+        raise UserError(
+            f"{link.name} has no cluster in {directory}: if its cluster.yaml says another `dir`, "
+            "name that by --dir, or the file by -f"
+        )
+    raise UserError(
+        f"{link.name} has these clusters in {directory}: {', '.join(found)}; say which by --name"
+    )

@@ -76,10 +76,6 @@ class HostLink:
         if session is not None:
             session.close()
 
-    def ports(self, roles: Iterable[str]) -> list[int]:
-        """Return the ports that these roles listen on."""
-        return self.config.ports_of(roles)
-
 
 class Hosts:
     """All hosts of a command, worked on in parallel."""

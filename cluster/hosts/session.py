@@ -77,19 +77,15 @@ class Transport(Protocol):
 
     def send(self, data: bytes) -> None:
         """Send all of it."""
-        ...
 
     def receive(self, timeout_s: float) -> bytes:
         """Return some bytes; empty: the other side has ended. `TimeoutError` when none came."""
-        ...
 
     def close(self) -> None:
         """End the conversation."""
-        ...
 
     def last_words(self) -> str:
         """What the other side said besides, such as an error of its shell."""
-        ...
 
 
 @functools.cache

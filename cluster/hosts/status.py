@@ -27,6 +27,11 @@ def roles_now(cluster: Cluster) -> dict[str, dict[str, RoleState]]:
     return found
 
 
+def answering(roles: dict[str, dict[str, RoleState]]) -> set[str]:
+    """Return the roles that answer on any host: of the others nobody need be asked."""
+    return {role for found in roles.values() for role, state in found.items() if state.state == UP}
+
+
 def status_document(
     cluster: Cluster,
     roles: dict[str, dict[str, RoleState]],

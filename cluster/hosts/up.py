@@ -208,7 +208,8 @@ class Up:
             self._say(host.name, "cluster.yaml has changed: what runs uses it after a restart")
         roles = [r for r in self.config.roles_of(host.name) if r not in facts["running"]]
         disks = [link.directory, *host.disks]
-        found = link.call("check", address=host.address, ports=link.ports(roles), disks=disks)
+        ports = self.config.ports_of(roles)
+        found = link.call("check", address=host.address, ports=ports, disks=disks)
         for port, reason in found["busy"].items():
             raise HostRefused(_busy(host.address, port, reason))
         for path, free in found["free"].items():

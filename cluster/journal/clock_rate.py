@@ -17,9 +17,13 @@ class ClockRate:
     def __init__(self, span_s: float = SPAN_S) -> None:
         self._span_s = span_s
         self._of = ""
+        """Whose clock; what is known of another's counts for nothing."""
         self._first: tuple[float, float] | None = None
+        """The quickest beat of the span before: sent then by that clock, heard then by ours."""
         self._best: tuple[float, float] | None = None
+        """That of this span so far."""
         self._began_at_s = 0.0
+        """When this span began, by our clock."""
         self.faster = 0.0
         """By how much our clock is; 0.0: not known yet."""
 

@@ -40,8 +40,11 @@ class GroupDisk:
         self.lock = threading.Lock()
         """Held while the files change; by others while they read."""
         self.blocked = ""
+        """Why nothing can be written at the moment, for people; empty when it can."""
         self._changed = threading.Condition()
+        """Guards the queue and the wish to end."""
         self._queue: list[Write | Work] = []
+        """What the brain decided, in that order: nothing overtakes anything."""
         self._stopping = False
         self._thread = threading.Thread(target=self._run, name="group-disk", daemon=True)
         self._thread.start()

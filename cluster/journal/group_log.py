@@ -52,9 +52,11 @@ class GroupLog:
         self._disk: Disk = OsDisk() if disk is None else disk
         self._marker = hashlib.sha256(cluster_id.encode()).digest()[:4]
         self._file: DiskFile | None = None
+        """The newest of `_found.files`, open from `open` to `close`."""
         self._found = GroupFound()
+        """The log as it is now, in files, epochs and members; changed only after the disk was."""
         self.synced = 0
-        """The disk holds the log up to here."""
+        """The disk holds the log up to here; never beyond `last`."""
 
     # --- beginning
 
@@ -228,7 +230,7 @@ class GroupLog:
         writer.finish()
 
     def publish_checkpoint(self, sequence: int) -> int:
-        """Return a finished checkpoint its name, drop what is needless; return the new `base`."""
+        """Let a finished checkpoint count, drop what is needless; return the new `base`."""
         checkpoint.publish_part(self._disk, self.directory, sequence)
         remove_old(self._disk, self.directory)
         kept = set(list_logs(self._disk, self.directory))

@@ -13,7 +13,7 @@ import logging
 import math
 import os
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from random import Random
 from typing import Any, Protocol
 
@@ -36,6 +36,7 @@ from mrstream.cluster.journal.copying import Copying
 from mrstream.cluster.journal.group_disk import GroupDisk
 from mrstream.cluster.journal.group_log import GroupLog
 from mrstream.cluster.journal.tail import Tail
+from mrstream.cluster.tasks import Tasks
 from mrstream.cluster.wire.network import Handler, Identity, Peer, Server, new_event_loop
 
 log = logging.getLogger(__name__)
@@ -52,7 +53,6 @@ class Program(Protocol):
 
     def decide(self, handle: Callable[[tuple[bytes, ...]], list[c.Command]]) -> list[c.Command]:
         """Give the records that are pending to the brain, with nothing between them and it."""
-        ...
 
     def is_alive(self) -> bool: ...
 
@@ -85,20 +85,30 @@ class GroupMember:
         self._timing, self._clock, self._program = timing, clock, program
         self.me = member_id(identity.host, group_log.journal.decode())
         self._ballot = BallotFile(disk, group_log.directory)
+        """Epoch and vote; on disk before anybody hears of them."""
         self._promise = PromiseFile(disk, group_log.directory, _boot_id())
+        """Until when no other leader is elected; on disk before it is given."""
         self._tail = Tail(group_log.last)
+        """The last records, for followers: what is younger than the disk's is here."""
         self._links = peers.Links(identity, addresses, self._heard)
         self._loop = new_event_loop()
         self._asks: dict[int, asyncio.Future[int]] = {}
+        """Wishes that the brain has not answered, by their number."""
         self._numbers = itertools.count(1)
         self._tick: asyncio.TimerHandle | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
+        """When the brain wants to be asked next: one at a time."""
+        # A bug must be heard of: a member that no longer listens to another looks well, until the
+        # third is lost.
+        self._tasks = Tasks(self._loop, lambda bug: self._bug(bug, "a task"))
         self._heard_at_s = -math.inf
+        """When our leader last said anything."""
         self._fresh_at_s = math.inf
         """When we had all that our leader called committed."""
         self._leader_committed = 0
+        """What it then called committed."""
         self._clock_rate = ClockRate()
         self.is_over = False
+        """No event is handled any more; never taken back."""
         now_s = clock.now_s()
         held = group_log.read_checkpoint()
         committed = max(group_log.base, 0 if held is None else held[0])
@@ -142,8 +152,7 @@ class GroupMember:
         self._promise.close()
 
     async def _shut(self) -> None:
-        for task in list(self._tasks):
-            task.cancel()
+        self._tasks.cancel()
         if self._tick is not None:
             self._tick.cancel()
         await self._server.close()
@@ -243,21 +252,9 @@ class GroupMember:
         }
         self._server = Server(handlers, self._identity, on_bug=self._bug)
         await self._server.start(self._address)
-        self._links.start(self.me, self._task)
-        self._task(self._join())
+        self._links.start(self.me, self._tasks.start)
+        self._tasks.start(self._join())
         self._handle(e.Tick())
-
-    def _task(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.ensure_future(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._task_ended)
-
-    def _task_ended(self, task: asyncio.Task[None]) -> None:
-        """One that ends by itself is a bug that must be heard of: a member that no longer listens
-        to another looks well, until the third is lost."""
-        self._tasks.discard(task)
-        if not task.cancelled() and (bug := task.exception()) is not None:
-            self._bug(bug, "a task")
 
     def _heard(self, sender: MemberId, word: Word) -> None:
         self._handle(e.Received(sender, word))
@@ -296,8 +293,8 @@ class GroupMember:
             leader = host_of(replica.leader) or "its leader"
             self._failed(
                 DiskFailed(
-                    f"{self.log.directory}: the log of {leader} lacks records that it had called "
-                    f"acknowledged, and we have up to {replica.committed:,}; nothing was changed: "
+                    f"{self.log.directory}: the log of {leader} lacks records that its disk had, "
+                    f"and we have up to {replica.last:,}; nothing was changed: "
                     f"`mrstream cluster restore --master {leader} --from {self._identity.host}` "
                     f"brings them back, and gives up what came instead ({error})"
                 )
@@ -335,7 +332,7 @@ class GroupMember:
             case c.SendLog():
                 self._send_log(command)
             case c.SendCheckpoint():
-                self._task(self._send_checkpoint(command.to))
+                self._tasks.start(self._send_checkpoint(command.to))
             case c.Committed():
                 self._program.committed(command.sequence)
             case c.Led():

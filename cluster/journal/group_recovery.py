@@ -34,9 +34,8 @@ from mrstream.cluster.journal.format import (
     FileHeader,
     corrupt,
     decode_file_header,
-    decode_record,
 )
-from mrstream.cluster.journal.recovery import judge_bad_record, list_logs, log_path
+from mrstream.cluster.journal.recovery import list_logs, log_path, torn_tail, whole_records
 from mrstream.cluster.wire.messages import pack, unpack
 
 HEADER_BYTES = FILE_HEADER.size + GROUP_HEADER.size
@@ -52,9 +51,13 @@ class LogFile:
 
     path: str
     first: int
+    """The sequence of its first record, or of the one that will be."""
     end: int
+    """Its whole records end here; the next is written here."""
     offsets: array[int]
+    """Where each record begins, in order, from `first` on without a gap."""
     is_of_group: bool = True
+    """False: of a journal that was alone; it is read, and never written on."""
 
     @property
     def last(self) -> int:
@@ -194,7 +197,7 @@ def _scan_logs(
                 continue
             raise corrupt(path, 0, "the header of the log is damaged")
         _begin_file(path, header, first, found)
-        _scan_one(path, data, header, marker, is_last, found)
+        _scan_one(path, data, marker, is_last, found)
 
 
 def _begin_file(path: str, header: FileHeader, first: int, found: GroupFound) -> None:
@@ -216,24 +219,13 @@ def _begin_file(path: str, header: FileHeader, first: int, found: GroupFound) ->
     found.files.append(LogFile(path, first, header.size_bytes, empty, header.group is not None))
 
 
-def _scan_one(
-    path: str, data: bytes, header: FileHeader, marker: bytes, is_last: bool, found: GroupFound
-) -> None:
+def _scan_one(path: str, data: bytes, marker: bytes, is_last: bool, found: GroupFound) -> None:
     file = found.files[-1]
-    at = header.size_bytes
-    while at < len(data):
-        record = decode_record(data, at, marker)
-        expected = file.last + 1
-        if record is None:
-            judge_bad_record(path, data, at, expected, marker, is_last)
-            found.torn = f"{path}: {len(data) - at:,} bytes after record {expected - 1}"
-            break
-        if record.sequence != expected:
-            raise corrupt(path, at, f"stands record {record.sequence}, not {expected}")
+    for at, record in whole_records(path, data, file.end, file.first, marker, is_last):
         note_record(record.payload, found.shape, found.members, path)
         file.offsets.append(at)
-        at = record.end_bytes
-    file.end = at
+        file.end = record.end_bytes
+    found.torn = torn_tail(path, data, file.end, file.last) or found.torn
 
 
 def note_record(payload: bytes, shape: Epochs, members: MemberRows, path: str) -> None:

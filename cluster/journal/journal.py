@@ -72,16 +72,26 @@ class Journal:
         self._on_failure = on_failure
         self._marker = hashlib.sha256(cluster_id.encode()).digest()[:4]
         self._file: DiskFile | None = None
+        """Open from `recover` to `close`; the commit thread's own once that has started."""
         self._file_bytes = 0
+        """So much of it is whole records that were synced; what a failed write left behind is cut
+        off again before the next."""
         self._reserved_bytes = 0
         """The file may become so long even on a full disk."""
         self._pending: list[tuple[int, bytes] | _Rotate] = []
+        """Taken and not yet on their way to the disk, in the order of their sequences, without a
+        gap: the first is the one behind what the disk has or is being given."""
         self._changed = threading.Condition()
+        """Guards sequences, pending records and the failure; told when any of them changes."""
         self._failure: DiskFailed | None = None
+        """Why nothing more will be durable; never taken back, since nobody knows what the disk has
+        after a sync that failed."""
         self._thread: threading.Thread | None = None
         self._stopping = False
+        """What is pending is the last; never taken back."""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._waiting = Waiting()
+        """Futures of the loop, touched there alone."""
 
     # --- beginning
 
@@ -263,6 +273,7 @@ class Journal:
             return
         assert self._file is not None
         last, durable, marker = run[-1][0], self.durable, self._marker
+        assert (run[0][0], last) == (durable + 1, durable + len(run)), "a gap in the log"
         data = b"".join([encode_record(marker, at, durable, payload) for at, payload in run])
         self._write_when_there_is_space(data)
         self._file.sync()

@@ -26,6 +26,7 @@ from mrstream.cluster.journal.format import (
     CHECKPOINT_MAGIC,
     FILE_HEADER,
     LOG_MAGIC,
+    Record,
     corrupt,
     decode_file_header,
     decode_record,
@@ -182,17 +183,33 @@ def _scan_logs(
 def _scan_one(
     path: str, data: bytes, first: int, marker: bytes, is_last: bool, found: Recovery
 ) -> _LogFile:
-    at, expected = FILE_HEADER.size, first
+    end, last = FILE_HEADER.size, first - 1
+    for _, record in whole_records(path, data, end, first, marker, is_last):
+        end, last = record.end_bytes, record.sequence
+    found.torn = torn_tail(path, data, end, last) or found.torn
+    return _LogFile(path, first, end, last)
+
+
+def whole_records(
+    path: str, data: bytes, at: int, first: int, marker: bytes, is_last: bool
+) -> Iterator[tuple[int, Record]]:
+    """Yield the records of a log file from a byte on, each with its place, up to where a write was
+    torn; raise `JournalCorrupt` where that cannot be what happened."""
+    expected = first
     while at < len(data):
         record = decode_record(data, at, marker)
         if record is None:
             judge_bad_record(path, data, at, expected, marker, is_last)
-            found.torn = f"{path}: {len(data) - at:,} bytes after record {expected - 1}"
-            break
+            return
         if record.sequence != expected:
             raise corrupt(path, at, f"stands record {record.sequence}, not {expected}")
+        yield at, record
         at, expected = record.end_bytes, expected + 1
-    return _LogFile(path, first, at, expected - 1)
+
+
+def torn_tail(path: str, data: bytes, end: int, last: int) -> str:
+    """Say what lies behind the last whole record of a file; empty: nothing."""
+    return f"{path}: {len(data) - end:,} bytes after record {last}" if end < len(data) else ""
 
 
 def judge_bad_record(

@@ -48,19 +48,15 @@ class StateMachine(Protocol):
 
     def on_committed(self, sequence: int, payload: bytes) -> None:
         """Apply a record that somebody else's lead led to."""
-        ...
 
     def on_leadership(self, epoch: int) -> None:
         """Everything acknowledged has been applied: decide and answer from now on."""
-        ...
 
     def on_parked(self, parked: bool) -> None:
         """Answer nobody and append nothing until told otherwise; or go on."""
-        ...
 
     def on_restart(self, reason: str) -> None:
         """Start the process anew; answer nobody before."""
-        ...
 
 
 class ReplicatedJournal:
@@ -94,19 +90,29 @@ class ReplicatedJournal:
         self._on_failure = on_failure
         self._epoch_above = epoch_above
         self._child = 0
+        """The process that writes a checkpoint; 0: none does."""
         self._log = GroupLog(directory, identity.cluster_id, self._disk)
         self._changed = threading.Condition()
+        """Orders the program's records and the brain's own; guards all that both threads use."""
         self._pending: list[bytes] = []
+        """The leader's records that the brain has not seen; `sequence` counts them already, and no
+        record of the brain's comes between."""
         self._is_serving = False
+        """From `on_leadership` on; a life that leads never follows again."""
         self._is_over = False
+        """Deposed, failed or closed: nothing is said any more. Never taken back."""
         self._failure: DiskFailed | None = None
+        """Why this member will never know; None where a successor can tell."""
         self._lease_until_s = -math.inf
+        """As of the last event: no answer leaves after it (C4)."""
         self._sent_on = 0
         """Records up to here have been passed to the program's loop."""
         self._applied = 0
         """Records up to here have been given to the state machine."""
         self._touched_at_s = 0.0
+        """When the program's loop last ran: a leader whose program hangs is to resign."""
         self._waiting = Waiting()
+        """Futures of the program's loop, touched there alone."""
 
     # --- beginning and ending
 
@@ -299,6 +305,7 @@ class ReplicatedJournal:
     def committed(self, sequence: int) -> None:
         """Tell whoever waits, and the state machine what it has not led to itself."""
         with self._changed:
+            assert self.durable <= sequence <= self.sequence, (self.durable, sequence)
             self.durable = sequence
             self._changed.notify_all()
             is_own = self._is_serving
@@ -334,6 +341,7 @@ class ReplicatedJournal:
     # --- on the program's loop
 
     def _deliver(self, first: int, records: tuple[bytes, ...]) -> None:
+        assert first == self._applied + 1, f"record {first} after {self._applied}"
         for at, payload in enumerate(records):
             if payload[0] != MARK:
                 self._machine.on_committed(first + at, payload)

@@ -39,7 +39,11 @@ class _Waiting:
     """One call that waits for an answer, and what was found out meanwhile."""
 
     def __init__(self, asked: str, not_before_s: float) -> None:
-        self.asked, self.not_before_s = asked, not_before_s
+        self.asked = asked
+        """The address that the call went to. The call ends there, or is taken back from there
+        before it goes elsewhere."""
+        self.not_before_s = not_before_s
+        """Until then silence is no reason to look."""
         self.is_alive: bool | None = None
         """Did the one that was asked answer another question when it was last looked at? None: it
         never was."""
@@ -61,6 +65,7 @@ class LeaderConnection:
     ) -> None:
         """`on_leader` is told host and epoch whenever another one leads, or anew."""
         self.finding = finding
+        """Who leads, and the highest epoch; may be shared with other connections."""
         self._identity, self._role = identity, role
         self._on_push, self._push_types = on_push, push_types
         self._connect_s_max = connect_s_max
@@ -69,10 +74,15 @@ class LeaderConnection:
 
     def _fresh(self) -> None:
         self._lock = threading.Lock()
+        """Guards the connections and the two counts, for moments."""
         self._pid = os.getpid()
+        """Whose all this is: a child that was forked off begins with nothing."""
         self.client_id = new_client_id()
+        """The same at every member: by it and a request's number a successor knows a repeat."""
         self._connections: dict[str, Connection] = {}
+        """One to each address that was ever asked. None goes: one that ended connects again."""
         self._number = 0
+        """Of the last request, at whichever member: no two have the same. It never goes back."""
         self._closings = 0
         """How often `close` was called: a call of before that is ended by it is not repeated."""
 
@@ -101,10 +111,12 @@ class LeaderConnection:
         number: int | None = None,
         patience_s: float = LOOK_S,
         look_s: float = LOOK_S,
+        on_lost: Callable[[HostUnreachable], None] | None = None,
     ) -> Any:
         """Return the leader's reply, or raise what it raised, or `Unavailable` when no member leads
         at the moment: wait then, and repeat it with its number. `patience_s`: an answer that is
-        held back for so long is no reason to ask anybody; `look_s`: how often to look then."""
+        held back for so long is no reason to ask anybody; `look_s`: how often to look then;
+        `on_lost` hears of each member that cannot be reached, when another is asked instead."""
         if number is None:
             number = self.next_number()
         renewed: dict[str, None] = {}
@@ -133,7 +145,7 @@ class LeaderConnection:
                 if not waiting.is_alive:
                     self.finding.lost(address)
                 raise
-            except HostUnreachable:
+            except HostUnreachable as error:
                 # A connection of before may have ended unnoticed, with an earlier life of the
                 # member: only a new one that fails says that nobody is there.
                 if closings != self._closings:
@@ -142,6 +154,8 @@ class LeaderConnection:
                     renewed[address] = None
                 elif not self.finding.lost(address):
                     raise
+                elif on_lost is not None:
+                    on_lost(error)
             except ClusterError:
                 self._answered(address)
                 raise
@@ -159,7 +173,8 @@ class LeaderConnection:
 
     def ask_member(self, address: str, request: Request, timeout_s: float) -> Any:
         """Have one member answer, whether it leads or not."""
-        return self._connection(address).call(request, timeout_s)
+        number = self.next_number()
+        return self._connection(address).call(request, timeout_s, number)
 
     def close(self) -> None:
         """End all connections, and calls in flight; it may be used again."""
@@ -179,6 +194,7 @@ class LeaderConnection:
             found = self._connections.get(address)
             if found is None:
                 found = self._connections[address] = self._new(address)
+            assert found.client_id == self.client_id, f"{address}: asked as somebody else"
             return found
 
     def _new(self, address: str) -> Connection:
@@ -205,18 +221,20 @@ class LeaderConnection:
         if time.monotonic() < waiting.not_before_s:
             return
         waiting.is_alive = False
-        places = [(self._connection(asked), self.next_number())]
-        places += [(self._new(address), 0) for address in self.finding.others(asked)]
-        for connection, number in places:
-            limit_s = ASK_S_MAX if number else OTHERS_S_MAX
+        for connection in (
+            self._connection(asked),
+            *(self._new(address) for address in self.finding.others(asked)),
+        ):
+            is_asked = connection.address == asked
+            limit_s = ASK_S_MAX if is_asked else OTHERS_S_MAX
             try:
-                seen: Standing = connection.call(WhoLeads(), limit_s, number or None)
+                seen: Standing = connection.call(WhoLeads(), limit_s, self.next_number())
             except ClusterError:
                 continue  # one more that says nothing
             finally:
-                if not number:
+                if not is_asked:
                     connection.close()
-            if connection.address == asked:
+            if is_asked:
                 waiting.is_alive = True
                 if seen.is_serving:
                     return

@@ -45,14 +45,22 @@ class Finding:
         the host that led when somebody last looked, and `epoch` the highest heard of then."""
         assert seeds, "a group has members"
         self._addresses = dict(seeds)
+        """Members by host, in the order in which they are asked: the seeds, then whoever was named
+        as the leader since. None goes, and none moves."""
         self._lock = threading.Lock()
+        """Guards all of this; never held while anybody is asked."""
         self._host = first if first in seeds else next(iter(seeds))
+        """Whom to ask: always a member. Moved only by news of the one that was asked last, so that
+        a thread whose news is old undoes nothing."""
         self._tried: dict[str, None] = {}
+        """Members that were asked in vain since the caller last waited. Never all of them: then the
+        caller waits, and it is empty again."""
         self._hops = 0
+        """How often the caller was sent on since it last waited; at most `HOPS_MAX`."""
         self.epoch = epoch
-        """The highest that was heard of."""
+        """The highest that was heard of; it never falls, or reads could go back in time."""
         self._told = ("", 0)
-        """The leader and epoch that `answered` was news of."""
+        """The leader and epoch that `answered` was news of: each is told once."""
 
     @property
     def host(self) -> str:
@@ -125,6 +133,14 @@ class Finding:
                 # First hand: it may have been asked in vain just before it began to serve.
                 self._tried.pop(host_of(standing.leader), None)
             return self._believe(host_of(standing.leader), standing.address, standing.epoch)
+
+    def check_invariants(self) -> None:
+        """Assert the law of each field; holds between calls."""
+        with self._lock:
+            assert self._host in self._addresses, self._host
+            assert set(self._tried) < set(self._addresses), self._tried
+            assert 0 <= self._hops <= HOPS_MAX, self._hops
+            assert self._told[1] <= self.epoch, (self._told, self.epoch)
 
     # --- inside
 

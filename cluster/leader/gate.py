@@ -22,12 +22,10 @@ class Log(Protocol):
     @property
     def seen(self) -> int:
         """The sequence that the brain's state rests on."""
-        ...
 
     @property
     def durable(self) -> int:
         """The sequence that no crash takes back."""
-        ...
 
 
 def always() -> bool:

@@ -65,6 +65,11 @@ class GroupView:
         return tuple(host for host in self.voters if states.get(host) in (LEADER, SHADOW))
 
     @property
+    def is_silent(self) -> bool:
+        """Nobody says anything, so nothing is known of the group."""
+        return all(member.state == SILENT for member in self.members.values())
+
+    @property
     def needed(self) -> int:
         """So many voters must run."""
         return len(self.voters) // 2 + 1
@@ -108,6 +113,8 @@ class GroupView:
     def line(self) -> str:
         """For `status`."""
         name, count = group_name(self.role), len(self.voters)
+        if self.is_silent:
+            return f"group {name}: NO ANSWER from {', '.join(self.members)}: nothing is served"
         if not self.voters:
             return f"group {name}: not founded: `mrstream cluster up` founds it"
         here = f"{len(self.answering)} of {count} members answer, {self.needed} must"
@@ -121,6 +128,11 @@ class GroupView:
         """For `doctor`: what is wrong, and what to do."""
         found: list[str] = []
         name = self.role
+        if self.is_silent:
+            return [
+                f"{name}: none of {', '.join(self.members)} answers: nothing is served; `mrstream "
+                "cluster up` starts what can be started"
+            ]
         if not self.voters:
             return [f"{name}: its group is not founded: `mrstream cluster up` founds it"]
         silent = [host for host in self.voters if host not in self.answering]
@@ -237,8 +249,9 @@ def look_at_group(cluster: Cluster, role: str) -> GroupView:
 def look_at_groups(cluster: Cluster) -> dict[str, GroupView]:
     """Ask the members of all groups that the cluster has, by name."""
     config = cluster.config
-    return {
-        group_name(role): look_at_group(cluster, role)
-        for role in config.master_roles
-        if len(config.masters_of(role)) > 1
-    }
+    roles = [role for role in config.master_roles if len(config.masters_of(role)) > 1]
+    if not roles:
+        return {}
+    with concurrent.futures.ThreadPoolExecutor(len(roles)) as pool:
+        views = pool.map(lambda role: look_at_group(cluster, role), roles)
+        return {group_name(view.role): view for view in views}

@@ -1,8 +1,8 @@
 """Before a master serves: does anybody know more than its log does?
 
 A member of a group that has a majority need not ask: one whose log lacks what was acknowledged is
-not elected. Who can lead alone asks. With a listener (two hosts): what that knows to be
-acknowledged; where it is more, our log is old, cut or another one. Without a log: whether any host
+not elected. Who can lead alone asks. With a listener (two hosts): how far it
+has the log; where that is more, ours is old, cut or another one. Without a log: whether any host
 stores something of a file system; each has to say so, unless the launcher marked the cluster as
 new. The master refuses then, and names the way back. A listener that is down when there is a log
 does not keep the master from starting: until it is there again, nothing is condemned.
@@ -87,9 +87,8 @@ async def compare_with_listeners(
             seen: Standing = await channel.call(WhoLeads(), ASK_S_MAX)
         finally:
             channel.close()
-        # More than what is committed it may have of what nobody was told. But what is committed is
-        # not on disk: one that has started since then does not know, so all that it has counts.
-        return seen.committed if seen.behind_s >= 0.0 else max(seen.committed, seen.synced)
+        # All that it has was on our disk first (C8), acknowledged or not.
+        return max(seen.committed, seen.synced)
 
     asked = _Inquiry(daemon.stopping, ask)
     answers = await asked.ask(known, LISTENERS_S_MAX)

@@ -11,12 +11,12 @@ face stands before a journal of one process: it leads from its start on, as it a
 from __future__ import annotations
 
 import asyncio
-import inspect
 import logging
 import math
 import os
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from types import CoroutineType
 from typing import Any, NoReturn, Protocol
 
 import msgspec
@@ -51,15 +51,12 @@ class Machine(Protocol):
 
     def load(self, pieces: Iterator[bytes]) -> None:
         """Take the state of a checkpoint; before anything else, where there is one."""
-        ...
 
     def apply(self, payload: bytes) -> None:
         """Fold a committed record of somebody else's lead, or of an earlier life."""
-        ...
 
     def lead(self, epoch: int) -> None:
         """Everything ever acknowledged has been applied: decide from now on."""
-        ...
 
 
 class Office:
@@ -92,9 +89,13 @@ class Office:
         """Of our own lead; 0: we do not lead."""
         daemon.epoch = lambda: self.epoch
         self._is_parked = False
+        """The lead is being handed over: nobody is answered, and nothing appended."""
         self._has_begun = False
+        """The journal runs, so it has to be closed."""
         self._is_over = False
+        """Nothing is said any more; never taken back."""
         self._watching: dict[Gate[Any], None] = {}
+        """Gates that hold something back and are to be looked at again: each is in one turn."""
         self.handlers: dict[type[Any], Handler] = {
             WhoLeads: lambda request, peer: self.standing(),
             AskGroup: self._ask,
@@ -242,7 +243,7 @@ class Office:
                 (), journal.durable, 0.0, is_serving, self._daemon.address,
             )  # fmt: skip
         seen = self._group.standing()
-        return _with_address(seen, self._address_of(seen.leader))
+        return msgspec.structs.replace(seen, address=self._address_of(seen.leader))
 
     def not_leader(self) -> NotLeader:
         """What whoever asks a member that does not lead is told: who does."""
@@ -308,7 +309,7 @@ class Office:
                 return self._refuse_later(error)
             if isinstance(result, asyncio.Future):
                 return result
-            if inspect.isawaitable(result):
+            if isinstance(result, CoroutineType):
                 return self._answer_after(result)
             return result if self.may_speak() else self._answer_later(result)
 
@@ -425,7 +426,3 @@ def words_of(standing: Standing) -> tuple[bool, str]:
         return True, f"learner of {leader}, epoch {standing.epoch}, {share} %"
     behind = f", {standing.behind_s:.1f} s behind" if standing.behind_s >= 0.0 else ""
     return True, f"shadow of {host_of(standing.leader)}, epoch {standing.epoch}{behind}"
-
-
-def _with_address(standing: Standing, address: str) -> Standing:
-    return msgspec.structs.replace(standing, address=address)

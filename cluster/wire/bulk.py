@@ -76,6 +76,7 @@ class BulkServer:
         self._on_bug = on_bug
         self._lock = threading.Lock()
         self._open: dict[threading.Thread, socket.socket] = {}
+        """Every connection, by the thread that serves it; it takes its own out, and closes it."""
         self._unproven: dict[threading.Thread, None] = {}
         """Those of `_open` that have not shown that they hold the secret, oldest first."""
         self._listener: socket.socket | None = None
@@ -176,6 +177,10 @@ class BulkServer:
         except EOFError:
             return
         except ClusterError as error:
+            if stream.is_idle:
+                # Kept open for a request that did not come: nobody is at fault, or waits.
+                log.debug("ended idle bulk peer=%s", stream.address)
+                return
             log.warning("ended bulk peer=%s reason=%s", stream.address, error)
             with contextlib.suppress(HostUnreachable):  # it hears of it by the close
                 stream.send_error(error)

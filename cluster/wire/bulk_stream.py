@@ -53,7 +53,11 @@ class BulkStream:
         self.peer = peer
         self._is_unix = sock.family == socket.AF_UNIX
         self._held = memoryview(b"")
+        """Received and not yet taken: of what comes next."""
         self._descriptors: list[int] = []
+        """Open files that came with what was received; closed here unless somebody takes them."""
+        self.is_idle = False
+        """The last thing waited for was a message of which nothing has come."""
 
     def __enter__(self) -> BulkStream:
         return self
@@ -226,11 +230,13 @@ class BulkStream:
         taken = len(self._held)
         view[:taken] = self._held
         self._held = memoryview(b"")
+        self.is_idle = at_border and taken == 0
         while taken < count:
             if until_s is not None:
                 # A limit on each read alone lets a byte now and then go on for hours.
                 self.settimeout(max(0.001, until_s - time.monotonic()))
             ahead = self._read_ahead()
+            self.is_idle = False
             if not ahead:
                 if at_border and taken == 0:
                     raise EOFError(f"{self.address} closed the connection")

@@ -33,10 +33,16 @@ class Channel(Wire):
         self.address = address
         self.client_id = 0
         self._handshake: ClientHandshake | None = handshake
+        """None once both sides have proven the secret; until then no other frame counts."""
         self._ready: asyncio.Future[None] = loop.create_future()
+        """Done, or failed, when the handshake is over."""
         self._pending: dict[int, tuple[asyncio.Future[Any], Any]] = {}
+        """Calls in flight by number, each with what its reply is read as; nobody waits for another
+        of the same number. Empty from the end of the connection on."""
         self._number = 0
+        """Of the last request that was given none."""
         self._is_abandoned = False
+        """`connect` gave up: a connection that is made later is ended at once."""
         self._on_push = on_push
         self._read_push = reader_of(union_of(list(push_types))) if push_types else None
         self.peer = PeerIdentity("", "", 0)
@@ -105,6 +111,8 @@ class Channel(Wire):
             return future
         if number is None:
             self._number = number = self._number + 1
+        known = self._pending.get(number)
+        assert known is None or known[0].done(), f"request {number} is in flight already"
         self._pending[number] = (future, request.reply)
         self._send(encode_frame(Kind.CALL, number, request))
         if timeout_s is not None:

@@ -72,13 +72,22 @@ class _Waiter:
     def __init__(self) -> None:
         self.body: bytes | None = None
         self.error: ClusterError | None = None
+        """Set once, by what comes first: the reply, or the end of the connection."""
         self._sleep = threading.Lock()
         self._sleep.acquire()
+        """Held, but from a `wake` to the next `sleep`."""
         self._asleep = True
+        """Is it held? So that it is released once, however often anybody wakes."""
 
     @property
     def is_answered(self) -> bool:
         return self.body is not None or self.error is not None
+
+    def end(self, body: bytes | None, error: ClusterError | None) -> None:
+        """It is over; one that was over before stays as it was."""
+        if not self.is_answered:
+            self.body, self.error = body, error
+        self.wake()
 
     def wake(self) -> None:
         """Let `sleep` return, the one under way or the next."""
@@ -273,6 +282,7 @@ class Connection:
     def _waiting(self, number: int) -> Iterator[_Waiter]:
         waiter = _Waiter()
         with self._state:
+            assert number not in self._waiters, f"request {number} is in flight already"
             self._waiters[number] = waiter
         try:
             yield waiter
@@ -350,16 +360,14 @@ class Connection:
         with self._state:
             waiter = self._waiters.get(number)
             if waiter is not None:
-                waiter.error, waiter.body = error, body
-                waiter.wake()
+                waiter.end(body, error)
 
     def _drop(self, sock: socket.socket, error: ClusterError) -> None:
         with self._state:
             if self._sock is sock:
                 self._sock = None
                 for waiter in self._waiters.values():
-                    waiter.error = error
-                    waiter.wake()
+                    waiter.end(None, error)
         # Wakes a thread that reads; its descriptor is closed with the object.
         with contextlib.suppress(OSError):  # it was not connected any more
             sock.shutdown(socket.SHUT_RDWR)

@@ -124,7 +124,8 @@ class ClientHandshake:
         if not hmac.compare_digest(expected, challenge.proof):
             raise NotTrusted(
                 f"the {self._hello.wanted_role} there did not prove this cluster's secret: another "
-                "program has its port, or the secret on this side is not the cluster's"
+                "program has its port, or the secret on this side is not the cluster's (if it "
+                "has a new one, `mrstream cluster join HOST` fetches it)"
             )
         self._proven = True
         self.peer = PeerIdentity(role, host, 0)

@@ -33,7 +33,10 @@ class ReplyCache:
         self._count_max = count_max
         self._bytes_max = bytes_max
         self._bytes = 0
+        """Of all answers that were given and are remembered."""
         self._replies: OrderedDict[RequestId, bytes | PendingReply] = OrderedDict()
+        """In the order in which they were begun or, once answered, given. One that is pending is
+        never dropped for want of room: its repeat would be carried out beside it."""
 
     def __len__(self) -> int:
         return len(self._replies)
@@ -49,6 +52,7 @@ class ReplyCache:
     def finish(self, request_id: RequestId, frame: bytes) -> list[object]:
         """Remember the answer; return the connections that waited for it besides the first."""
         pending = self._replies.pop(request_id, None)
+        assert not isinstance(pending, bytes), f"request {request_id} is answered twice"
         self._replies[request_id] = frame
         self._bytes += len(frame)
         while len(self._replies) > self._count_max or self._bytes > self._bytes_max:

@@ -16,6 +16,7 @@ import ssl
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
+from types import CoroutineType
 from typing import Any, cast
 
 import msgspec
@@ -49,6 +50,10 @@ UNPROVEN_MAX = 256
 IN_FLIGHT_MAX = 1024
 
 Handler = Callable[[Any, "Peer"], Any]
+"""Returns the answer, or a future or coroutine of it."""
+LATER = (asyncio.Future, CoroutineType)
+"""What a handler returns whose answer comes later. Not `Awaitable`: to ask an abstract class costs
+twice as much, with every question."""
 Observer = Callable[["Peer", Request, float, ClusterError | None], None]
 """Called after each answer with (peer, request, seconds it took, error or None)."""
 
@@ -70,11 +75,17 @@ class Peer(Wire):
         super().__init__(loop)
         self._server = server
         self._handshake: ServerHandshake | None = ServerHandshake(server.identity, server.epoch)
+        """None once the client has proven the secret; until then nothing else is heard."""
         self._deadline: asyncio.TimerHandle | None = None
+        """By when that must be."""
         self._running: dict[int, asyncio.Future[Any]] = {}
+        """Handlers that have not ended, by request number."""
         self._write_paused = False
+        """The client does not read its answers: then it is not read from either."""
         self._read_paused = False
+        """Nothing is taken from the socket at the moment."""
         self._backlog: list[Frame] = []
+        """Frames that came and are not handled yet, in order; what comes is put behind them."""
         self.identity = PeerIdentity("", "", 0)
         self.address = ""
         self.request_id: RequestId = (0, 0)
@@ -231,7 +242,7 @@ class Peer(Wire):
         except Exception as bug:
             self._bug(request, request_id, began_s, bug)
         else:
-            if isinstance(result, Awaitable):
+            if isinstance(result, LATER):
                 self._await(request, request_id, began_s, result)
             else:
                 self._answered(request, request_id, began_s, result)
@@ -342,7 +353,9 @@ class Server:
         self._on_connect = on_connect
         self._on_disconnect = on_disconnect
         self._peers: dict[Peer, None] = {}
+        """Connections whose clients have proven that they hold the secret."""
         self._unproven: dict[Peer, None] = {}
+        """Those that have not yet, oldest first; none is in both."""
         self._listener: asyncio.Server | None = None
 
     async def start(self, address: str) -> str:

@@ -22,9 +22,13 @@ class Wire(asyncio.Protocol):
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._decoder = FrameDecoder()
+        """Has half a frame, if any."""
         self._out: list[bytes | bytearray] = []
+        """Frames of this turn of the loop, in order; what is queued behind the end goes nowhere."""
         self._flush_due = False
+        """They leave at the end of the turn: asked for once."""
         self.connected = False
+        """From the beginning of the connection to its end, whoever ends it."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)

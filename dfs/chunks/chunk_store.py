@@ -68,10 +68,16 @@ class ChunkStore:
         self._reserve = reserve or Reserve()
         self._lock = threading.Lock()
         self._replicas: dict[int, Replica] = {}
+        """What is served, by handle: one replica of a chunk, on one of `_disks`."""
         self._corrupt: dict[int, tuple[Disk, str, int]] = {}
+        """What is not any more: where it lies, why, and its version (0: not known). No handle is in
+        both."""
         self._lost: list[int] = []
+        """Handles that went with a disk, and that nobody has been told of yet."""
         self._failed: dict[str, str] = {}
+        """Disks that were taken out, and why; none comes back before a restart."""
         self._disks: list[Disk] = []
+        """Those that are used; each bears this cluster's identity."""
         usable = []
         for disk in disks:
             try:

@@ -32,8 +32,13 @@ class MutationOrder:
 
     def __init__(self) -> None:
         self._leases: dict[int, _Lease] = {}
+        """What the master gave and did not take back. None counts beyond its own end, nor without
+        contact, nor at another version than its own."""
         self._serials: dict[int, tuple[int, int, bool]] = {}
+        """The last mutation of each chunk: version, number, whether it is on disk. Numbers of a
+        version only go up, and begin anew with the next: so replicas apply in one order."""
         self._ended: dict[int, int] = {}
+        """The version at which a serialised append failed; nothing is ordered at it again."""
         self._heard: dict[int, tuple[float, float]] = {}
         """For each cell, when its master was heard last, and for how long that counts."""
 

@@ -20,8 +20,12 @@ class PushBuffer:
         self._capacity_bytes = capacity_bytes
         self._lock = threading.Lock()
         self._held: OrderedDict[bytes, bytearray] = OrderedDict()
+        """What came whole; never changed after that, since forwards and writes read it."""
         self._held_bytes = 0
+        """How much that is."""
         self._arriving_bytes = 0
+        """Room that was given and is neither kept nor dropped. With what is held it is never more
+        than the capacity: what is held goes first, then the newcomer is refused."""
 
     @property
     def used_bytes(self) -> int:
@@ -47,12 +51,14 @@ class PushBuffer:
                     f"not fit into its buffer of {self._capacity_bytes}"
                 )
             self._arriving_bytes += size
+            assert self._held_bytes + self._arriving_bytes <= self._capacity_bytes
         return bytearray(size)
 
     def keep(self, data_id: bytes, data: bytearray) -> None:
         """Hold what has arrived whole under its id."""
         with self._lock:
             self._arriving_bytes -= len(data)
+            assert self._arriving_bytes >= 0, "room was given back twice"
             old = self._held.pop(data_id, None)
             if old is not None:
                 self._held_bytes -= len(old)

@@ -50,11 +50,18 @@ class Replica:
         self.disk = disk
         self.handle = handle
         self._slot = slot
+        """What is so now; replaced under the lock, read without it."""
         self._incoming = incoming
+        """It lies aside, and a restart forgets it; false from `settle` on."""
         self._is_named = True
+        """Are its names durable? Else the next sync sees to it."""
         self._is_synced = True
+        """Is everything that `_slot` says on disk?"""
         self._is_doubtful = False
+        """A recovery believed what may only have been in the cache: it is synced before anything
+        rests on it."""
         self._kept_slot = slot
+        """The last that is known to be on disk; its place is not written over by the next."""
         self._log = None if slot.appends else AppendLog(handle, slot.round)
         self._lock = threading.Lock()
 

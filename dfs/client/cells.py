@@ -1,16 +1,18 @@
 """The client of a cluster with cells: one face, and a client of its own for each cell behind it.
 
-A path's first name decides whom to ask (`dfs/mounts`). Only `/` lies in several cells: what is said
-of it and of all below it is put together here. A rename or snapshot from one cell to another is
-refused. A cell whose masters are down keeps nobody from the others.
+A path's first name decides whom to ask (`dfs/mounts`). Only `/` and its trash lie in several cells:
+what is said of them and of all below is put together here. A rename or snapshot from one cell to
+another is refused. A cell whose masters are down keeps nobody from the others.
 """
 
 from __future__ import annotations
 
-import contextlib
 import heapq
-from collections.abc import Callable, Iterator
-from typing import Any
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -18,8 +20,8 @@ from mrstream.cluster.errors import Unavailable
 from mrstream.cluster.wire.messages import Request
 from mrstream.dfs.chunk import Fence, cell_of
 from mrstream.dfs.client.client import DfsClient
-from mrstream.dfs.errors import NoSuchFile, NotInTrash
-from mrstream.dfs.mounts import ROOT_NAME, TRASH, Mounts, first_name, paths_of, words
+from mrstream.dfs.errors import NoSuchFile
+from mrstream.dfs.mounts import ROOT_NAME, Mounts, first_name, is_trash, words
 from mrstream.dfs.protocol import (
     NO_FILE,
     CloseFile,
@@ -38,6 +40,7 @@ from mrstream.dfs.protocol import (
 )
 
 _UNKNOWN_MODE = 0o755
+T = TypeVar("T")
 
 
 class MountedClient(DfsClient):
@@ -48,14 +51,12 @@ class MountedClient(DfsClient):
         *root: Any,
         mounts: Mounts,
         cells: dict[str, DfsClient],
-        numbers: dict[int, str],
         **options: Any,
     ) -> None:
-        """`cells`: by name; `numbers`: their names by number."""
+        """`cells`: by name."""
         super().__init__(*root, **options)
         self._mounts = mounts
         self._cells = cells
-        self._numbers = numbers
 
     def close(self) -> None:
         for cell in self._cells.values():
@@ -64,6 +65,9 @@ class MountedClient(DfsClient):
 
     def at(self, path: str) -> DfsClient:
         return self._cells.get(self._mounts.cell_of(path), self)
+
+    def check_removable(self, path: str) -> None:
+        self._mounts.check_removable(path)
 
     # --- calls
 
@@ -79,11 +83,11 @@ class MountedClient(DfsClient):
         ask_root: Callable[[Request], Any],
         asking: Callable[[DfsClient], Callable[[Request], Any]],
     ) -> Any:
-        paths = paths_of(request)
-        if paths and all(first_name(path) == TRASH for path in paths):
-            return self._in_any_trash(
-                request, [ask_root, *(asking(cell) for cell in self._cells.values())]
-            )
+        if type(request) in (Stat, ListDirectory) and is_trash(request.path):  # type: ignore[attr-defined]
+            asks = {ROOT_NAME: partial(ask_root, request)}
+            asks |= {name: partial(asking(cell), request) for name, cell in self._cells.items()}
+            found = self._in_every_trash(asks)
+            return _merged(found) if type(request) is ListDirectory else found[0]
         cell = self._cells.get(self._cell_for(request))
         if cell is not None:
             return asking(cell)(request)
@@ -94,17 +98,54 @@ class MountedClient(DfsClient):
 
     def _cell_for(self, request: Request) -> str:
         if type(request) is ReportReplica:
-            return self._numbers.get(cell_of(request.handle), ROOT_NAME)
+            return self._mounts.numbered(cell_of(request.handle))
         if type(request) is CloseFile:
             return ROOT_NAME  # of a file of ours: writers of others ask theirs
         return self._mounts.of(request)
 
-    def _in_any_trash(self, request: Request, asks: list[Callable[[Request], Any]]) -> Any:
-        """Every cell has its own trash, and names in it hold ids that no other cell gives out."""
-        for ask in asks[:-1]:
-            with contextlib.suppress(NoSuchFile, NotInTrash):
-                return ask(request)
-        return asks[-1](request)
+    # --- what all cells are asked for
+
+    def _everywhere(
+        self,
+        asks: Mapping[str, Callable[[], T]],
+        on_silent: Callable[[Unavailable], None] | None = None,
+    ) -> list[T]:
+        """Ask cells, all at the same time: none waits for another. Those that do not answer are
+        raised, or told of, when all others have."""
+        with ThreadPoolExecutor(len(asks)) as threads:
+            asked = {name: threads.submit(ask) for name, ask in asks.items()}
+        found: list[T] = []
+        silent: list[Unavailable] = []
+        for name, answer in asked.items():
+            try:
+                found.append(answer.result())
+            except Unavailable as error:
+                silent.append(Unavailable(f"{words(name)} does not answer: {error}"))
+        for each in silent:
+            if on_silent is None:
+                raise each
+            on_silent(each)
+        return found
+
+    def _in_every_trash(self, asks: Mapping[str, Callable[[], T]]) -> list[T]:
+        """What is said of the trash itself, by the cells that have one: it comes with what is first
+        deleted."""
+
+        def asking(ask: Callable[[], T]) -> Callable[[], T | NoSuchFile]:
+            def answer() -> T | NoSuchFile:
+                try:
+                    return ask()
+                except NoSuchFile as error:
+                    return error
+
+            return answer
+
+        found = self._everywhere({name: asking(ask) for name, ask in asks.items()})
+        there = [one for one in found if not isinstance(one, NoSuchFile)]
+        for error in found if not there else ():
+            assert isinstance(error, NoSuchFile)
+            raise error
+        return there
 
     # --- the root, which lies in all cells
 
@@ -146,6 +187,13 @@ class MountedClient(DfsClient):
         return _in_path_order(*found)
 
     def find(self, path: str, depth_max: int = 0) -> Iterator[FileStatus]:
+        if is_trash(path):
+            own = super().find
+            finds = {ROOT_NAME: own} | {name: cell.find for name, cell in self._cells.items()}
+            trees = self._in_every_trash(
+                {name: partial(_all, find, path, depth_max) for name, find in finds.items()}
+            )
+            return _in_path_order(iter(trees[0]), *(iter(tree[1:]) for tree in trees[1:]))
         if not self._below(path):
             return super().find(path, depth_max)
         # At depth 1 only the point itself is wanted, and 0 would mean all.
@@ -159,6 +207,8 @@ class MountedClient(DfsClient):
 
     def summarise(self, path: str, *, children: bool = False) -> tuple[ContentSummary, ...]:
         points = self._below(path)
+        if is_trash(path):
+            return self._summarise_trash(path, children)
         if not points:
             return super().summarise(path, children=children)
         own = super().summarise(path, children=children)
@@ -171,6 +221,18 @@ class MountedClient(DfsClient):
             if self._mounts.is_point(one.path)
         ]  # fmt: skip
         return (_sum(own[0], others, hidden),)
+
+    def _summarise_trash(self, path: str, children: bool) -> tuple[ContentSummary, ...]:
+        ask = super().summarise
+        asks = {ROOT_NAME: lambda: ask(path, children=children)}
+        for name, cell in self._cells.items():
+            asks[name] = partial(cell.summarise, path, children=children)
+        found = self._in_every_trash(asks)
+        if children:
+            return tuple(sorted(itertools.chain(*found), key=lambda one: one.path.encode()))
+        total = _sum(found[0][0], [one[0] for one in found[1:]], [])
+        again = len(found) - 1  # the directory itself, by every cell after the first
+        return (msgspec.structs.replace(total, directory_count=total.directory_count - again),)
 
     def fsck(self, path: str) -> Iterator[FsckPage]:
         yield from super().fsck(path)  # with what mount points hide: it is still to be seen to
@@ -193,14 +255,27 @@ class MountedClient(DfsClient):
             self.at(point).set_mode(point, mode, recursive=True)
         super().set_mode(path, mode, recursive=recursive)
 
-    def expunge(self, *, now: bool = False, path: str = "/") -> int:
-        dropped = [self.at(point).expunge(now=now, path=point) for point in self._below(path)]
-        return super().expunge(now=now, path=path) + sum(dropped)
-
-    def trash(self, path: str = "/") -> tuple[TrashEntry, ...]:
-        found = [*super().trash(path)]
+    def expunge(
+        self,
+        *,
+        now: bool = False,
+        path: str = "/",
+        on_silent: Callable[[Unavailable], None] | None = None,
+    ) -> int:
+        own = super().expunge
+        asks = {ROOT_NAME: lambda: own(now=now, path=path)}
         for point in self._below(path):
-            found += self.at(point).trash(point)
+            asks[self._mounts.cell_of(point)] = partial(self.at(point).expunge, now=now, path=point)
+        return sum(self._everywhere(asks, on_silent))
+
+    def trash(
+        self, path: str = "/", *, on_silent: Callable[[Unavailable], None] | None = None
+    ) -> tuple[TrashEntry, ...]:
+        own = super().trash
+        asks = {ROOT_NAME: lambda: own(path)}
+        for point in self._below(path):
+            asks[self._mounts.cell_of(point)] = partial(self.at(point).trash, point)
+        found = itertools.chain.from_iterable(self._everywhere(asks, on_silent))
         return tuple(sorted(found, key=lambda entry: entry.deleted_at_s))
 
     # --- what is true of all cells
@@ -220,7 +295,7 @@ class MountedClient(DfsClient):
             number = cell_of(int(name, 16))
         except ValueError:
             return self  # the master there says what is wrong with it
-        return self._cells.get(self._numbers.get(number, ROOT_NAME), self)
+        return self._cells.get(self._mounts.numbered(number), self)
 
     def report(self) -> ClusterReport:
         """The sums of all cells that answer; servers as the root cell sees them, with the chunks of
@@ -236,6 +311,20 @@ class MountedClient(DfsClient):
                 continue
             report = _together(report, other, name)
         return report
+
+
+def _all(find: Callable[[str, int], Iterator[T]], path: str, depth_max: int) -> list[T]:
+    return list(find(path, depth_max))
+
+
+def _merged(pages: Sequence[Page]) -> Page:
+    """Pages of one directory, each of what one cell has of it, as one: up to where all of them
+    go."""
+    ends = [page.next for page in pages if page.next]
+    last = min(ends, default="")
+    found = sorted((one for page in pages for one in page.entries), key=lambda one: one.path)
+    shown = [one for one in found if not last or one.path.rpartition("/")[2] <= last]
+    return Page(tuple(shown), last)
 
 
 def _in_path_order(*found: Iterator[FileStatus]) -> Iterator[FileStatus]:

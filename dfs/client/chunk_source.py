@@ -59,8 +59,11 @@ class RemoteSource:
         self.position = start
         self.stop = stop
         self._is_done = start >= stop
+        """All came that was asked for, or it was closed: nothing more does."""
         self._buffer = bytearray(0)
+        """What `next_piece` gives lies here, until it is called again."""
         self._stream: BulkStream | None = None
+        """None: done. Given back only when the last piece has come, so that it is in step."""
         if not self._is_done:
             self._first = self._begin(ReadChunk(chunk.handle, chunk.version, start, stop - start))
 
@@ -158,8 +161,11 @@ class LocalSource:
         self._files, self._data, self._sums = _open_files(pool, server, chunk)
         self._stop = min(stop, self._files.length_bytes)
         self._buffer = bytearray(0)
+        """What `next_piece` gives lies here, until it is called again."""
         self._table: tuple[int, ...] = ()
+        """Checksums of blocks as they were when they were read; the tail's is in `_files`."""
         self._table_first = 0
+        """The block that they begin with."""
 
     def next_piece(self) -> memoryview:
         if self.position >= self._stop:

@@ -39,12 +39,20 @@ class Run:
     """Bytes on their way to a place in a chunk."""
 
     index: int
+    """Which chunk of its file; the run lies within it."""
     offset: int
+    """Where in that chunk; a record append leaves that to the primary."""
     data: memoryview
+    """Nobody changes these bytes before they are acknowledged: they may be sent several times."""
     durable: bool = True
+    """Are they, and all before them in the chunk, to be on disk when they are acknowledged?"""
     data_id: bytes = field(default_factory=lambda: secrets.token_bytes(DATA_ID_BYTES))
+    """Names them in the buffers of chunkservers; a push that is repeated has the same."""
     pushed_to: tuple[ServerId, ...] = ()
+    """The servers, sorted, all of which are known to hold them: a grant for any other set has them
+    pushed again."""
     underway: Push | None = None
+    """Sent ahead, and its outcome not heard: `push` takes it away and asks, or it is closed."""
 
 
 FindGrant = Callable[[ChunkGrant, tuple[ServerId, ...]], ChunkGrant]
@@ -57,6 +65,7 @@ class Push:
 
     def __init__(self, client: DfsClient, run: Run, grant: ChunkGrant) -> None:
         self.names = _names(grant)
+        """What `Run.pushed_to` is once it has arrived."""
         order = chain(client.place, grant.replicas)
         request = PushData(run.data_id, len(run.data), order, crc32c(run.data))
         self._forward = Forward(client.pool, request, run.data)

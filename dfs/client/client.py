@@ -27,7 +27,7 @@ from mrstream.cluster.errors import (
 )
 from mrstream.cluster.leader.connection import LeaderConnection, find_leader, keep_leader
 from mrstream.cluster.leader.finding import Finding
-from mrstream.cluster.retry import RetryPolicy
+from mrstream.cluster.retry import Attempt, RetryPolicy
 from mrstream.cluster.user import user_name
 from mrstream.cluster.wire.addresses import why_wait
 from mrstream.cluster.wire.identity import Identity, new_client_id
@@ -173,6 +173,9 @@ class DfsClient:
         """The client of the cell that has a path: whoever opens a file there stays with it."""
         return self
 
+    def check_removable(self, path: str) -> None:
+        """Raise `MountPoint` for what stays where it is, before anything below it goes."""
+
     # --- calls
 
     def call(self, request: Request) -> Any:
@@ -182,7 +185,8 @@ class DfsClient:
         for attempt in self.retry.attempts():
             try:
                 self.calls_count += 1
-                reply = self._connection.call(request, self._call_s_max, number)
+                lost = partial(_tell, attempt)
+                reply = self._connection.call(request, self._call_s_max, number, on_lost=lost)
                 self._stale.is_led()
                 return reply
             except Unavailable as error:
@@ -278,13 +282,23 @@ class DfsClient:
         restored: str = self.call(Undelete(path, self.user))
         return restored
 
-    def expunge(self, *, now: bool = False, path: str = "/") -> int:
-        """Drop what is old enough (or everything) in the trash; return how many entries."""
+    def expunge(
+        self,
+        *,
+        now: bool = False,
+        path: str = "/",
+        on_silent: Callable[[Unavailable], None] | None = None,
+    ) -> int:
+        """Drop what is old enough (or everything) in the trash; return how many entries. Of
+        several cells, `on_silent` hears of one that does not answer; without it that is raised,
+        when the others have."""
         count: int = self.call(Expunge(self.user, now, path))
         return count
 
-    def trash(self, path: str = "/") -> tuple[TrashEntry, ...]:
-        """What can be undeleted."""
+    def trash(
+        self, path: str = "/", *, on_silent: Callable[[Unavailable], None] | None = None
+    ) -> tuple[TrashEntry, ...]:
+        """What can be undeleted; `on_silent` as for `expunge`."""
         entries: tuple[TrashEntry, ...] = self.call(ListTrash(path))
         return entries
 
@@ -508,9 +522,8 @@ def client_of(
 
     mounted = partial(
         MountedClient,
-        mounts=Mounts({cell.path: cell.name for cell in cells}),
+        mounts=Mounts(cells),
         cells={cell.name: of(cell.role) for cell in cells},
-        numbers={cell.number: cell.name for cell in cells},
     )
     return of(DFS_MASTER, mounted)
 
@@ -534,3 +547,8 @@ def _is_here(address: str) -> bool:
         except OSError:
             return False
     return True
+
+
+def _tell(attempt: Attempt, error: HostUnreachable) -> None:
+    """One of several masters does not answer: who has waited for a while hears of it."""
+    attempt.tell(why_wait("dfs", error))

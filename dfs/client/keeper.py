@@ -24,8 +24,12 @@ class Keeper:
         self._name = name
         self._call_once = call_once
         self._lock = threading.Lock()
+        """Guards the two below; not held while the master is asked or a writer told."""
         self._epochs: dict[Epoch, Callable[[], None]] = {}
+        """Writers that live, each with what tells it that it was fenced: once, for it goes then."""
         self._thread: threading.Thread | None = None
+        """While there are epochs. It goes by itself, and takes its name out in the same moment: an
+        epoch that comes later starts another."""
         self._closed = threading.Event()
 
     def keep(self, epoch: Epoch, on_fenced: Callable[[], None]) -> None:

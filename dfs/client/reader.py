@@ -48,8 +48,11 @@ class Locations:
         self._client = client
         self._path = path
         self._file_id = file_id
+        """Which file it is; `NO_FILE` until the master first says, and then for ever (G2)."""
         self._chunks: dict[int, tuple[LocatedChunk, float]] = {}
+        """By index, each with the moment until which it is believed."""
         self.status: FileStatus
+        """The file as the master last described it."""
         if located is None:
             self._fetch(0)
         else:
@@ -108,13 +111,21 @@ class DfsReader(io.RawIOBase):
         self.path = path
         self._locations = Locations(client, path, file_id, located)
         self._position = 0
+        """Where the next `read` begins; `pread` and `pieces` leave it alone."""
         self._source: ChunkSource | None = None
+        """The replica being read: its next byte is the one right behind those held."""
         self._source_chunk: LocatedChunk
         self._server: ServerAddress
+        """Of the source: whom to distrust if it fails."""
         self._held = memoryview(b"")
+        """Verified bytes that were asked for together with others; the source's own memory, so
+        they are good until it gives the next."""
         self._held_at = 0
+        """Where in the file they begin."""
         self._bad: set[tuple[int, str]] = set()
+        """Chunk and server of replicas that failed since the master was last asked for places."""
         self._last_end = 0
+        """Behind the last byte that was given: who goes on there reads in order."""
         self.local_bytes = 0
         """How many bytes came from this host's own replicas (GFS-13)."""
 
@@ -240,6 +251,8 @@ class DfsReader(io.RawIOBase):
         return True
 
     def _hold(self, piece: memoryview, offset: int) -> None:
+        end = offset % self._locations.status.chunk_bytes + len(piece)
+        assert self._source is None or self._source.position == end, (self._source.position, end)
         self._held, self._held_at = piece, offset
         if isinstance(self._source, LocalSource):
             self.local_bytes += len(piece)

@@ -59,8 +59,12 @@ class RecordCutter:
         self._bytes_max = record_bytes_max
         self._drop_duplicates = drop_duplicates
         self._seen: OrderedDict[bytes, None] = OrderedDict()
+        """The ids of the last records, oldest first: a duplicate comes soon, or is let through."""
         self._held = bytearray()
+        """What may be the beginning of a record, or hold one: not yet given, not yet skipped."""
         self._offset = start
+        """Where in the file that begins. Between calls everything before it was given, dropped as a
+        duplicate, or is counted below."""
         self.skipped_bytes = 0
         self.duplicates_count = 0
 
@@ -141,8 +145,14 @@ class RecordAppender:
         self._client = client
         self._path = path
         self._grant: ChunkGrant | None = None
+        """Under which the next record goes out; None: the master is asked for one."""
+        self._failed_grant: ChunkGrant | None = None
+        """The last that was of no use: the master is told, and gives a later one."""
         self._id = 1 + secrets.randbits(APPENDER_BITS)
+        """Whose records these are, where appends are serialised; never 0, which is nobody."""
         self._number = 0
+        """Of the record; one higher for each, the same whenever one is tried again: so a repeat is
+        known, and lands once."""
 
     def append(self, data: bytes) -> int:
         """Append bytes as they are; return their offset in the file."""
@@ -167,7 +177,7 @@ class RecordAppender:
                     attempt.failed(
                         error if isinstance(error, Unavailable) else Unavailable(str(error))
                     )
-            self._grant_failed = self._grant
+            self._failed_grant = self._grant
             self._grant = None
             run.pushed_to = ()
         raise AssertionError("attempts do not end")
@@ -176,11 +186,9 @@ class RecordAppender:
         """Append a payload in the record form, which `RecordCutter` reads."""
         return self.append(pack_record(payload, record_id))
 
-    _grant_failed: ChunkGrant | None = None
-
     def _target(self, full: ChunkHandle, failed: tuple[ServerId, ...]) -> ChunkGrant:
         if self._grant is None:
-            old = self._grant_failed
+            old = self._failed_grant
             request = AppendTarget(
                 self._path, self._client.user, full, near=self._client.place.host, once=True
             )

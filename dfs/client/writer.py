@@ -58,23 +58,46 @@ class DfsWriter(io.RawIOBase):
         """At most `queue_runs` runs wait to be written: each is memory."""
         super().__init__()
         self.ending = ending or Ending()
+        """What the close asks for besides; the caller may change it until then."""
         self._client = client
         self.status: FileStatus = opened.status
+        """As the file was when it was opened; after a close as it is."""
         self._epoch = opened.epoch
+        """This writer's right to the file: the master refuses every other, and this one as well
+        once it was silent for too long."""
         self._chunk_bytes = opened.status.chunk_bytes
         self._position = opened.status.length_bytes
+        """How long the file is to whoever writes it: what was sent, and what is being gathered."""
+        self._acknowledged = self._position
+        """All replicas have the file up to here: runs are written in order, without a gap. Moved by
+        whoever writes runs: the thread, or the caller while there is none."""
         self._buffer = bytearray()
+        """The run being gathered; given away with it, since it may have to be sent again."""
         self._filled = 0
+        """How much of the buffer that is. It never reaches over the edge of a chunk."""
         self._spare: list[bytearray] = []
+        """Buffers of a whole run each that nobody looks at any more: filled by whoever writes runs,
+        emptied by the caller."""
         self._is_synced = True
+        """The last run asked for a sync, or there was none: then all before it is synced as well,
+        since the last of every chunk does."""
         self._runs: queue.Queue[Run | None] = queue.Queue(queue_runs)
+        """For the thread, in order; None: it may go."""
         self._buffers_kept = queue_runs + 2
+        """As many as can be in use: waiting, being written, being gathered."""
         self._idle = threading.Condition()
+        """Guards `_unwritten`; told when it falls."""
         self._unwritten = 0
+        """Runs that were made and are neither written nor given up."""
         self._error: BaseException | None = None
+        """What ended the writing; never taken back, and no run is written after it."""
         self._grant: ChunkGrant | None = opened.grant
+        """The newest, of the chunk written last. Whoever writes runs replaces it; the caller looks
+        to push ahead, and a push under an old one is only in vain."""
         self._worker: threading.Thread | None = None
+        """There from the first run on that nobody waits for; the caller's alone."""
         self._is_over = False
+        """Closed, given up or collected: nothing more is begun. Never taken back."""
         client.keep_alive(self._epoch, self._fenced)
 
     # --- as a file
@@ -118,6 +141,7 @@ class DfsWriter(io.RawIOBase):
     def confirm(self) -> None:
         """`flush`, and let readers see the length from now on."""
         self.flush()
+        self._check_whole()
         self._client.call(ConfirmLength(self.status.file_id, self._epoch, self._position))
 
     def close(self) -> None:
@@ -140,7 +164,13 @@ class DfsWriter(io.RawIOBase):
             self._client.let_go(self._epoch)
             super().close()
 
+    def _check_whole(self) -> None:
+        """No length is told to the master that is not on the disks of all replicas."""
+        assert not self._filled and not self._unwritten and self._is_synced, self.status.path
+        assert self._acknowledged == self._position, (self._acknowledged, self._position)
+
     def _close_file(self) -> None:
+        self._check_whole()
         end = self.ending
         self.status = self._client.call(
             CloseFile(
@@ -192,7 +222,9 @@ class DfsWriter(io.RawIOBase):
 
     def _took(self, count: int) -> None:
         """So many bytes were put there; a run that is full is on its way when it returns."""
-        is_full = count == self._room()
+        room = self._room()
+        assert 0 <= count <= room, f"{count} bytes were put into a room of {room}"
+        is_full = count == room
         self._filled += count
         self._position += count
         if is_full:
@@ -218,6 +250,7 @@ class DfsWriter(io.RawIOBase):
         start = self._position - self._filled
         index, offset = divmod(start, self._chunk_bytes)
         if not self._filled:
+            assert start > 0, "an empty file has nothing to sync"
             # Nothing new, but what was sent last is not synced: it is in the chunk before.
             index, offset = divmod(start - 1, self._chunk_bytes)
             offset += 1
@@ -254,8 +287,11 @@ class DfsWriter(io.RawIOBase):
     def _write_one(self, run: Run) -> None:
         try:
             if self._error is None and not self._is_over:
+                start = run.index * self._chunk_bytes + run.offset
+                assert start == self._acknowledged, (start, self._acknowledged)
                 grant = self._grant_for(run.index)
                 self._grant = write_run(self._client, run, grant, self._find_grant)
+                self._acknowledged += len(run.data)
                 self._reuse(run)
         except BaseException as error:
             # Raised where the caller can see it: at its next write, flush or close.

@@ -317,7 +317,7 @@ class Changes:
             parts = parts[:-1]
 
     def hidden_path(self, row: int, name: bytes, at_s: float) -> str:
-        """Where something is kept that is deleted now."""
+        """Where something is kept that is deleted now; by its id `dfs/mounts` knows the cell."""
         stamp = datetime.fromtimestamp(at_s, UTC).strftime("%Y%m%dT%H%M%SZ")
         prefix = f"{stamp}-{self._nodes.id_of(row):x}-".encode()
         kept = (prefix + name)[:NAME_BYTES_MAX].decode(errors="ignore")

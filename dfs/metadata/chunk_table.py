@@ -101,11 +101,18 @@ class ChunkTable:
     def __init__(self, story: Chronicle | None = None) -> None:
         self._story = Chronicle() if story is None else story
         self._pages: dict[int, Page] = {}
+        """What is logged of each chunk, and its first good replicas, as columns."""
         self._more: dict[ChunkHandle, list[ServerIndex]] = {}
+        """Good replicas for which the page has no place."""
         self._odd: dict[ChunkHandle, dict[ServerIndex, OddReplica]] = {}
+        """Replicas that may not be read; no chunk has an empty dictionary, and no server is good
+        and odd at once (M4)."""
         self._ahead: dict[ChunkHandle, ChunkVersion] = {}
+        """Chunks whose good replicas are above the logged version: a master died while granting."""
         self._held: dict[ServerIndex, HandleSet] = {}
+        """What each server holds, good or odd: the same facts the other way round."""
         self.unsealed: dict[ChunkHandle, None] = {}
+        """Chunks that may be changing; the flag in the page, listed."""
         self.dirty = HandleSet()
         """Chunks whose replicas or goal changed since repair last looked."""
         self.count = 0
@@ -514,7 +521,10 @@ class ChunkTable:
         good, odd = self.good(handle), self.odd(handle)
         assert len(good) == len(set(good)), f"{handle:016x}: a replica is listed twice: {good}"
         assert not set(good) & set(odd), f"{handle:016x}: good and odd at once: {good} {odd}"
-        assert self.version(handle) >= self.granted(handle)
+        ahead = self._ahead.get(handle)
+        assert ahead is None or (good and ahead > self.granted(handle)), f"{handle:016x}: {ahead}"
+        assert (handle in self.unsealed) == self.is_unsealed(handle), f"{handle:016x}: unsealed?"
+        assert handle not in self._odd or odd, f"{handle:016x}: an empty list of odd replicas"
         assert self.references(handle) >= 1
         assert not (self.is_unsealed(handle) and self.references(handle) > 1), (
             f"{handle:016x} is shared by {self.references(handle)} files and may be written"

@@ -188,6 +188,9 @@ class Grants:
             below = ChunkHandle(self._next_handle + HANDLES_RESERVED_AT_ONCE)
             self._t.outbox.emit(op.HandlesReserved(below))
         handle = ChunkHandle(self._next_handle)
+        assert handle < space.handles_reserved and handle not in self._t.chunks, (
+            f"{handle_name(handle)} is given out twice, or before the log says that it may be"
+        )
         self._next_handle += 1
         return handle
 
@@ -265,6 +268,7 @@ class Grants:
             # it misses mutations: the others go one higher.
             self._prepare(work, before, [t.servers.at(index) for index in gather.acks])
             return
+        assert version > t.chunks.granted(work.handle), f"{handle_name(work.handle)}: {version}"
         t.outbox.emit(op.ChunkGranted(work.handle, version, work.file_id, work.index))
         t.chunks.prepared(work.handle, before, gather.acks)
         self._tell_stale(work.handle, version, gather)

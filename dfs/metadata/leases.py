@@ -22,8 +22,10 @@ class Lease:
     version: ChunkVersion
     primary: ServerIndex
     ends_at_s: float
+    """The holder counts from a moment before it was given, so it stops before this."""
     confirmed: bool = False
-    """The primary has said that it knows of it: clients may be sent there."""
+    """The primary has said that it knows of it: clients may be sent there. Never of one that a
+    server brought along from another master: who has its version is not known."""
     replicas: frozenset[ServerIndex] = frozenset()
     """All that have this version. Were one of them missing from what clients are told, it would
     miss mutations and still look good: then a new lease at a higher version is needed."""
@@ -36,6 +38,7 @@ class Leases:
 
     def __init__(self) -> None:
         self._by_handle: dict[ChunkHandle, Lease] = {}
+        """At most one of a chunk (M3); one that is over counts for nothing, and goes some time."""
 
     def __len__(self) -> int:
         return len(self._by_handle)
@@ -68,6 +71,13 @@ class Leases:
         """The server has stopped acting on its leases: it is out of touch, or started anew."""
         for handle in [h for h, lease in self._by_handle.items() if lease.primary == server]:
             del self._by_handle[handle]
+
+    def check_invariants(self) -> None:
+        """Assert the law of each field."""
+        for handle, lease in self._by_handle.items():
+            assert lease.handle == handle, lease
+            assert lease.confirmed == bool(lease.replicas), lease
+            assert not lease.replicas or lease.primary in lease.replicas, lease
 
     def expire(self, now_s: float) -> None:
         for handle in [h for h, lease in self._by_handle.items() if lease.ends_at_s <= now_s]:

@@ -431,6 +431,7 @@ class Metadata:
             assert t.space.nodes.kind[row] == 1, "a writer of something that is not a file"
         for server in t.servers.all():
             assert server.heard_at_s <= t.outbox.now_s, f"{server.id} was heard of in the future"
+        t.leases.check_invariants()
         self.underways.check_invariants()
         if everything:
             self.repair.check_invariants()

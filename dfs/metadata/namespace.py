@@ -40,11 +40,16 @@ class Namespace:
         self.nodes = NodeTable(first_of_cell(cell))
         self.principals = Names()
         self.chunk_sizes: list[int] = []
+        """All that occur, in the order in which they came: a node names its own by its place here,
+        so none goes."""
         self.writers: dict[int, Writer] = {}
+        """Who may write each file that is open, one at a time."""
         self.epochs: dict[Epoch, int] = {}
         """The row that each epoch in force writes."""
         self.policies: dict[int, Policy] = {}
+        """Rules of the directories that have any of their own."""
         self.trash: dict[int, Hidden] = {}
+        """What can be brought back: where it was, and when it was deleted."""
         self.attributes: dict[int, bytes] = {}
         """Of the nodes that have any, packed."""
         self.implicit: dict[int, None] = {}
@@ -52,6 +57,7 @@ class Namespace:
         self.quotas = Quotas(self)
         self.requests = Requests()
         self.next_epoch = 1
+        """Above every epoch that was ever logged."""
         self.handles_reserved = first_of_cell(cell) + 1
         self.appliers: dict[type[Any], Callable[[Any], None]] = {
             **Contents(self).appliers,
@@ -418,6 +424,15 @@ class Namespace:
         assert len(references) == self.chunks.count, "a chunk without a file, or the reverse"
         for handle, count in references.items():
             assert self.chunks.references(ChunkHandle(handle)) == count
+        assert all(handle < self.handles_reserved for handle in references), "not reserved"
+        assert self.epochs == {writer.epoch: row for row, writer in self.writers.items()}
+        assert all(epoch < self.next_epoch for epoch in self.epochs), self.next_epoch
+        assert all(nodes.kind[row] == FREE for row in nodes.free)
+        assert len(nodes.kind) == seen + len(nodes.free), "a row that is neither used nor free"
+        for row in self.policies:
+            assert nodes.kind[row] == DIRECTORY, f"rules of row {row}, which is no directory"
+        for row in self.trash:
+            assert nodes.kind[row] != FREE, f"row {row} is in the trash, and free"
         for row in self.attributes:
             assert nodes.kind[row] != FREE, f"attributes of row {row}, which is free"
         for row in self.implicit:

@@ -48,12 +48,19 @@ class NodeTable:
         self.chunk_count = array("I")
         self.name: list[bytes] = []
         self.free: list[int] = []
+        """Rows of what is gone, the next to be used last. Their generation is already that of the
+        node to come: no id is ever used twice."""
         self.entries: dict[int, dict[bytes, int]] = {}
+        """Of every directory and of nothing else: its names, each with its row; `parent` and `name`
+        the other way round."""
         self.more_chunks: dict[int, array[int]] = {}
+        """The chunks behind the first, of files that have several."""
         self.accessed_at_s: dict[int, float] = {}
+        """Where it is not the time of the last change; in no log."""
         self.hidden: dict[int, None] = {}
         """Nodes with the name of something unfinished."""
         self._sorted: dict[int, list[bytes]] = {}
+        """The names of large directories in order, once somebody wanted them so; kept in step."""
         self.file_count = 0
         self.directory_count = 0
 

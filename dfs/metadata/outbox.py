@@ -51,12 +51,20 @@ class Outbox:
     def __init__(self, apply: Callable[[OneRecord], None]) -> None:
         self._apply = apply
         self._commands: list[Command] = []
+        """Of this turn, in the order of decision: what is to be durable before it may be said
+        stands before it (M1)."""
         self._together: list[OneRecord] | None = None
+        """Records that become one; None between decisions of that kind, and between turns."""
         self._questions: dict[int, _Question] = {}
+        """By the id of the command; each is answered, or given up, once."""
         self._next_command_id = 1
+        """No two commands of an epoch have the same, nor have those of two epochs."""
         self._since_s: dict[int, float] = {}
+        """When requests that wait were first looked at; they go with the answer."""
         self._halted = ""
+        """Why nothing more may be done; never taken back."""
         self.leads = False
+        """Before that nothing is decided and nobody commanded (F4)."""
         self.again: list[Called] = []
         """Requests that waited for something that is settled now: to be handled once more."""
         self.now_s = 0.0
@@ -67,6 +75,7 @@ class Outbox:
 
     def take(self) -> list[Command]:
         """Return what this turn decided, in order."""
+        assert self._together is None, "a decision was begun and not ended"
         commands, self._commands = self._commands, []
         return [Halt(self._halted)] if self._halted else commands
 
@@ -188,9 +197,13 @@ class Gather:
     ) -> None:
         assert servers, "nobody to ask"
         self.acks: dict[ServerIndex, CommandDone] = {}
+        """Who did it."""
         self.failed: list[ServerIndex] = []
+        """Who refused, or was not heard: it may have done it all the same."""
         self.errors: list[str] = []
+        """Of each that failed, why."""
         self._left = len(servers)
+        """How many are neither; at 0 `then` is called, once."""
         self._then = then
         for server in servers:
             outbox.ask(

@@ -74,6 +74,7 @@ class Seals:
                 t.chunks.report(handle, index, version, length)
             self._underways.finish(work, False, error)
             return
+        assert version > t.chunks.granted(handle), f"{handle_name(handle)}: sealed at {version}"
         self._underways.settled(handle)
         length_bytes = min(whole.values())
         row, index = t.chunks.owner(handle)

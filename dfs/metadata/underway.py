@@ -36,6 +36,8 @@ class Tables:
     outbox: Outbox
     story: Chronicle
     started_at_s: float = 0.0
+    """When this master began to lead: for a while servers may hold leases and replicas that they
+    have not told it of."""
     epoch: int = 0
     """Of this leader; 0: it does not lead yet."""
     doubted: range = range(0)

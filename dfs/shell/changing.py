@@ -303,19 +303,20 @@ def _source(directory: str) -> str:
 
 def expunge(shell: Shell, said: Arguments) -> None:
     """Drop from the trash what is old enough, or everything with -immediate."""
-    dropped = client_of(shell.resolve("/")).expunge(now="immediate" in said)
+    client = client_of(shell.named("/"))
+    dropped = client.expunge(now="immediate" in said, on_silent=shell.fail)
     shell.print(f"Expunged {dropped} entries from the trash")
 
 
 def undelete(shell: Shell, said: Arguments) -> None:
     """Bring back what was deleted; without a path list what can be."""
     if not said.rest:
-        for entry in client_of(shell.resolve("/")).trash():
+        for entry in client_of(shell.named("/")).trash(on_silent=shell.fail):
             shell.print(f"{entry.original_path}\t{entry.hidden_path}")
         return
     for word in said.rest:
         try:
-            item = shell.resolve(word)
+            item = shell.named(word)
             restored = client_of(item).undelete(item.path)
             shell.print(f"Restored {restored}")
         except ClusterError as error:

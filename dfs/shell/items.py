@@ -120,6 +120,10 @@ class Shell:
         volume, path, shown = self._place(text)
         return Item(volume, path, shown, status_or_none(volume, path))
 
+    def named(self, text: str) -> Item:
+        """A path alone: nobody is asked what is there."""
+        return Item(*self._place(text), None)
+
     def on_disk(self, text: str) -> Item:
         """What a path names on this machine's disk (the local side of a copy)."""
         return self.resolve(text if "://" in text or text.startswith("file:") else f"file:{text}")

@@ -42,8 +42,12 @@ class BulkPool:
         self.timeout_s = timeout_s
         self._connect_s_max = connect_s_max
         self._lock = threading.Lock()
+        """Guards `_idle`; never held while a stream is used."""
         self._idle: dict[str, list[tuple[BulkStream, float]]] = {}
+        """Streams that are in step and nobody's, each with the moment since when; the last is taken
+        first. One that is in use is in no list."""
         self._pid = os.getpid()
+        """Whose streams they are: a child that was forked off forgets them."""
 
     def address_of(self, server: ServerAddress) -> str:
         """Where to reach a server: through its Unix socket, at a third of the cost, if it is on

@@ -1,7 +1,7 @@
 """What an attempt tells whoever started it: messages through a pipe, each a frozen struct.
 
-An attempt says `Progress` and `Said` while it runs and exactly one `Done` or `Failed` at its end;
-an attempt that ends without either was killed. A process that says `Ready` waits for the next one.
+An attempt says `AttemptNews` and `Said` while it runs and exactly one `Done` or `Failed` at its
+end; one that ends without either was killed. A process that says `Ready` waits for the next one.
 `Decoder` turns the pipe's bytes back into messages. Never decides anything.
 """
 
@@ -10,14 +10,19 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
+from typing import Annotated
 
 import msgspec
 
 from mrstream.cluster.errors import Speechless
-from mrstream.cluster.wire.messages import reader_of
+from mrstream.cluster.wire.messages import Count, reader_of
 from mrstream.mapreduce.attempt.pipe_frames import Cutter, framed
 from mrstream.mapreduce.program.flow import InputRange
+from mrstream.mapreduce.scheduler.ids import ATTEMPT_PATTERN
 
+# Ids that parse and numbers that count something, or a message is refused where it is read.
+AttemptName = Annotated[str, msgspec.Meta(pattern=rf"\A{ATTEMPT_PATTERN}\Z")]
+Fraction = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
 KEPT_ORDER, KEPT_FAILURE = "order.msgpack", "failure.msgpack"
 KEPT_INPUT, KEPT_SEGMENT = "stdin", "segment"
 KEPT_FILES = (KEPT_FAILURE, KEPT_INPUT, KEPT_SEGMENT, KEPT_ORDER)
@@ -52,12 +57,13 @@ def death_text(status: int) -> str:
     return f"the attempt's own process ended with status {status} before it could say why"
 
 
-class Progress(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """Signs of life: how far, how much, and the users' counters so far."""
+class AttemptNews(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """Signs of life: how far, how much, and the users' counters so far. Heartbeats pass them on."""
 
-    fraction: float
-    records: int
-    bytes: int
+    attempt_id: AttemptName
+    fraction: Fraction
+    records: Count
+    bytes: Count
     phase: str = ""
     status: str = ""
     counters: dict[str, dict[str, int]] = {}
@@ -123,7 +129,7 @@ class Ready(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """After `Done`: nothing of the attempt is left, and its process takes another order."""
 
 
-Message = Progress | Said | Noted | Done | Failed | Shuffled | Unfetched | Ready
+Message = AttemptNews | Said | Noted | Done | Failed | Shuffled | Unfetched | Ready
 
 _encode = msgspec.msgpack.Encoder().encode
 _read = reader_of(Message)

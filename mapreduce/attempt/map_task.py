@@ -25,7 +25,7 @@ from mrstream.mapreduce.dataflow.mapper import Trail
 from mrstream.mapreduce.dataflow.sort_buffer import SortPlan
 from mrstream.mapreduce.dataflow.spill import MapOutput, MapOutputCounts, SpillPlan
 from mrstream.mapreduce.dataflow.split_plan import Split
-from mrstream.mapreduce.dataflow.split_reader import SplitReader, open_split
+from mrstream.mapreduce.dataflow.split_reader import SplitReader
 from mrstream.mapreduce.job import counters as c
 from mrstream.mapreduce.job.record_forms import (
     framed_shape,
@@ -235,7 +235,7 @@ def reader_of(attempt: Attempt, split: Split) -> SplitReader:
             from mrstream.mapreduce.attempt.saw_input import TableSplit
 
             return TableSplit(split, attempt)
-    return open_split(split, attempt.conf, attempt.files)
+    return SplitReader(split, attempt.conf, attempt.files)
 
 
 class Replay(SplitReader):

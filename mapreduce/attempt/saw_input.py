@@ -14,12 +14,13 @@ from mrstream.cluster.errors import UserError
 from mrstream.mapreduce.attempt.saw_stage import MANIFEST, MANIFEST_BYTES_MAX
 from mrstream.mapreduce.attempt.task_context import Attempt
 from mrstream.mapreduce.dataflow.files import Files, join
-from mrstream.mapreduce.dataflow.piece_reader import Record, gathered
+from mrstream.mapreduce.dataflow.piece_reader import Record
 from mrstream.mapreduce.dataflow.split_plan import Split
 from mrstream.mapreduce.dataflow.split_reader import SplitReader
 from mrstream.saw import report
 from mrstream.saw.report import Manifest
 from mrstream.streaming.formats.record_io import record_writer
+from mrstream.streaming.formats.text_lines import gathered
 from mrstream.streaming.formats.writable import LONG, TEXT
 
 

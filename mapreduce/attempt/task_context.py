@@ -15,9 +15,9 @@ from typing import BinaryIO, Protocol
 import msgspec
 
 from mrstream.mapreduce.attempt import in_environment
-from mrstream.mapreduce.attempt.attempt_report import Message, Progress
+from mrstream.mapreduce.attempt.attempt_report import AttemptNews, Message
 from mrstream.mapreduce.attempt.task_log import ECHO_BYTES_MAX, TaskLog
-from mrstream.mapreduce.dataflow.files import Files, files_for, join, local_path, scheme_of
+from mrstream.mapreduce.dataflow.files import Files, RoutedFiles, join, local_path, scheme_of
 from mrstream.mapreduce.dataflow.split_plan import Split
 from mrstream.mapreduce.job import counters as c
 from mrstream.mapreduce.job.counters import Counters
@@ -105,11 +105,9 @@ class Shuffle(Protocol):
 
     def gather(self) -> list[Source]:
         """Wait until all is here; return the runs in map order."""
-        ...
 
     def progress(self) -> tuple[float, int, int]:
         """The share of maps that are done with, records and bytes so far."""
-        ...
 
 
 class Attempt:
@@ -129,7 +127,7 @@ class Attempt:
         self.spec = spec
         self.order = order
         self.conf: JobConf = spec.conf()
-        self.files: Files = files_for(order.filesystem, spec.working_directory)
+        self.files: Files = RoutedFiles(order.filesystem, spec.working_directory)
         self.counters = Counters()
         self.tell = tell
         os.makedirs(order.log_directory, mode=0o700, exist_ok=True)
@@ -230,8 +228,9 @@ class Attempt:
         """Tell how far the attempt is."""
         fraction, records, bytes_done = self.progress()
         self.tell(
-            Progress(
-                min(1.0, fraction),
+            AttemptNews(
+                self.order.attempt_id,
+                min(1.0, max(0.0, fraction)),
                 records,
                 bytes_done,
                 self.phase,

@@ -71,12 +71,10 @@ class Remove(msgspec.Struct, frozen=True, array_like=True, tag=True):
 
 
 class Ended(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """How an attempt ended: exit status, or minus the signal; CPU and memory that it used."""
+    """How an attempt ended: exit status, or minus the signal."""
 
     token: int
     status: int
-    cpu_s: float
-    memory_bytes_max: int
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -225,7 +223,7 @@ class _Nursery:
         """Tell the parent of each attempt that ended, once nothing of it is left."""
         while True:
             try:
-                pid, status, usage = os.wait4(-1, os.WNOHANG)
+                pid, status = os.waitpid(-1, os.WNOHANG)
             except ChildProcessError:
                 return
             if pid == 0:
@@ -235,12 +233,7 @@ class _Nursery:
                 continue  # a stray that we adopted; it ended by itself
             _kill_group(pid)
             self._kill_strays()
-            ended = Ended(
-                token,
-                os.waitstatus_to_exitcode(status),
-                usage.ru_utime + usage.ru_stime,
-                usage.ru_maxrss * 1024,
-            )
+            ended = Ended(token, os.waitstatus_to_exitcode(status))
             with contextlib.suppress(BrokenPipeError, ConnectionResetError):
                 self._control.send(_encode(ended))
 

@@ -21,7 +21,7 @@ from mrstream.cluster.config import state
 from mrstream.cluster.config.config import MAPREDUCE_MASTER, Cluster, ClusterConfig
 from mrstream.cluster.errors import ClusterError, Unavailable, UserError
 from mrstream.cluster.leader.connection import connect_to_leader
-from mrstream.cluster.retry import RetryPolicy
+from mrstream.cluster.retry import SILENCE_S, RetryPolicy
 from mrstream.cluster.units import decimal_size
 from mrstream.cluster.wire.addresses import CONNECT_S_MAX, why_wait
 from mrstream.cluster.wire.messages import Request
@@ -29,14 +29,13 @@ from mrstream.mapreduce.client import staging
 from mrstream.mapreduce.console import LIVE_EVERY_S, Console
 from mrstream.mapreduce.dataflow import dfs_files
 from mrstream.mapreduce.dataflow.committer import committer_for
-from mrstream.mapreduce.dataflow.files import Files, copy_parts, files_for
+from mrstream.mapreduce.dataflow.files import Files, RoutedFiles, copy_parts
 from mrstream.mapreduce.dfs_layout import RESULTS
 from mrstream.mapreduce.interrupts import exit_status, interruptible
 from mrstream.mapreduce.job import job
 from mrstream.mapreduce.job.counters import Counters
 from mrstream.mapreduce.job.errors import LaunchFailed
 from mrstream.mapreduce.job.job import SPEC_BYTES_MAX, JobSpec
-from mrstream.mapreduce.job.task_choice import chosen_maps
 from mrstream.mapreduce.protocol import JobEnd, JobNews, KillJob, SubmitJob, WaitForNews
 from mrstream.streaming.conf.jobconf import JobConf
 
@@ -64,6 +63,26 @@ def run(
         return ClusterJob(spec, client, console).run(background=background)
 
 
+class _Waiter:
+    """Tells people, once, why they wait for the job master."""
+
+    def __init__(self, on_wait: Callable[[str], None]) -> None:
+        self._on_wait = on_wait
+        self._began_s = time.monotonic()
+        self._has_told = False
+
+    def tell(self, error: Unavailable) -> None:
+        """Nobody answers, or nobody can do it."""
+        if not self._has_told:
+            self._has_told = True
+            self._on_wait(f"{why_wait('job', error)}; waiting for it")
+
+    def lost(self, error: Unavailable) -> None:
+        """One of several does not answer; the next may do so at once."""
+        if time.monotonic() - self._began_s >= SILENCE_S:
+            self.tell(error)
+
+
 class JobClient:
     """Questions to the job master that leads, asked again while none does."""
 
@@ -83,7 +102,7 @@ class JobClient:
 
     def call(self, request: Request, timeout_s: float = CALL_S_MAX) -> Any:
         """Ask once."""
-        return self._connection.call(request, timeout_s)
+        return self._connection.call(request, timeout_s, on_lost=_Waiter(_log.warning).lost)
 
     def call_patiently(
         self,
@@ -93,12 +112,12 @@ class JobClient:
     ) -> Any:
         """Ask until there is an answer; `on_wait` is told of the first failure."""
         number = self._connection.next_number()
+        waiter = _Waiter(on_wait)
         for attempt in MASTER_AWAY.attempts():
             try:
-                return self._connection.call(request, timeout_s, number)
+                return self._connection.call(request, timeout_s, number, on_lost=waiter.lost)
             except Unavailable as error:
-                if attempt.number == 1:
-                    on_wait(f"{why_wait('job', error)}; waiting for it")
+                waiter.tell(error)
                 attempt.failed(error)
         raise AssertionError("attempts do not end")
 
@@ -113,7 +132,7 @@ class ClusterJob:
         self._console = console
         self._conf: JobConf = spec.conf()
         self._filesystem = f"dfs://{client.cluster.config.name}/"
-        self._files: Files = files_for(self._filesystem, spec.working_directory)
+        self._files: Files = RoutedFiles(self._filesystem, spec.working_directory)
         self._submission = secrets.token_hex(12)
         self._asked: SubmitJob | None = None
         self._prints = spec.output is None
@@ -123,17 +142,9 @@ class ClusterJob:
         if not self._prints:
             self._committer = committer_for(self._conf, self._output, self._files)
             self._committer.check_output(spec.inputs)
-        plan = job.plan_input(spec, self._files)
-        if odd := job.foreign_input(plan):
-            console.warn(odd)
-        self._file_count = plan.file_count
-        chosen = chosen_maps(spec.tasks, len(plan.splits))
-        self._spec = msgspec.structs.replace(
-            job.submitted(spec, self._files, file_count=plan.file_count, maps=len(chosen)),
-            output=self._output,
-            inputs=tuple(job.qualified_inputs(spec, self._files)),
-            splits=tuple(plan.splits[index] for index in chosen),
-        )
+        planned, self._file_count = job.planned(spec, self._files, console.warn)
+        inputs = tuple(job.qualified_inputs(spec, self._files))
+        self._spec = msgspec.structs.replace(planned, output=self._output, inputs=inputs)
 
     def run(self, *, background: bool) -> int:
         """Submit and wait; return the exit status."""

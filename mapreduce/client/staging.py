@@ -91,8 +91,5 @@ def _upload(path: str, target: str, client: DfsClient) -> None:
 
 
 def _digest(path: str) -> str:
-    digest = hashlib.sha256()
     with open(path, "rb") as file:
-        while data := file.read(_COPY_BYTES):
-            digest.update(data)
-    return digest.hexdigest()
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -5,7 +5,36 @@
 #include <Python.h>
 
 #include "_kernel_bind.h"
-#include "_kernel_lines.h"
+
+#include <stdlib.h>
+
+#define OUT_BYTES_KEPT ((size_t)4 << 20) /* a buffer that one long line made larger is given back */
+
+void *new_object(PyTypeObject *type)
+{
+    return ((allocfunc)PyType_GetSlot(type, Py_tp_alloc))(type, 0);
+}
+
+void free_object(void *self)
+{
+    PyTypeObject *type = Py_TYPE((PyObject *)self);
+    ((freefunc)PyType_GetSlot(type, Py_tp_free))(self);
+    Py_DECREF(type);
+}
+
+PyObject *take_bytes(buffer *out, bool good)
+{
+    if (!good)
+        return PyErr_NoMemory();
+    PyObject *bytes =
+        PyBytes_FromStringAndSize((const char *)out->bytes, (Py_ssize_t)out->length);
+    out->length = 0;
+    if (out->size > OUT_BYTES_KEPT) {
+        free(out->bytes);
+        *out = (buffer){0};
+    }
+    return bytes;
+}
 
 static PyObject *decode_records(PyObject *module, PyObject *block)
 {

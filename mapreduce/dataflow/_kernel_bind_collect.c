@@ -24,8 +24,7 @@ static PyObject *collector_new(PyTypeObject *type, PyObject *args, PyObject *key
         !PyArg_ParseTuple(shape, "iOLii", &cut, &separator, &key_fields, &key_serial,
                           &value_serial))
         return NULL;
-    allocfunc allocate = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
-    Collector *self = (Collector *)allocate(type, 0);
+    Collector *self = new_object(type);
     if (!self)
         return NULL;
     collector *c = &self->core;
@@ -62,15 +61,12 @@ refuse:
 
 static void collector_dealloc(Collector *self)
 {
-    PyTypeObject *type = Py_TYPE((PyObject *)self);
     collector_close(&self->core);
     free(self->core.separator);
     free_partition(&self->core.partition);
     free_order(&self->core.order);
     free_form(&self->core.form);
-    freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
-    release(self);
-    Py_DECREF(type);
+    free_object(self);
 }
 
 static bool is_taking(Collector *self)
@@ -177,24 +173,6 @@ static PyObject *reset(Collector *self, PyObject *unused)
     Py_RETURN_NONE;
 }
 
-static PyObject *get_records(Collector *self, void *unused)
-{
-    (void)unused;
-    return PyLong_FromSize_t(self->core.record_count);
-}
-
-static PyObject *get_records_total(Collector *self, void *unused)
-{
-    (void)unused;
-    return PyLong_FromUnsignedLongLong(self->core.records_total);
-}
-
-static PyObject *get_bytes_total(Collector *self, void *unused)
-{
-    (void)unused;
-    return PyLong_FromUnsignedLongLong(self->core.bytes_total);
-}
-
 static PyObject *get_partition(Collector *self, void *unused)
 {
     (void)unused;
@@ -205,7 +183,7 @@ static PyObject *get_partition(Collector *self, void *unused)
     return PyLong_FromLongLong(collector_partition(&self->core));
 }
 
-static PyMethodDef methods[] = {
+static PyMethodDef collector_methods[] = {
     {"feed", (PyCFunction)(void (*)(void))feed, METH_VARARGS, NULL},
     {"add", (PyCFunction)(void (*)(void))add, METH_VARARGS, NULL},
     {"finish", (PyCFunction)(void (*)(void))finish, METH_NOARGS, NULL},
@@ -215,22 +193,16 @@ static PyMethodDef methods[] = {
     {NULL, NULL, 0, NULL},
 };
 
+static PyMemberDef collector_shown[] = {
+    SHOWN(Collector, "records", T_PYSSIZET, record_count),
+    SHOWN(Collector, "records_total", T_ULONGLONG, records_total),
+    SHOWN(Collector, "bytes_total", T_ULONGLONG, bytes_total),
+    {NULL, 0, 0, 0, NULL},
+};
+
 static PyGetSetDef properties[] = {
-    {"records", (getter)(void (*)(void))get_records, NULL, NULL, NULL},
-    {"records_total", (getter)(void (*)(void))get_records_total, NULL, NULL, NULL},
-    {"bytes_total", (getter)(void (*)(void))get_bytes_total, NULL, NULL, NULL},
     {"partition", (getter)(void (*)(void))get_partition, NULL, NULL, NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 
-static PyType_Slot slots[] = {
-    {Py_tp_new, (void *)collector_new},
-    {Py_tp_dealloc, (void *)collector_dealloc},
-    {Py_tp_methods, methods},
-    {Py_tp_getset, properties},
-    {0, NULL},
-};
-
-PyType_Spec collector_spec = {
-    "mrstream.mapreduce.dataflow._kernel.Collector", sizeof(Collector), 0, Py_TPFLAGS_DEFAULT, slots,
-};
+KERNEL_TYPE(collector, Collector, {Py_tp_getset, properties}, );

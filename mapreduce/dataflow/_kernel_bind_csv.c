@@ -69,8 +69,7 @@ static PyObject *csv_reader_new(PyTypeObject *type, PyObject *args, PyObject *ke
     if (!PyArg_ParseTuple(args, "ibiLLKKOO", &form, &delimiter, &quote, &start, &end, &fields_max,
                           &bytes_max, &names, &columns))
         return NULL;
-    allocfunc allocate = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
-    CsvReader *self = (CsvReader *)allocate(type, 0);
+    CsvReader *self = new_object(type);
     if (!self)
         return NULL;
     csv_reader *r = &self->core;
@@ -104,10 +103,7 @@ static void csv_reader_dealloc(CsvReader *self)
     free(r->name_lengths);
     free(r->columns);
     csv_close(r);
-    PyTypeObject *type = Py_TYPE((PyObject *)self);
-    freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
-    release(self);
-    Py_DECREF(type);
+    free_object(self);
 }
 
 static PyObject *take_out(CsvReader *self, bool good)
@@ -117,12 +113,7 @@ static PyObject *take_out(CsvReader *self, bool good)
         PyErr_SetString(PyExc_ValueError, r->error);
         return NULL;
     }
-    if (!good)
-        return PyErr_NoMemory();
-    PyObject *bytes =
-        PyBytes_FromStringAndSize((const char *)r->out.bytes, (Py_ssize_t)r->out.length);
-    r->out.length = 0;
-    return bytes;
+    return take_bytes(&r->out, good);
 }
 
 static PyObject *feed(CsvReader *self, PyObject *data)
@@ -144,45 +135,17 @@ static PyObject *finish(CsvReader *self, PyObject *unused)
     return take_out(self, csv_finish(&self->core));
 }
 
-static PyObject *get_records(CsvReader *self, void *unused)
-{
-    (void)unused;
-    return PyLong_FromUnsignedLongLong(self->core.records);
-}
-
-static PyObject *get_done(CsvReader *self, void *unused)
-{
-    (void)unused;
-    return PyBool_FromLong(self->core.done);
-}
-
-static PyObject *get_position(CsvReader *self, void *unused)
-{
-    (void)unused;
-    return PyLong_FromLongLong(self->core.position);
-}
-
-static PyMethodDef methods[] = {
+static PyMethodDef csv_reader_methods[] = {
     {"feed", (PyCFunction)(void (*)(void))feed, METH_O, NULL},
     {"finish", (PyCFunction)(void (*)(void))finish, METH_NOARGS, NULL},
     {NULL, NULL, 0, NULL},
 };
 
-static PyGetSetDef properties[] = {
-    {"records", (getter)(void (*)(void))get_records, NULL, NULL, NULL},
-    {"done", (getter)(void (*)(void))get_done, NULL, NULL, NULL},
-    {"position", (getter)(void (*)(void))get_position, NULL, NULL, NULL},
-    {NULL, NULL, NULL, NULL, NULL},
+static PyMemberDef csv_reader_shown[] = {
+    SHOWN(CsvReader, "records", T_ULONGLONG, records),
+    SHOWN(CsvReader, "done", T_BOOL, done),
+    SHOWN(CsvReader, "position", T_LONGLONG, position),
+    {NULL, 0, 0, 0, NULL},
 };
 
-static PyType_Slot slots[] = {
-    {Py_tp_new, (void *)csv_reader_new},
-    {Py_tp_dealloc, (void *)csv_reader_dealloc},
-    {Py_tp_methods, methods},
-    {Py_tp_getset, properties},
-    {0, NULL},
-};
-
-PyType_Spec csv_reader_spec = {
-    "mrstream.mapreduce.dataflow._kernel.CsvReader", sizeof(CsvReader), 0, Py_TPFLAGS_DEFAULT, slots,
-};
+KERNEL_TYPE(csv_reader, CsvReader, );

@@ -1,33 +1,8 @@
 /* LineFeeder and LineRewriter, as Python sees them (kernel.LineFeeder, kernel.LineRewriter). */
 #define PY_SSIZE_T_CLEAN
 #include "_kernel_bind.h"
-#include "_kernel_lines.h"
 
 #include <stdlib.h>
-
-#define OUT_BYTES_KEPT ((size_t)4 << 20) /* a buffer that one long line made larger is given back */
-
-static PyObject *take_out(buffer *out, bool good)
-{
-    if (!good)
-        return PyErr_NoMemory();
-    PyObject *bytes =
-        PyBytes_FromStringAndSize((const char *)out->bytes, (Py_ssize_t)out->length);
-    out->length = 0;
-    if (out->size > OUT_BYTES_KEPT) {
-        free(out->bytes);
-        *out = (buffer){0};
-    }
-    return bytes;
-}
-
-static void free_object(PyObject *self)
-{
-    PyTypeObject *type = Py_TYPE(self);
-    freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
-    release(self);
-    Py_DECREF(type);
-}
 
 /* ---- LineFeeder ------------------------------------------------------------------- */
 
@@ -50,8 +25,7 @@ static PyObject *line_feeder_new(PyTypeObject *type, PyObject *args, PyObject *k
         return NULL;
     if (form < LINE_PLAIN || form > LINE_KEY || start < 0)
         return PyErr_Format(PyExc_ValueError, "lines of form %d from %lld on", form, start);
-    allocfunc allocate = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
-    LineFeeder *self = (LineFeeder *)allocate(type, 0);
+    LineFeeder *self = new_object(type);
     if (!self)
         return NULL;
     line_feeder *f = &self->core;
@@ -74,7 +48,7 @@ static void line_feeder_dealloc(LineFeeder *self)
 {
     feeder_close(&self->core);
     free(self->core.separator);
-    free_object((PyObject *)self);
+    free_object(self);
 }
 
 static PyObject *feeder_feed_bytes(LineFeeder *self, PyObject *data)
@@ -91,59 +65,30 @@ static PyObject *feeder_feed_bytes(LineFeeder *self, PyObject *data)
         good = passes || feeder_feed(&self->core, bytes, length);
     });
     PyBuffer_Release(&view);
-    return passes ? Py_NewRef(data) : take_out(&self->core.out, good);
+    return passes ? Py_NewRef(data) : take_bytes(&self->core.out, good);
 }
 
 static PyObject *feeder_finish_bytes(LineFeeder *self, PyObject *unused)
 {
     (void)unused;
     ENTER(self);
-    return take_out(&self->core.out, feeder_finish(&self->core));
+    return take_bytes(&self->core.out, feeder_finish(&self->core));
 }
 
-static PyObject *feeder_records(LineFeeder *self, void *unused)
-{
-    (void)unused;
-    return PyLong_FromUnsignedLongLong(self->core.records);
-}
-
-static PyObject *feeder_done(LineFeeder *self, void *unused)
-{
-    (void)unused;
-    return PyBool_FromLong(self->core.done);
-}
-
-static PyObject *feeder_position(LineFeeder *self, void *unused)
-{
-    (void)unused;
-    return PyLong_FromLongLong(self->core.position);
-}
-
-static PyMethodDef feeder_methods[] = {
+static PyMethodDef line_feeder_methods[] = {
     {"feed", (PyCFunction)(void (*)(void))feeder_feed_bytes, METH_O, NULL},
     {"finish", (PyCFunction)(void (*)(void))feeder_finish_bytes, METH_NOARGS, NULL},
     {NULL, NULL, 0, NULL},
 };
 
-static PyGetSetDef feeder_properties[] = {
-    {"records", (getter)(void (*)(void))feeder_records, NULL, NULL, NULL},
-    {"done", (getter)(void (*)(void))feeder_done, NULL, NULL, NULL},
-    {"position", (getter)(void (*)(void))feeder_position, NULL, NULL, NULL},
-    {NULL, NULL, NULL, NULL, NULL},
+static PyMemberDef line_feeder_shown[] = {
+    SHOWN(LineFeeder, "records", T_ULONGLONG, records),
+    SHOWN(LineFeeder, "done", T_BOOL, done),
+    SHOWN(LineFeeder, "position", T_LONGLONG, position),
+    {NULL, 0, 0, 0, NULL},
 };
 
-static PyType_Slot feeder_slots[] = {
-    {Py_tp_new, (void *)line_feeder_new},
-    {Py_tp_dealloc, (void *)line_feeder_dealloc},
-    {Py_tp_methods, feeder_methods},
-    {Py_tp_getset, feeder_properties},
-    {0, NULL},
-};
-
-PyType_Spec line_feeder_spec = {
-    "mrstream.mapreduce.dataflow._kernel.LineFeeder", sizeof(LineFeeder), 0, Py_TPFLAGS_DEFAULT,
-    feeder_slots,
-};
+KERNEL_TYPE(line_feeder, LineFeeder, );
 
 /* ---- LineRewriter ------------------------------------------------------------------ */
 
@@ -161,8 +106,7 @@ static PyObject *line_rewriter_new(PyTypeObject *type, PyObject *args, PyObject 
     (void)keywords;
     if (!PyArg_ParseTuple(args, "pOLO", &key_only, &separator, &key_fields, &out_separator))
         return NULL;
-    allocfunc allocate = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
-    LineRewriter *self = (LineRewriter *)allocate(type, 0);
+    LineRewriter *self = new_object(type);
     if (!self)
         return NULL;
     line_rewriter *r = &self->core;
@@ -188,7 +132,7 @@ static void line_rewriter_dealloc(LineRewriter *self)
     rewriter_close(&self->core);
     free(self->core.separator);
     free(self->core.out_separator);
-    free_object((PyObject *)self);
+    free_object(self);
 }
 
 static PyObject *rewriter_feed_bytes(LineRewriter *self, PyObject *data)
@@ -200,42 +144,25 @@ static PyObject *rewriter_feed_bytes(LineRewriter *self, PyObject *data)
         return NULL;
     UNLOCKED(self, good = rewriter_feed(&self->core, view.buf, (size_t)view.len));
     PyBuffer_Release(&view);
-    return take_out(&self->core.out, good);
+    return take_bytes(&self->core.out, good);
 }
 
 static PyObject *rewriter_finish_bytes(LineRewriter *self, PyObject *unused)
 {
     (void)unused;
     ENTER(self);
-    return take_out(&self->core.out, rewriter_finish(&self->core));
+    return take_bytes(&self->core.out, rewriter_finish(&self->core));
 }
 
-static PyObject *rewriter_records(LineRewriter *self, void *unused)
-{
-    (void)unused;
-    return PyLong_FromUnsignedLongLong(self->core.records);
-}
-
-static PyMethodDef rewriter_methods[] = {
+static PyMethodDef line_rewriter_methods[] = {
     {"feed", (PyCFunction)(void (*)(void))rewriter_feed_bytes, METH_O, NULL},
     {"finish", (PyCFunction)(void (*)(void))rewriter_finish_bytes, METH_NOARGS, NULL},
     {NULL, NULL, 0, NULL},
 };
 
-static PyGetSetDef rewriter_properties[] = {
-    {"records", (getter)(void (*)(void))rewriter_records, NULL, NULL, NULL},
-    {NULL, NULL, NULL, NULL, NULL},
+static PyMemberDef line_rewriter_shown[] = {
+    SHOWN(LineRewriter, "records", T_ULONGLONG, records),
+    {NULL, 0, 0, 0, NULL},
 };
 
-static PyType_Slot rewriter_slots[] = {
-    {Py_tp_new, (void *)line_rewriter_new},
-    {Py_tp_dealloc, (void *)line_rewriter_dealloc},
-    {Py_tp_methods, rewriter_methods},
-    {Py_tp_getset, rewriter_properties},
-    {0, NULL},
-};
-
-PyType_Spec line_rewriter_spec = {
-    "mrstream.mapreduce.dataflow._kernel.LineRewriter", sizeof(LineRewriter), 0, Py_TPFLAGS_DEFAULT,
-    rewriter_slots,
-};
+KERNEL_TYPE(line_rewriter, LineRewriter, );

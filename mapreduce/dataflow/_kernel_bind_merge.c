@@ -26,8 +26,7 @@ static PyObject *merge_tree_new(PyTypeObject *type, PyObject *args, PyObject *ke
         return NULL;
     if (runs < 0)
         return PyErr_Format(PyExc_ValueError, "a merge of %zd runs", runs);
-    allocfunc allocate = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
-    MergeTree *self = (MergeTree *)allocate(type, 0);
+    MergeTree *self = new_object(type);
     if (!self)
         return NULL;
     merge_tree *m = &self->core;
@@ -46,7 +45,6 @@ static PyObject *merge_tree_new(PyTypeObject *type, PyObject *args, PyObject *ke
 
 static void merge_tree_dealloc(MergeTree *self)
 {
-    PyTypeObject *type = Py_TYPE((PyObject *)self);
     for (size_t i = 0; self->blocks && i < self->core.run_count; i++)
         PyBuffer_Release(&self->blocks[i]);
     PyBuffer_Release(&self->kept);
@@ -56,9 +54,7 @@ static void merge_tree_dealloc(MergeTree *self)
     merge_close(&self->core);
     free_order(&self->core.order);
     free_form(&self->core.form);
-    freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
-    release(self);
-    Py_DECREF(type);
+    free_object(self);
 }
 
 static PyObject *supply(MergeTree *self, PyObject *args)
@@ -171,24 +167,6 @@ static PyObject *step(MergeTree *self, PyObject *args)
     }
 }
 
-static PyObject *get_records(MergeTree *self, void *unused)
-{
-    (void)unused;
-    return PyLong_FromUnsignedLongLong(self->core.records);
-}
-
-static PyObject *get_groups(MergeTree *self, void *unused)
-{
-    (void)unused;
-    return PyLong_FromUnsignedLongLong(self->core.groups);
-}
-
-static PyObject *get_hadoop_bytes(MergeTree *self, void *unused)
-{
-    (void)unused;
-    return PyLong_FromUnsignedLongLong(self->core.hadoop_bytes);
-}
-
 static PyObject *get_largest_group(MergeTree *self, void *unused)
 {
     merge_tree *m = &self->core;
@@ -208,28 +186,22 @@ static PyObject *get_largest_group(MergeTree *self, void *unused)
                          (unsigned long long)records);
 }
 
-static PyMethodDef methods[] = {
+static PyMethodDef merge_tree_methods[] = {
     {"supply", (PyCFunction)(void (*)(void))supply, METH_VARARGS, NULL},
     {"step", (PyCFunction)(void (*)(void))step, METH_VARARGS, NULL},
     {NULL, NULL, 0, NULL},
 };
 
+static PyMemberDef merge_tree_shown[] = {
+    SHOWN(MergeTree, "records", T_ULONGLONG, records),
+    SHOWN(MergeTree, "groups", T_ULONGLONG, groups),
+    SHOWN(MergeTree, "hadoop_bytes", T_ULONGLONG, hadoop_bytes),
+    {NULL, 0, 0, 0, NULL},
+};
+
 static PyGetSetDef properties[] = {
-    {"records", (getter)(void (*)(void))get_records, NULL, NULL, NULL},
-    {"groups", (getter)(void (*)(void))get_groups, NULL, NULL, NULL},
-    {"hadoop_bytes", (getter)(void (*)(void))get_hadoop_bytes, NULL, NULL, NULL},
     {"largest_group", (getter)(void (*)(void))get_largest_group, NULL, NULL, NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 
-static PyType_Slot slots[] = {
-    {Py_tp_new, (void *)merge_tree_new},
-    {Py_tp_dealloc, (void *)merge_tree_dealloc},
-    {Py_tp_methods, methods},
-    {Py_tp_getset, properties},
-    {0, NULL},
-};
-
-PyType_Spec merge_tree_spec = {
-    "mrstream.mapreduce.dataflow._kernel.MergeTree", sizeof(MergeTree), 0, Py_TPFLAGS_DEFAULT, slots,
-};
+KERNEL_TYPE(merge_tree, MergeTree, {Py_tp_getset, properties}, );

@@ -117,13 +117,20 @@ class Committer:
             for committed in self._files.list(self._job_temporary):
                 if committed.name != TEMPORARY:
                     self._merge(committed.url, self.output_url)
-        self._files.delete(join(self.output_url, TEMPORARY))
+        self._clear()
         if self._mark_success:
             self._files.create(join(self.output_url, SUCCESS)).close()
 
-    def abort_job(self) -> None:
+    def abort_job(self, *, is_killed: bool) -> None:
         """Clear up after a failed job; the directory stays, and with algorithm 2 the committed
-        parts in it."""
+        parts in it. One that was made in vain goes too if a person stopped the job."""
+        self._clear()
+        # In an object store a directory is gone with the last of what is below it.
+        there = is_killed and self._files.exists(self.output_url)
+        if there and not self._files.list(self.output_url):
+            self._files.delete(self.output_url)
+
+    def _clear(self) -> None:
         self._files.delete(join(self.output_url, TEMPORARY))
 
     def _merge(self, source: str, target: str) -> None:

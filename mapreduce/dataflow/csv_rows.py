@@ -55,7 +55,8 @@ class CsvRows:
         self._size = source.seek(0, 2)
         self._start, self._end = start, end
         self._conf = conf
-        self._position = start
+        self.position = start
+        """Behind the last record that was given, about."""
         self._body = 0
         """Where the records begin, behind a mark and the header."""
 
@@ -71,12 +72,8 @@ class CsvRows:
         else:
             given = self._input(names, first, self._end)
             yield from self._read(given, self._blobs(first, self._end))
-            reached = self._position
+            reached = self.position
         self._check_border(reached)
-
-    def position(self) -> int:
-        """Behind the last record that was given, about."""
-        return self._position
 
     # --- records
 
@@ -85,7 +82,7 @@ class CsvRows:
         try:
             for blob in blobs:
                 lines = reader.feed(blob)
-                self._position = reader.position
+                self.position = reader.position
                 if lines:
                     yield self._text(lines)
                     self.records = reader.records
@@ -94,7 +91,7 @@ class CsvRows:
             lines = reader.finish()
         except ValueError as error:
             raise RecordFileCorrupt(f"{self._url}: {error}") from None
-        self._position = self._size if self._codec is None else reader.position
+        self.position = self._size if self._codec is None else reader.position
         if lines:
             yield self._text(lines)
         self.records = reader.records
@@ -109,7 +106,7 @@ class CsvRows:
         except UnicodeDecodeError as error:
             wrong = bytes(error.object[error.start : error.end])
             raise RecordFileCorrupt(
-                f"{self._url}: before byte {self._position}: {wrong!r} is no {encoding}; "
+                f"{self._url}: before byte {self.position}: {wrong!r} is no {encoding}; "
                 f"say what it is with -D {setting_name('csv_encoding')}=latin-1"
             ) from None
         return lines

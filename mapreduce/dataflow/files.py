@@ -63,46 +63,36 @@ class Files(Protocol):
 
     def qualify(self, path: str) -> str:
         """Return the absolute URL of a path as a user wrote it."""
-        ...
 
     def status(self, url: str) -> FileStatus | None:
         """Say what is at `url`, or None if nothing is."""
-        ...
 
     def list(self, url: str) -> list[FileStatus]:
         """Return the entries of a directory, sorted by name."""
-        ...
 
     def open(self, url: str, offset: int = 0, version: str = "") -> BinaryIO:
         """Open a file for reading at `offset`; `read(n)` may return fewer bytes, b'' only at the
         end. With a version it is that file, or `InputReplaced` is raised."""
-        ...
 
     def create(self, url: str) -> BinaryIO:
         """Make a new file (and its parents) for writing; its bytes are durable once `close`
         returns."""
-        ...
 
     def rename(self, source: str, target: str) -> None:
         """Give a file or directory its new name, replacing a file of that name; parents are
         made."""
-        ...
 
     def delete(self, url: str) -> None:
         """Remove a file or a whole directory; nothing there is fine."""
-        ...
 
     def mkdirs(self, url: str) -> None:
         """Make a directory and its parents; one that exists is fine."""
-        ...
 
     def exists(self, url: str) -> bool:
         """Say whether anything is at `url`."""
-        ...
 
     def hosts_of(self, url: str, start: int, length: int) -> tuple[str, ...]:
         """Name the hosts that hold most of a range, best first; empty where that means nothing."""
-        ...
 
 
 def scheme_of(path: str) -> str | None:
@@ -446,9 +436,3 @@ def copy_parts(files: Files, directory: str, stream: BinaryIO) -> None:
     for entry in entries:
         if entry.is_directory:
             copy_parts(files, entry.url, stream)
-
-
-def files_for(url: str, working_directory: str | None = None) -> Files:
-    """Return the files of one default file system (`file:///`, `dfs://demo/`), other URLs reached
-    by scheme."""
-    return RoutedFiles(url, working_directory)

@@ -90,83 +90,61 @@ def collector(
     form: WireForm,
 ) -> Collector:
     """Return an empty collector; records, index and scratch stay within `capacity_bytes`."""
+    made: Collector
     if _native is None or isinstance(order, SerialFieldOrder) or _is_of_text(partitioner):
-        return cast(
-            "Collector",
-            _load_twin().Collector(capacity_bytes, partitions, shape, partitioner, order, form),
-        )
-    return cast(
-        "Collector",
-        _native.Collector(
+        twin = _load_twin()
+        made = twin.Collector(capacity_bytes, partitions, shape, partitioner, order, form)
+    else:
+        rule = shape.rule
+        serials = int(shape.key_serial), int(shape.value_serial)
+        made = _native.Collector(
             capacity_bytes,
             partitions,
-            (
-                int(shape.cut),
-                shape.rule.separator,
-                shape.rule.key_fields,
-                int(shape.key_serial),
-                int(shape.value_serial),
-            ),
+            (int(shape.cut), rule.separator, rule.key_fields, *serials),
             _partitioner_plan(partitioner),
             _order_plan(order),
             _form_plan(form),
-        ),
-    )
+        )
+    return made
 
 
 def merge_tree(runs: int, order: ComparatorSpec, form: WireForm, shape: RecordShape) -> MergeTree:
     """Return a tree over `runs` runs; every run waits for its first block."""
+    made: MergeTree
     if _native is None or isinstance(order, SerialFieldOrder):
-        return cast("MergeTree", _load_twin().MergeTree(runs, order, form, shape))
-    return cast(
-        "MergeTree",
-        _native.MergeTree(
-            runs,
-            _order_plan(order),
-            _form_plan(form),
-            int(shape.key_serial),
-            int(shape.value_serial),
-        ),
-    )
+        made = _load_twin().MergeTree(runs, order, form, shape)
+    else:
+        serials = int(shape.key_serial), int(shape.value_serial)
+        made = _native.MergeTree(runs, _order_plan(order), _form_plan(form), *serials)
+    return made
 
 
 def line_feeder(of: LineInput) -> LineFeeder:
     """Return a feeder at `of.start`."""
+    made: LineFeeder
     if _native is None:
-        return cast("LineFeeder", _twin.LineFeeder(of))
-    return cast(
-        "LineFeeder",
-        _native.LineFeeder(
-            int(of.form),
-            of.start,
-            -1 if of.end is None else of.end,
-            of.skip_first,
-            of.separator,
-            of.key_end,
-            of.line_bytes_max,
-            of.strip_bom,
-        ),
-    )
+        made = _twin.LineFeeder(of)
+    else:
+        end = -1 if of.end is None else of.end
+        made = _native.LineFeeder(
+            int(of.form), of.start, end, of.skip_first, of.separator, of.key_end,
+            of.line_bytes_max, of.strip_bom,
+        )  # fmt: skip
+    return made
 
 
 def csv_reader(of: CsvInput) -> CsvReader:
     """Return a reader at `of.start`; it raises ValueError for records that cannot be."""
+    made: CsvReader
     if _native is None:
-        return cast("CsvReader", _twin.CsvReader(of))
-    return cast(
-        "CsvReader",
-        _native.CsvReader(
-            int(of.form),
-            of.delimiter,
-            of.quote,
-            of.start,
-            -1 if of.end is None else of.end,
-            of.fields_max,
-            of.bytes_max,
-            of.names,
-            of.columns,
-        ),
-    )
+        made = _twin.CsvReader(of)
+    else:
+        end = -1 if of.end is None else of.end
+        made = _native.CsvReader(
+            int(of.form), of.delimiter, of.quote, of.start, end, of.fields_max, of.bytes_max,
+            of.names, of.columns,
+        )  # fmt: skip
+    return made
 
 
 def line_rewriter(cut: Cut, rule: KeyValueRule, separator: bytes) -> LineRewriter:
@@ -175,12 +153,13 @@ def line_rewriter(cut: Cut, rule: KeyValueRule, separator: bytes) -> LineRewrite
     With `Cut.KEY_LINES` a line stays as it is: key only, no separator.
     """
     assert cut in (Cut.LINES, Cut.KEY_LINES), f"lines are rewritten, not {cut.name}"
+    made: LineRewriter
     if _native is None:
-        return cast("LineRewriter", _twin.LineRewriter(cut, rule, separator))
-    return cast(
-        "LineRewriter",
-        _native.LineRewriter(cut == Cut.KEY_LINES, rule.separator, rule.key_fields, separator),
-    )
+        made = _twin.LineRewriter(cut, rule, separator)
+    else:
+        is_key = cut == Cut.KEY_LINES
+        made = _native.LineRewriter(is_key, rule.separator, rule.key_fields, separator)
+    return made
 
 
 def decode_records(block: bytes | memoryview) -> list[tuple[bytes, bytes]]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import sys
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, BinaryIO, Protocol
+from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
 
 from mrstream.mapreduce.dataflow import kernel
 from mrstream.mapreduce.dataflow.files import Files
@@ -22,6 +22,7 @@ from mrstream.streaming.formats.text_lines import (
     BYTE_ORDER_MARK,
     LineCounter,
     RecordBytes,
+    gathered,
     records,
     to_lines,
 )
@@ -49,19 +50,15 @@ class PieceReader(Protocol):
     @property
     def records(self) -> int:
         """Records given so far."""
-        ...
 
     def blobs(self) -> Iterator[bytes]:
         """Return the bytes for a command's stdin."""
-        ...
 
     def pairs(self) -> Iterator[Record]:
         """Return the records as payloads."""
-        ...
 
     def position(self) -> int:
         """The byte of the file up to which records were given out."""
-        ...
 
 
 class CountedFile:
@@ -252,20 +249,6 @@ def _chain(first: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:
     yield from rest
 
 
-def gathered(parts: Iterator[bytes]) -> Iterator[bytes]:
-    """Join small pieces into blobs of about 1 MiB."""
-    held: list[bytes] = []
-    held_bytes = 0
-    for part in parts:
-        held.append(part)
-        held_bytes += len(part)
-        if held_bytes >= READ_BYTES:
-            yield b"".join(held)
-            held, held_bytes = [], 0
-    if held:
-        yield b"".join(held)
-
-
 def _record_bytes(piece: Piece, file: CountedFile, delimiter: bytes | None) -> RecordBytes:
     """The bytes of a piece's records: plain, decompressed whole, or of the bzip2 blocks that lie
     in it."""
@@ -357,10 +340,12 @@ class _RecordPiece:
     key_type: WritableType
     value_type: WritableType
     records = 0
+    _reader: Any
+    """What cuts them; all have a `position`."""
 
-    def __init__(self, conf: JobConf, ignore_key: bool) -> None:
+    def __init__(self, kind: InputFormat, conf: JobConf) -> None:
         self._conf = conf
-        self._ignore_key = ignore_key
+        self._ignore_key = kind.ignores_key(conf.map_input_ignore_key)
 
     def blobs(self) -> Iterator[bytes]:
         from mrstream.streaming.formats.record_io import record_writer
@@ -377,6 +362,9 @@ class _RecordPiece:
     def pairs(self) -> Iterator[Record]:
         raise NotImplementedError
 
+    def position(self) -> int:
+        return int(self._reader.position)
+
 
 class _SequenceFilePiece(_RecordPiece):
     """Sequence files, their records as they are, as text or as raw bytes."""
@@ -384,7 +372,7 @@ class _SequenceFilePiece(_RecordPiece):
     def __init__(self, kind: InputFormat, piece: Piece, conf: JobConf, file: CountedFile) -> None:
         from mrstream.streaming.formats.sequence_file import SequenceFileReader
 
-        super().__init__(conf, kind.ignores_key(conf.map_input_ignore_key))
+        super().__init__(kind, conf)
         self._reader = SequenceFileReader(
             file,  # type: ignore[arg-type]  # it reads and seeks, which is all that is asked
             piece.start,
@@ -405,9 +393,6 @@ class _SequenceFilePiece(_RecordPiece):
                 self.records += 1
                 yield record
 
-    def position(self) -> int:
-        return self._reader.position
-
 
 class _FixedLengthPiece(_RecordPiece):
     """Records of one length; the key is where a record begins."""
@@ -418,7 +403,7 @@ class _FixedLengthPiece(_RecordPiece):
     def __init__(self, kind: InputFormat, piece: Piece, conf: JobConf, file: CountedFile) -> None:
         from mrstream.streaming.formats.fixed_length import FixedLengthRecords
 
-        super().__init__(conf, kind.ignores_key(conf.map_input_ignore_key))
+        super().__init__(kind, conf)
         codec = codec_by_suffix(piece.url)
         self._file, self._codec = file, codec
         end = None if codec else piece.start + piece.length
@@ -435,9 +420,6 @@ class _FixedLengthPiece(_RecordPiece):
             self.records += 1
             yield offset.to_bytes(8, "big"), record
 
-    def position(self) -> int:
-        return self._reader.position
-
 
 class _RowPiece(_RecordPiece):
     """Records of another format as lines; the key is a record's number in the piece."""
@@ -446,7 +428,7 @@ class _RowPiece(_RecordPiece):
     value_type = TEXT
 
     def __init__(self, kind: InputFormat, piece: Piece, conf: JobConf, file: CountedFile) -> None:
-        super().__init__(conf, kind.ignores_key(conf.map_input_ignore_key))
+        super().__init__(kind, conf)
         end = piece.start + piece.length
         self._reader: RowReader
         if kind is InputFormat.CSV:
@@ -474,9 +456,6 @@ class _RowPiece(_RecordPiece):
                 self.records += 1
                 yield number.to_bytes(8, "big"), line
 
-    def position(self) -> int:
-        return self._reader.position()
-
 
 class _AvroTextPiece(_RecordPiece):
     """AvroAsTextInputFormat: a datum's text is the key, the value is empty."""
@@ -487,7 +466,7 @@ class _AvroTextPiece(_RecordPiece):
     def __init__(self, kind: InputFormat, piece: Piece, conf: JobConf, file: CountedFile) -> None:
         from mrstream.streaming.formats.avro_rows import AvroRows
 
-        super().__init__(conf, kind.ignores_key(conf.map_input_ignore_key))
+        super().__init__(kind, conf)
         end = piece.start + piece.length
         self._reader = AvroRows(file, piece.start, end, as_java=True)
 
@@ -495,9 +474,6 @@ class _AvroTextPiece(_RecordPiece):
         for line in self._reader.each():
             self.records += 1
             yield line.removesuffix(b"\t\n"), b""
-
-    def position(self) -> int:
-        return self._reader.position()
 
 
 class _WarcPiece(_RecordPiece):
@@ -509,7 +485,7 @@ class _WarcPiece(_RecordPiece):
     def __init__(self, kind: InputFormat, piece: Piece, conf: JobConf, file: CountedFile) -> None:
         from mrstream.streaming.formats.warc_records import WarcRecords
 
-        super().__init__(conf, kind.ignores_key(conf.map_input_ignore_key))
+        super().__init__(kind, conf)
         self.value_type = warc_value_type(conf)
         exact = conf.input_borders == "exact"
         self._reader = WarcRecords(file, piece.start, piece.start + piece.length, exact=exact)
@@ -521,9 +497,6 @@ class _WarcPiece(_RecordPiece):
         for uri, record in self._reader:
             self.records += 1
             yield uri, base64.b64encode(record) if as_text else record
-
-    def position(self) -> int:
-        return self._reader.position
 
 
 def warc_value_type(conf: JobConf) -> WritableType:
@@ -538,7 +511,7 @@ class _AppendedPiece(_RecordPiece):
     value_type = BYTES
 
     def __init__(self, conf: JobConf, file: CountedFile) -> None:
-        super().__init__(conf, InputFormat.RECORD_APPEND.ignores_key(conf.map_input_ignore_key))
+        super().__init__(InputFormat.RECORD_APPEND, conf)
         self._file = file
         self._position = 0
 
@@ -565,7 +538,7 @@ class _DelimitedPiece(_RecordPiece):
     def __init__(self, piece: Piece, conf: JobConf, file: CountedFile) -> None:
         from mrstream.streaming.formats.delimited import DelimitedRecords
 
-        super().__init__(conf, InputFormat.DELIMITED.ignores_key(conf.map_input_ignore_key))
+        super().__init__(InputFormat.DELIMITED, conf)
         codec = codec_by_suffix(piece.url)
         blobs = file.blobs_from(0) if codec is None else _decompressed(codec, file)
         self._reader = DelimitedRecords(blobs, piece.url)
@@ -574,9 +547,6 @@ class _DelimitedPiece(_RecordPiece):
         for record in self._reader:
             self.records += 1
             yield self._reader.position.to_bytes(8, "big"), record
-
-    def position(self) -> int:
-        return self._reader.position
 
 
 class _XmlPiece(_RecordPiece):
@@ -588,7 +558,7 @@ class _XmlPiece(_RecordPiece):
     def __init__(self, piece: Piece, conf: JobConf, file: CountedFile) -> None:
         from mrstream.streaming.formats.xml_records import XmlRecords
 
-        super().__init__(conf, InputFormat.STREAM.ignores_key(conf.map_input_ignore_key))
+        super().__init__(InputFormat.STREAM, conf)
         file.seek(piece.start)
         self._reader = XmlRecords(
             file,  # type: ignore[arg-type]  # it reads, which is all that is asked
@@ -601,6 +571,3 @@ class _XmlPiece(_RecordPiece):
         for _, record in self._reader:
             self.records += 1
             yield record, b""
-
-    def position(self) -> int:
-        return self._reader.position

@@ -114,12 +114,9 @@ class MultipartCommitter(Committer):
             self._files.create(join(self.output_url, SUCCESS)).close()
         self._clear()
 
-    def abort_job(self) -> None:
-        """Throw away everything: none of it was ever seen."""
-        self._clear()
-
     def _clear(self) -> None:
-        """Whoever writes a claim looks for the room's mark behind it: so that goes first."""
+        """Throw away what was not completed: none of it was ever seen. Whoever writes a claim looks
+        for the room's mark behind it: so that goes first."""
         self._store.delete([self._room])
         self._store.abort_below(self._top)
         self._files.delete(join(self.output_url, TEMPORARY))

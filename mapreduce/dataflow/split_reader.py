@@ -16,13 +16,13 @@ from mrstream.mapreduce.dataflow.piece_reader import (
     CountedFile,
     PieceReader,
     Record,
-    gathered,
     open_piece,
     warc_value_type,
 )
 from mrstream.mapreduce.dataflow.split_plan import Split
 from mrstream.streaming.conf.jobconf import JobConf
 from mrstream.streaming.formats.input_format import InputFormat
+from mrstream.streaming.formats.text_lines import gathered
 from mrstream.streaming.formats.writable import BYTES, LONG, TEXT, WritableType
 
 
@@ -94,11 +94,6 @@ class SplitReader:
             self._done_records += self._piece.records
             self._piece = None
             self.close()
-
-
-def open_split(split: Split, conf: JobConf, files: Files) -> SplitReader:
-    """Open a split for reading."""
-    return SplitReader(split, conf, files)
 
 
 def record_types_of(split: Split, conf: JobConf, files: Files) -> tuple[WritableType, WritableType]:

@@ -55,24 +55,19 @@ class Engine(Protocol):
     ) -> bool:
         """Raise `Unreachable` if a worker would not find what the job reads and writes, and
         `BadEnvironment` if its environment cannot run there; say whether all have that."""
-        ...
 
     def begin(self, job: Work, finished: Finished) -> None:
         """Take the job that all tasks belong to."""
-        ...
 
     def start(self, token: int, task: Task, segments: Sequence[str]) -> None:
         """Have an attempt run. Of a reduce, `segments` names the maps' segments in order; a map's
         own is `task.order.segment_path`."""
-        ...
 
     def kill(self, token: int) -> None:
         """End an attempt; `finished` still follows."""
-        ...
 
     def close(self) -> None:
         """End all attempts, wait until they are gone, and let go of the engine."""
-        ...
 
 
 class EngineOutput:
@@ -89,7 +84,6 @@ class EngineOutput:
 
     @property
     def temporary(self) -> str | None:
-        """As that of the output itself."""
         return self._inner.temporary
 
     @property
@@ -100,7 +94,6 @@ class EngineOutput:
         return join(self._inner.url, TEMPORARY)
 
     def begin(self) -> None:
-        """Make room; nothing is visible yet."""
         self._inner.begin()
 
     def attempt_directory(self, attempt_id: str) -> str:
@@ -117,19 +110,15 @@ class EngineOutput:
         self._inner.commit_task(self._execution[attempt_id], place)
 
     def skip_task(self, place: int) -> None:
-        """As that of the output itself."""
         self._inner.skip_task(place)
 
     def abort_task(self, attempt_id: str) -> None:
-        """Throw away what the attempt wrote."""
         self._inner.abort_task(self._execution.get(attempt_id, attempt_id))
 
     def commit_job(self) -> None:
-        """All is there."""
         self._inner.commit_job()
 
     def abort_job(self, *, is_interrupted: bool) -> None:
-        """As that of the output itself."""
         self._inner.abort_job(is_interrupted=is_interrupted)
 
 
@@ -153,7 +142,6 @@ class EnginePool:
         self._token = 0
 
     def fileno(self) -> int:
-        """Return the descriptor that is readable when an attempt has ended."""
         return self._bell.fileno()
 
     def start(self, order: bytes, mark: str) -> tuple[int, int]:
@@ -170,26 +158,21 @@ class EnginePool:
         return self._token, -1
 
     def kill(self, token: int) -> None:
-        """End an attempt; `Ended` still follows."""
         self._engine.kill(token)
 
     def ended(self) -> Ended:
-        """Take the next attempt that is over."""
         self._bell.recv(1)
         token = self._over.get()
         is_done = any(isinstance(word, Done) for word in self._words[token])
-        return Ended(token, 0 if is_done else 1, 0.0, 0)
+        return Ended(token, 0 if is_done else 1)
 
     def last_words(self, token: int) -> Iterable[Message]:
-        """Return all that an attempt said."""
         return self._words.pop(token)
 
     def remove_at_end(self, path: str) -> None:
-        """Have a directory removed when this process is gone, even if it is killed."""
         self._sweeper.remove_at_end(path)
 
     def keep(self, path: str) -> None:
-        """Take back `remove_at_end`."""
         self._sweeper.keep(path)
 
     def close(self) -> None:

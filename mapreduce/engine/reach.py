@@ -15,7 +15,7 @@ import msgspec
 from mrstream.cluster.errors import ClusterError, UserError
 from mrstream.cluster.version import version
 from mrstream.mapreduce.attempt.task_context import AttemptOrder
-from mrstream.mapreduce.dataflow.files import files_for, local_path
+from mrstream.mapreduce.dataflow.files import RoutedFiles, local_path
 from mrstream.mapreduce.engine.choice import EngineChoice
 from mrstream.mapreduce.environment import store
 from mrstream.mapreduce.job.environment import (
@@ -61,7 +61,7 @@ def looks_at(order: AttemptOrder, output: str | None) -> list[Look]:
 def look(looks: Sequence[Look], filesystem: str, environment_key: str = "") -> Seen:
     """See whether these are here, and the same; and the environment of that key, if any."""
     missing = []
-    files = files_for(filesystem)
+    files = RoutedFiles(filesystem)
     for item in looks:
         try:
             if item.url.startswith("file:"):

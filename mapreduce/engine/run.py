@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from mrstream.cluster.config import extras
 from mrstream.mapreduce.attempt.zygote import Zygote
 from mrstream.mapreduce.console import Console
-from mrstream.mapreduce.dataflow.files import files_for
+from mrstream.mapreduce.dataflow.files import RoutedFiles
 from mrstream.mapreduce.engine.choice import RAY, EngineChoice
 from mrstream.mapreduce.engine.pool import Engine, EngineOutput, EnginePool
 from mrstream.mapreduce.history import JobRecord
@@ -67,7 +67,7 @@ def _job(
     sweeper: Zygote,
     background: bool,
 ) -> LocalJob:
-    inner = output_of(spec, files_for(filesystem, spec.working_directory), record)
+    inner = output_of(spec, RoutedFiles(filesystem, spec.working_directory), record)
     output = EngineOutput(inner)
     settings = _settings(spec)
     engine = _engine(choice, settings, sweeper)

@@ -30,7 +30,6 @@ PEX_SUFFIX = ".pex"
 VENV_FILE = "pyvenv.cfg"
 _FORMAT = "mrstream environment 1"
 _REQUIREMENTS_BYTES_MAX = 4 << 20
-_READ_BYTES = 1 << 20
 _INCLUDES = ("-r", "--requirement", "-c", "--constraint")
 _NOT_OF_A_PROJECT = ("__pycache__", "build", "dist", "node_modules")
 
@@ -222,10 +221,7 @@ def _mode(path: str) -> str:
 
 
 def _digest(path: str) -> str:
-    found = hashlib.sha256()
     if not os.path.isfile(path):
         return ""
     with open(path, "rb") as file:
-        while data := file.read(_READ_BYTES):
-            found.update(data)
-    return found.hexdigest()
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from mrstream.cluster.errors import UserError
 from mrstream.cluster.terminal import show
 from mrstream.cluster.units import duration
+from mrstream.cluster.user import user_name
 from mrstream.mapreduce.flow import start
 from mrstream.mapreduce.flow.book import (
     FlowBook,
@@ -25,7 +26,7 @@ from mrstream.mapreduce.flow.book import (
 )
 from mrstream.mapreduce.flow.brain.messages import Cleared, Completed, Record, Started
 from mrstream.mapreduce.flow.runner import FlowRunner, dry_run, same_flow
-from mrstream.streaming.conf.properties import user_name
+from mrstream.mapreduce.interrupts import INTERRUPTED
 
 if TYPE_CHECKING:
     from mrstream.cluster.config.config import Cluster
@@ -47,7 +48,6 @@ this machine does not, and elsewhere when the host that runs it is lost.
 FILE is YAML: steps with the option names of `mrstream -help`, ${step} for the output of another
 step, `after`, `command`, `until` and `first` for loops, and `variables`; see docs/guide/flows.md.
 Exit status: 0 if the flow succeeded, 1 if it failed, 130 if it was interrupted."""
-INTERRUPTED = 130
 
 
 def main(argv: Sequence[str]) -> int:

@@ -24,8 +24,6 @@ from mrstream.streaming.conf.properties import from_wire
 from mrstream.streaming.formats.input_format import InputFormat
 from mrstream.streaming.task import shipping
 
-_READ_BYTES = 1 << 20
-
 
 def digest_of(step: Step, files: Files) -> str:
     """Return the digest of a step; `UserError` if its words make no job."""
@@ -111,8 +109,5 @@ def _contents(path: str) -> Iterator[str]:
 
 
 def _content(path: str) -> str:
-    found = hashlib.sha256()
     with open(path, "rb") as file:
-        while data := file.read(_READ_BYTES):
-            found.update(data)
-    return found.hexdigest()
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from mrstream.cluster.config import state as clusters
 from mrstream.cluster.errors import UserError
-from mrstream.mapreduce.dataflow.files import Files, files_for
+from mrstream.mapreduce.dataflow.files import Files, RoutedFiles
 from mrstream.mapreduce.dfs_layout import FLOWS
 from mrstream.mapreduce.flow.book import FlowBook, FlowState, new_id
 from mrstream.mapreduce.flow.brain.plan import BadFlow, narrowed
@@ -54,14 +54,14 @@ def files_of(state: FlowState) -> Files:
     """Return the file systems of a flow."""
     where = state.working_directory or os.getcwd()
     if is_local(state.cluster):
-        return files_for("file:///", where)
+        return RoutedFiles("file:///", where)
     from mrstream.cluster.config import config  # brings a YAML parser with it
     from mrstream.mapreduce.dataflow import dfs_files
 
     cluster = config.current_cluster(state.cluster)
     assert cluster is not None, "chosen() has found its file"
     dfs_files.serve(cluster)
-    return files_for(f"dfs://{cluster.config.name}/", where)
+    return RoutedFiles(f"dfs://{cluster.config.name}/", where)
 
 
 def say(text: str) -> None:

@@ -7,17 +7,19 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
 from mrstream.cluster.errors import ClusterError
+from mrstream.cluster.user import user_name
 from mrstream.cluster.wire.messages import unpack
 from mrstream.mapreduce.dataflow.files import Files, is_object_store
 from mrstream.mapreduce.dataflow.split_plan import Split, SplitPlan, plan_splits
 from mrstream.mapreduce.job.environment import Environment
 from mrstream.mapreduce.job.errors import LaunchFailed
+from mrstream.mapreduce.job.task_choice import chosen_maps
 from mrstream.mapreduce.scheduler.ids import JobId
 from mrstream.streaming import classes
 from mrstream.streaming.command.command import (
@@ -27,7 +29,6 @@ from mrstream.streaming.command.command import (
     StreamingCommand,
 )
 from mrstream.streaming.conf.jobconf import JobConf
-from mrstream.streaming.conf.properties import user_name
 from mrstream.streaming.conf.submission import INPUT_INDEX, job_properties
 from mrstream.streaming.formats.input_format import InputFormat
 from mrstream.streaming.formats.output_format import OutputFormat
@@ -199,9 +200,20 @@ def _planned(spec: JobSpec, inputs: Sequence[str], files: Files) -> SplitPlan:
     return list_splits(conf, inputs, spec.shipped, files)
 
 
-def submitted(spec: JobSpec, files: Files, *, file_count: int, maps: int) -> JobSpec:
-    """Return the job with what its submission adds to its properties, for programs to see."""
-    properties = job_properties(
+def planned(spec: JobSpec, files: Files, warn: Callable[[str], None]) -> tuple[JobSpec, int]:
+    """Return the job as it is submitted, wherever it runs: with the splits that are to be run; and
+    of how many files they are."""
+    plan = plan_input(spec, files)
+    if odd := foreign_input(plan):
+        warn(odd)
+    splits = tuple(plan.splits[index] for index in chosen_maps(spec.tasks, len(plan.splits)))
+    properties = _submitted(spec, files, plan.file_count, len(splits))
+    return msgspec.structs.replace(spec, properties=properties, splits=splits), plan.file_count
+
+
+def _submitted(spec: JobSpec, files: Files, file_count: int, maps: int) -> dict[str, str]:
+    """Return what its submission makes of a job's properties, for programs to see."""
+    return job_properties(
         spec.properties,
         job_name=f"streamjob{time.time_ns()}",
         user=spec.user,
@@ -212,7 +224,6 @@ def submitted(spec: JobSpec, files: Files, *, file_count: int, maps: int) -> Job
         files=file_count,
         maps=maps,
     )
-    return msgspec.structs.replace(spec, properties=properties)
 
 
 def encode(spec: JobSpec) -> bytes:

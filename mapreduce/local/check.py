@@ -23,7 +23,7 @@ from mrstream.cluster.errors import UserError
 from mrstream.mapreduce.attempt.attempt import failure_of, run_map, run_reduce
 from mrstream.mapreduce.attempt.attempt_report import Done, Message
 from mrstream.mapreduce.attempt.task_context import Attempt, AttemptOrder
-from mrstream.mapreduce.dataflow.files import Files, LocalFiles, copy_parts, files_for
+from mrstream.mapreduce.dataflow.files import Files, LocalFiles, RoutedFiles, copy_parts
 from mrstream.mapreduce.dataflow.record_form import RECORD_OVERHEAD_BYTES
 from mrstream.mapreduce.dataflow.split_plan import plan_splits
 from mrstream.mapreduce.job import job
@@ -114,7 +114,7 @@ class _Check:
     def __init__(self, spec: JobSpec, room: str) -> None:
         self._spec = spec
         self._room = room
-        self._files: Files = files_for("file:///", spec.working_directory)
+        self._files: Files = RoutedFiles("file:///", spec.working_directory)
         self._runs = 0
         self._map_output_bytes = 0
         """What all maps together held in their sort buffers, in a run without a combiner."""

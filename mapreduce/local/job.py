@@ -16,13 +16,13 @@ from typing import assert_never
 import msgspec
 
 from mrstream.mapreduce.attempt.attempt_report import (
+    AttemptNews,
     Decoder,
     Done,
     Failed,
     Failure,
     Message,
     Noted,
-    Progress,
     Ready,
     Said,
     Shuffled,
@@ -33,13 +33,12 @@ from mrstream.mapreduce.attempt.pipe_frames import framed
 from mrstream.mapreduce.attempt.task_context import AttemptOrder
 from mrstream.mapreduce.attempt.zygote import Ended
 from mrstream.mapreduce.console import LIVE_EVERY_S, Console
-from mrstream.mapreduce.dataflow.files import Files, files_for
+from mrstream.mapreduce.dataflow.files import Files, RoutedFiles
 from mrstream.mapreduce.dataflow.split_plan import Split
 from mrstream.mapreduce.history import JobRecord
 from mrstream.mapreduce.job.errors import JobFailed
-from mrstream.mapreduce.job.job import JobSpec, foreign_input, plan_input, submitted
+from mrstream.mapreduce.job.job import JobSpec, planned
 from mrstream.mapreduce.job.rules import TaskRules
-from mrstream.mapreduce.job.task_choice import chosen_maps
 from mrstream.mapreduce.local.place import Attempts, Place, this_machine
 from mrstream.mapreduce.local.talk import LocalTalk
 from mrstream.mapreduce.scheduler.commands import (
@@ -109,18 +108,11 @@ class LocalJob:
         self._console = console
         self._conf: JobConf = spec.conf()
         self._place = place if place is not None else this_machine(spec, record)
-        self._files: Files = files_for(self._place.filesystem, spec.working_directory)
+        self._files: Files = RoutedFiles(self._place.filesystem, spec.working_directory)
         self._output = self._place.output
-        plan = plan_input(spec, self._files)
-        if odd := foreign_input(plan):
-            console.warn(odd)
-        self._splits: list[Split] = [
-            plan.splits[index] for index in chosen_maps(spec.tasks, len(plan.splits))
-        ]
-        self._file_count = plan.file_count
-        self._spec = submitted(
-            spec, self._files, file_count=plan.file_count, maps=len(self._splits)
-        )
+        made, self._file_count = planned(spec, self._files, console.warn)
+        self._splits: tuple[Split, ...] = made.splits
+        self._spec = msgspec.structs.replace(made, splits=())  # attempts get them one by one
         self._packed_spec = msgspec.Raw(msgspec.msgpack.encode(self._spec))
         self._talk = LocalTalk(console, self._spec, record, is_quiet=is_quiet)
         self._scheduler = Scheduler()
@@ -327,7 +319,7 @@ class LocalJob:
     def _hear(self, running: _Running, message: Message) -> None:
         attempt_id = running.attempt_id
         match message:
-            case Progress():
+            case AttemptNews():
                 self._tally.heard(attempt_id, message)
                 self._handle(AttemptProgress(attempt_id, message.fraction))
             case Said(text=text):

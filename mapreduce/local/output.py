@@ -49,7 +49,6 @@ class DirectoryOutput:
     """An output directory, as Hadoop leaves it."""
 
     def __init__(self, conf: JobConf, files: Files, url: str) -> None:
-        self._files = files
         self._committer = committer_for(conf, url, files)
         self.url = self._committer.output_url
 
@@ -89,11 +88,8 @@ class DirectoryOutput:
         self._committer.commit_job()
 
     def abort_job(self, *, is_interrupted: bool) -> None:
-        """Delete `_temporary`; one that was made in vain goes too if a person stopped us."""
-        self._committer.abort_job()
-        # In an object store a directory is gone with the last of what is below it.
-        if is_interrupted and self._files.exists(self.url) and not self._files.list(self.url):
-            self._files.delete(self.url)
+        """Delete `_temporary`, and a directory that was made in vain if a person stopped us."""
+        self._committer.abort_job(is_killed=is_interrupted)
 
 
 class StandardOutput:

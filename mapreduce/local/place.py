@@ -15,7 +15,7 @@ from typing import Protocol
 from mrstream.mapreduce.attempt.attempt_report import Message
 from mrstream.mapreduce.attempt.zygote import Ended
 from mrstream.mapreduce.dataflow.committer import publishes_at_once
-from mrstream.mapreduce.dataflow.files import Files, files_for
+from mrstream.mapreduce.dataflow.files import Files, RoutedFiles
 from mrstream.mapreduce.history import JobRecord
 from mrstream.mapreduce.job.job import JobSpec
 from mrstream.mapreduce.job.rules import local_settings
@@ -30,36 +30,28 @@ class Attempts(Protocol):
 
     def fileno(self) -> int:
         """Return the descriptor that is readable when an attempt has ended."""
-        ...
 
     def start(self, order: bytes, mark: str) -> tuple[int, int]:
         """Start an attempt; return its token and the descriptor of its messages. -1 for that: they
         come all at once, as its last words."""
-        ...
 
     def kill(self, token: int) -> None:
         """End an attempt; `Ended` still follows."""
-        ...
 
     def ended(self) -> Ended:
         """Take the next `Ended`."""
-        ...
 
     def last_words(self, token: int) -> Iterable[Message]:
         """Take the messages of an attempt that has ended, if they come no other way."""
-        ...
 
     def remove_at_end(self, path: str) -> None:
         """Have a directory removed when this process is gone."""
-        ...
 
     def keep(self, path: str) -> None:
         """Take back `remove_at_end`."""
-        ...
 
     def close(self) -> None:
         """End every attempt and clear up."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -86,7 +78,7 @@ def this_machine(spec: JobSpec, record: JobRecord) -> Place:
         local_settings(conf, leaves_parts=leaves_parts),
         conf.local_maps_max or cores,
         conf.local_reduces_max or cores,
-        output_of(spec, files_for(FILESYSTEM, spec.working_directory), record),
+        output_of(spec, RoutedFiles(FILESYSTEM, spec.working_directory), record),
     )
 
 

@@ -33,7 +33,7 @@ from mrstream.mapreduce.attempt.attempt_report import (
 from mrstream.mapreduce.attempt.narrow import RecordIndex, narrow
 from mrstream.mapreduce.attempt.reduce_task import ReduceTask
 from mrstream.mapreduce.attempt.task_context import Attempt, AttemptOrder
-from mrstream.mapreduce.dataflow.split_reader import open_split
+from mrstream.mapreduce.dataflow.split_reader import SplitReader
 from mrstream.mapreduce.job.job import JobSpec
 from mrstream.mapreduce.program.children import become_subreaper, kill_descendants
 from mrstream.mapreduce.program.ending import ExitRule
@@ -236,7 +236,7 @@ def _places(attempt: Attempt, index: RecordIndex, first: int, behind: int) -> It
     split = attempt.order.split
     if split is None:
         return
-    reader = open_split(split, attempt.conf, attempt.files)
+    reader = SplitReader(split, attempt.conf, attempt.files)
     given = 0
     url, offset = split.pieces[0].url, split.pieces[0].start
     try:

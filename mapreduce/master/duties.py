@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol, assert_never
 
-from mrstream.cluster.leader.gate import Gate, always
+from mrstream.cluster.leader import gate
 from mrstream.mapreduce.attempt.attempt_report import Done
 from mrstream.mapreduce.master import job_journal
 from mrstream.mapreduce.master.job_journal import (
@@ -59,22 +59,11 @@ from mrstream.mapreduce.scheduler.ids import (
 from mrstream.mapreduce.scheduler.scheduler import Scheduler
 
 
-class Log(Protocol):
+class Log(gate.Log, Protocol):
     """What is needed of a journal; of the group's, or of a master's that is alone."""
-
-    @property
-    def seen(self) -> int:
-        """The last sequence given out."""
-        ...
-
-    @property
-    def durable(self) -> int:
-        """The last sequence that survives a crash."""
-        ...
 
     def append(self, payload: bytes) -> int:
         """Take a record; give its sequence. It is not durable yet."""
-        ...
 
 
 class Books(Protocol):
@@ -82,11 +71,9 @@ class Books(Protocol):
 
     def take_down(self, event: Event, commands: Sequence[Command], wall_s: float) -> None:
         """Take note of an event and of what was decided on it."""
-        ...
 
     def result(self, attempt_id: AttemptId) -> tuple[Done, float]:
         """Return what the attempt that committed its task reported, and the seconds it took."""
-        ...
 
 
 class Duties:
@@ -99,7 +86,7 @@ class Duties:
         journaled: Journaled,
         books: Books,
         carry_out: Callable[[Command], None],
-        may_speak: Callable[[], bool] = always,
+        may_speak: Callable[[], bool] = gate.always,
     ) -> None:
         """`may_speak`: does the lease hold? A master that is alone always may."""
         self._brain = brain
@@ -107,7 +94,7 @@ class Duties:
         self._journaled = journaled
         self._books = books
         self._carry_out = carry_out
-        self.gate: Gate[Command] = Gate(log, self._do, may_speak)
+        self.gate: gate.Gate[Command] = gate.Gate(log, self._do, may_speak)
         self._has_fence = True
         self._unfenced: list[Command] = []
 

@@ -126,7 +126,7 @@ class JobDesk:
     async def _take_in(self, ledger: JobLedger, record: JobAccepted) -> None:
         """Make a job durable, and then its directory."""
         shell = self._shell
-        await shell.in_dfs(ledger.output.check)
+        await shell.in_dfs(ledger.output.committer.check_output)
         # Accepted first, made then: a client whose answer was lost with a master asks the next
         # one again, which must not find the directory and refuse.
         shell.append(record)

@@ -19,7 +19,7 @@ from mrstream.dfs.client.client import DfsClient
 from mrstream.dfs.errors import NoSuchFile
 from mrstream.mapreduce.dataflow import dfs_files
 from mrstream.mapreduce.dataflow.committer import committer_for
-from mrstream.mapreduce.dataflow.files import Files, files_for
+from mrstream.mapreduce.dataflow.files import RoutedFiles
 from mrstream.mapreduce.dfs_layout import (
     ENVIRONMENT_KEPT_S,
     ENVIRONMENTS,
@@ -39,49 +39,31 @@ _UNTIL_STOPPED = RetryPolicy(math.inf, first_s=1.0, longest_s=1.0, wait=_stoppin
 
 
 class JobOutput:
-    """The output directory of one job."""
+    """The output directory of one job: its committer, and what is tried again until it is done."""
 
     def __init__(self, spec: JobSpec, filesystem: str) -> None:
         if spec.output is None:
             raise LaunchFailed("a job of the cluster needs an output directory")
-        self._files: Files = files_for(filesystem, spec.working_directory)
-        self._committer = committer_for(spec.conf(), spec.output, self._files)
-        self.url = self._committer.output_url
-
-    def attempt_directory(self, attempt_id: str) -> str:
-        """Where an attempt writes; it makes the directory itself."""
-        return self._committer.attempt_dir(attempt_id)
-
-    def check(self) -> None:
-        """Refuse an output that is there already."""
-        self._committer.check_output()
+        self._files = RoutedFiles(filesystem, spec.working_directory)
+        self.committer = committer_for(spec.conf(), spec.output, self._files)
+        self.url = self.committer.output_url
 
     def set_up(self) -> None:
         """Make the directory; may be repeated."""
-        _again(self._committer.setup_job, f"output {self.url}")
-
-    def fence(self, attempt_id: str) -> None:
-        """Take an attempt's output away, so that it can commit no more: another shall."""
-        self._committer.abort_task(attempt_id)
+        _again(self.committer.setup_job, f"output {self.url}")
 
     def commit_job(self) -> None:
         """Make the output final, also where a master died before it had made the directory."""
 
         def commit() -> None:
-            self._committer.setup_job()
-            self._committer.commit_job()
+            self.committer.setup_job()
+            self.committer.commit_job()
 
         _again(commit, f"output {self.url}")
 
     def abort_job(self, *, is_killed: bool) -> None:
-        """Clear up; a directory that was made in vain goes too if a person stopped the job."""
-
-        def abort() -> None:
-            self._committer.abort_job()
-            if is_killed and self._files.exists(self.url) and not self._files.list(self.url):
-                self._files.delete(self.url)
-
-        _again(abort, f"output {self.url}")
+        """Clear up."""
+        _again(lambda: self.committer.abort_job(is_killed=is_killed), f"output {self.url}")
 
     def remove(self) -> None:
         """Delete the whole directory: it was a temporary one."""

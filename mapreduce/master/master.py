@@ -19,7 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from mrstream.cluster.config.config import MAPREDUCE_MASTER
-from mrstream.cluster.daemon import Daemon, run
+from mrstream.cluster.daemon import Daemon, Service, run
 from mrstream.cluster.wire.network import Handler, Peer
 from mrstream.mapreduce.master.job_desk import JobDesk
 from mrstream.mapreduce.master.job_history import InDfs, JobHistory, OwnDisk
@@ -35,7 +35,7 @@ THREADS = 32
 """For what blocks: the output directories of jobs that begin or end, and reports."""
 
 
-class Master:
+class Master(Service):
     """The service of the `mapreduce.master` daemon."""
 
     def __init__(self, daemon: Daemon) -> None:
@@ -95,9 +95,6 @@ class Master:
             "journal_sequence": float(self._shell.office.seen),
             "journal_durable": float(self._shell.office.durable),
         }
-
-    def connected(self, peer: Peer) -> None:
-        """Nothing is known of a client until it asks."""
 
     def disconnected(self, peer: Peer) -> None:
         """A client's connection ended; a worker's may have."""

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, assert_never
 
 from mrstream.cluster.daemon import Daemon
 from mrstream.cluster.errors import ClusterError
 from mrstream.cluster.journal.journal import Journal
 from mrstream.cluster.leader.office import Office
+from mrstream.cluster.tasks import Tasks
 from mrstream.dfs.errors import FencedOff
 from mrstream.mapreduce.dataflow import dfs_files
 from mrstream.mapreduce.dataflow.segment_place import SegmentAt
@@ -77,22 +78,13 @@ class MasterShell:
         self.on_lead: Callable[[], None] = lambda: None
         self._daemon = daemon
         self._fenced: asyncio.Future[None] = daemon.loop.create_future()
-        self._tasks: dict[asyncio.Task[Any], None] = {}
+        self._tasks = Tasks(daemon.loop, lambda bug: daemon.fail(bug, "job master"))
+        self.spawn = self._tasks.start
+        """Run something on the loop; a bug in it ends the master."""
         self._waker: asyncio.TimerHandle | None = None
         self._news_due = False
 
     # --- work beside the loop
-
-    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run something on the loop; a bug in it ends the master."""
-        task = self.loop.create_task(work)
-        self._tasks[task] = None
-        task.add_done_callback(self._spawned_ended)
-
-    def _spawned_ended(self, task: asyncio.Task[Any]) -> None:
-        self._tasks.pop(task, None)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            self._daemon.fail(error, "job master")
 
     def in_thread(self, work: Callable[..., Any], *arguments: Any) -> asyncio.Future[Any]:
         """Do something that blocks, such as asking the dfs."""
@@ -115,10 +107,8 @@ class MasterShell:
         """End what was begun; make durable what was decided."""
         if self._waker is not None:
             self._waker.cancel()
-        for task in list(self._tasks):
-            task.cancel()
-        if self._tasks:
-            await asyncio.wait(list(self._tasks))
+        self._tasks.cancel()
+        await self._tasks.over()
         job_output.stop_trying()
         await self.office.stop()
 
@@ -238,7 +228,7 @@ class MasterShell:
             name,
             len(ledger.spec.splits),
             split=ledger.spec.splits[task.task_index] if is_map else None,
-            output_directory=ledger.output.attempt_directory(name) if commits else "",
+            output_directory=ledger.output.committer.attempt_dir(name) if commits else "",
             keep_input=ledger.rules.is_last_try(attempt_id),
         )
         self.links.run(worker_id, ledger, order, is_map=is_map)
@@ -257,7 +247,7 @@ class MasterShell:
         delay_s = 0.0
         try:
             for attempt_id in before:
-                await self.in_dfs(ledger.output.fence, str(attempt_id))
+                await self.in_dfs(ledger.output.committer.abort_task, str(attempt_id))
                 ledger.fenced[attempt_id] = None
         except ClusterError as error:
             log.warning("cannot fence %s yet: %s", ", ".join(map(str, before)), error)

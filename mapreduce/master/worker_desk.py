@@ -13,10 +13,10 @@ from typing import Any
 import msgspec
 
 from mrstream.cluster.wire.network import Handler, Peer
+from mrstream.mapreduce.attempt.attempt_report import AttemptNews
 from mrstream.mapreduce.master.master_shell import MasterShell
 from mrstream.mapreduce.protocol import (
     AttemptEnded,
-    AttemptNews,
     AttemptSaid,
     AttemptShuffled,
     AttemptWantsCommit,
@@ -24,7 +24,6 @@ from mrstream.mapreduce.protocol import (
     Heartbeat,
     Register,
     WorkerSettings,
-    progress_of,
 )
 from mrstream.mapreduce.scheduler.events import (
     AttemptFailed,
@@ -146,7 +145,7 @@ class WorkerDesk:
 
     def _progress(self, news: AttemptNews) -> None:
         attempt_id = parse_attempt_id(news.attempt_id)
-        self._shell.books.notices.heard(attempt_id, progress_of(news))
+        self._shell.books.notices.heard(attempt_id, news)
         self._shell.event(AttemptProgress(attempt_id, news.fraction))
 
     # --- attempts

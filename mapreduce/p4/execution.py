@@ -20,15 +20,11 @@ from mrstream.mapreduce.p4 import grouping
 from mrstream.mapreduce.p4.brain.messages import NewSortJob
 from mrstream.mapreduce.p4.brain.worker import Order
 from mrstream.mapreduce.p4.output_file import whole_file
-from mrstream.mapreduce.p4.room import check_room, with_room
+from mrstream.mapreduce.p4.room import Stop, check_room, with_room
 
 TRIES_MAX = 2
 """There is no message for a failure, and silence would stop a foreign master for ever (R10)."""
 _log = logging.getLogger(__name__)
-
-
-class Stopped(Exception):
-    """The worker ends; what it was doing is left."""
 
 
 class ProgramFailed(Exception):
@@ -41,7 +37,7 @@ class Execution:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._child: subprocess.Popen[bytes] | None = None
-        self._is_stopped = threading.Event()
+        self._stop = Stop()
 
     def run(self, order: Order, outputs: Sequence[str]) -> None:
         """Do a task to its end, whatever that is; Stopped if the worker ends meanwhile."""
@@ -54,25 +50,16 @@ class Execution:
     def stop(self) -> None:
         """End what runs, and let nothing begin."""
         with self._lock:
-            self._is_stopped.set()
+            self._stop.set()
             if self._child is not None and self._child.poll() is None:
                 os.killpg(self._child.pid, signal.SIGKILL)
 
-    def check(self) -> None:
-        """Raise Stopped if the worker ends."""
-        if self._is_stopped.is_set():
-            raise Stopped
-
-    def _pause(self, wait_s: float) -> None:
-        self._is_stopped.wait(wait_s)
-        self.check()
-
     def _sort(self, order: NewSortJob) -> None:
         target = order.output_file
-        work = partial(grouping.sort_files, order.input_files, target, self.check)
+        work = partial(grouping.sort_files, order.input_files, target, self._stop.check)
         for number in range(1, TRIES_MAX + 1):
             try:
-                with_room(f"sorting into {target}", work, self._pause)
+                with_room(f"sorting into {target}", work, self._stop.pause)
                 return
             except OSError as error:
                 _log.error("sorting into %s (try %d): %s", target, number, error)
@@ -82,7 +69,7 @@ class Execution:
         for number in range(1, TRIES_MAX + 1):
             attempt = partial(self._try, executable, source, target, is_last=number == TRIES_MAX)
             try:
-                with_room(f"{executable} on {source}", attempt, self._pause)
+                with_room(f"{executable} on {source}", attempt, self._stop.pause)
                 return
             except (OSError, ProgramFailed) as error:
                 _log.error("%s on %s (try %d): %s", executable, source, number, error)
@@ -91,7 +78,7 @@ class Execution:
     def _try(self, executable: str, source: str, target: str, *, is_last: bool) -> None:
         with open(source, "rb") as stdin, whole_file(target) as stdout:
             status = self._wait(executable, stdin, stdout)
-            self.check()
+            self._stop.check()
             if status:
                 check_room(stdout)
                 if not is_last:
@@ -101,7 +88,7 @@ class Execution:
 
     def _wait(self, executable: str, stdin: BinaryIO, stdout: BinaryIO) -> int:
         with self._lock:
-            self.check()
+            self._stop.check()
             child = self._child = _started(executable, stdin, stdout)
         try:
             return child.wait()
@@ -112,7 +99,7 @@ class Execution:
     def _leave_empty(self, target: str) -> None:
         """Make what the next phase looks for: this protocol cannot say that it is not there."""
         try:
-            with_room(target, lambda: _make_empty(target), self._pause)
+            with_room(target, lambda: _make_empty(target), self._stop.pause)
         except OSError as error:
             _log.error("%s cannot be written: %s", target, error)
 

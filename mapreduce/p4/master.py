@@ -12,13 +12,13 @@ import os
 import shutil
 import signal
 import socket
-import threading
 from collections.abc import Callable
 from typing import assert_never
 
 import msgspec
 
 from mrstream.cluster.errors import UserError
+from mrstream.cluster.tasks import Tasks
 from mrstream.mapreduce.p4 import grouping
 from mrstream.mapreduce.p4.brain import layout
 from mrstream.mapreduce.p4.brain.events import (
@@ -41,7 +41,6 @@ from mrstream.mapreduce.p4.brain.events import (
 from mrstream.mapreduce.p4.brain.layout import Edition
 from mrstream.mapreduce.p4.brain.master import MasterBrain
 from mrstream.mapreduce.p4.brain.messages import (
-    BadMessage,
     Heartbeat,
     Shutdown,
     decode_heartbeat,
@@ -50,8 +49,8 @@ from mrstream.mapreduce.p4.brain.messages import (
 )
 from mrstream.mapreduce.p4.brain.workers import SILENCE_S_MAX
 from mrstream.mapreduce.p4.output_file import copy_whole
-from mrstream.mapreduce.p4.room import with_room
-from mrstream.mapreduce.p4.transport import Door, Ear, Ignored, Outbox, bound
+from mrstream.mapreduce.p4.room import Stop, Stopped, with_room
+from mrstream.mapreduce.p4.transport import Door, Ear, Inbox, Outbox, bound
 
 TICK_S = 0.25
 FAREWELL_S_MAX = 2.0
@@ -68,10 +67,6 @@ class MasterOptions(msgspec.Struct, frozen=True):
     wipes_anything: bool = False
 
 
-class Stopped(Exception):
-    """The master ends; what it was doing is left."""
-
-
 class Master:
     """One master, from its start to its end."""
 
@@ -83,15 +78,13 @@ class Master:
         )
         self._outboxes: dict[int, Outbox] = {}
         self._over = asyncio.Event()
-        self._is_stopped = threading.Event()
-        self._work: set[asyncio.Task[None]] = set()
+        self._stop = Stop()
+        self._work = Tasks(asyncio.get_running_loop(), self._fail)
         self._failure: BaseException | None = None
-        self._ignored = Ignored("a message")
-        self._ignored_datagrams = Ignored("a datagram")
 
     async def run(self) -> None:
         """Serve until a shutdown, from the wire or by a signal."""
-        door = Door(_is_whole, self._take)
+        door = Door(Inbox("a message", decode_to_master, self._handle))
         door.listen(self._options.port)
         loop = asyncio.get_running_loop()
         ear = bound(socket.SOCK_DGRAM, self._options.port - 1)
@@ -99,7 +92,8 @@ class Master:
         prepare(self._edition.root, wipes_anything=self._options.wipes_anything)
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             loop.add_signal_handler(number, self._handle, Shutdown())
-        transport, _ = await loop.create_datagram_endpoint(lambda: Ear(self._hear), sock=ear)
+        heartbeats = Inbox("a datagram", decode_heartbeat, self._handle)
+        transport, _ = await loop.create_datagram_endpoint(lambda: Ear(heartbeats), sock=ear)
         serving = [asyncio.create_task(door.serve()), asyncio.create_task(self._tick())]
         _log.info(
             "listening on localhost, TCP port %d and UDP port %d; this protocol has no "
@@ -113,7 +107,7 @@ class Master:
                 if task.done() and (error := task.exception()) is not None:
                     self._fail(error)
         finally:
-            self._is_stopped.set()
+            self._stop.set()
             for task in serving:
                 task.cancel()
             transport.close()
@@ -127,26 +121,9 @@ class Master:
         told = [asyncio.create_task(outbox.flushed()) for outbox in self._outboxes.values()]
         if told:
             await asyncio.wait(told, timeout=FAREWELL_S_MAX)
-        if self._work:
-            await asyncio.wait(self._work)
+        await self._work.over()
 
     # --- events
-
-    def _take(self, data: bytes) -> None:
-        try:
-            event = decode_to_master(data)
-        except BadMessage as error:
-            self._ignored.say(data, error)
-            return
-        self._handle(event)
-
-    def _hear(self, data: bytes) -> None:
-        try:
-            event = decode_heartbeat(data)
-        except BadMessage as error:
-            self._ignored_datagrams.say(data, error)
-            return
-        self._handle(event)
 
     async def _tick(self) -> None:
         while True:
@@ -216,27 +193,12 @@ class Master:
                 return
             self._handle(event)
 
-        task = asyncio.create_task(answer())
-        self._work.add(task)
-        task.add_done_callback(self._ended)
-
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        self._work.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            self._fail(error)
+        self._work.start(answer())
 
     def _fail(self, error: BaseException) -> None:
         """Stop, since this is a bug: `run` raises it."""
         self._failure = self._failure or error
         self._over.set()
-
-    def _check(self) -> None:
-        if self._is_stopped.is_set():
-            raise Stopped
-
-    def _pause(self, wait_s: float) -> None:
-        self._is_stopped.wait(wait_s)
-        self._check()
 
     # --- work, in a thread
 
@@ -251,8 +213,8 @@ class Master:
         try:
             with_room(
                 f"job {command.job_id}, merging",
-                lambda: cut(command.sources, command.targets, self._check),
-                self._pause,
+                lambda: cut(command.sources, command.targets, self._stop.check),
+                self._stop.pause,
             )
         except OSError as error:
             return Grouped(command.job_id, f"merging failed: {error}")
@@ -260,7 +222,9 @@ class Master:
 
     def _placed(self, command: PlaceResults) -> ResultsPlaced:
         try:
-            with_room(f"job {command.job_id}, results", lambda: self._copy(command), self._pause)
+            with_room(
+                f"job {command.job_id}, results", lambda: self._copy(command), self._stop.pause
+            )
         except OSError as error:
             return ResultsPlaced(
                 command.job_id, f"{command.directory} cannot take the results: {error}"
@@ -270,7 +234,7 @@ class Master:
     def _copy(self, command: PlaceResults) -> None:
         os.makedirs(command.directory, exist_ok=True)
         for source, name in zip(command.sources, command.names, strict=True):
-            self._check()
+            self._stop.check()
             copy_whole(source, os.path.join(command.directory, name))
 
 
@@ -311,11 +275,3 @@ def prepare(root: str, *, wipes_anything: bool) -> None:
 
 def _is_job(name: str) -> bool:
     return name.startswith("job-") and name[4:].isdigit()
-
-
-def _is_whole(data: bytes) -> bool:
-    try:
-        decode_to_master(data)
-    except BadMessage:
-        return False
-    return True

@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import logging
 import os
+import threading
 from collections.abc import Callable
 from typing import BinaryIO, TypeVar
 
@@ -19,6 +20,28 @@ WAIT_S_MAX = 30.0
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _BLOCK_BYTES = 4096
 _log = logging.getLogger(__name__)
+
+
+class Stopped(Exception):
+    """The master, or the worker, ends; what it was doing is left."""
+
+
+class Stop:
+    """Whether it ends, for what it does in threads."""
+
+    def __init__(self) -> None:
+        self._event = threading.Event()
+        self.set = self._event.set
+
+    def check(self) -> None:
+        """Raise Stopped if it ends."""
+        if self._event.is_set():
+            raise Stopped
+
+    def pause(self, wait_s: float) -> None:
+        """Wait so long, or until it ends."""
+        self._event.wait(wait_s)
+        self.check()
 
 
 def with_room(what: str, work: Callable[[], T], wait: Callable[[float], None]) -> T:

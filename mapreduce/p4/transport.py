@@ -14,10 +14,12 @@ import ipaddress
 import logging
 import socket
 from collections.abc import Callable
+from typing import Any, Generic, TypeVar
 
 from mrstream.cluster.errors import UserError
-from mrstream.mapreduce.p4.brain.messages import MESSAGE_BYTES_MAX
+from mrstream.mapreduce.p4.brain.messages import MESSAGE_BYTES_MAX, BadMessage
 
+T = TypeVar("T")
 LOCALHOST = "127.0.0.1"
 BACKLOG = 1024
 CONNECTIONS_MAX = 64
@@ -34,14 +36,49 @@ _AGAIN_S = 0.1
 _log = logging.getLogger(__name__)
 
 
+class Inbox(Generic[T]):
+    """Makes messages of bytes. Says what it ignores, ever more rarely: a flood of rubbish must not
+    become one of lines."""
+
+    def __init__(
+        self, what: str, decode: Callable[[bytes], T], take: Callable[[T], object]
+    ) -> None:
+        """`take` gets each message, and does not raise."""
+        self._what = what
+        self._decode = decode
+        self._take = take
+        self._ignored = 0
+
+    def is_whole(self, data: bytes) -> bool:
+        """Say whether bytes are a complete message."""
+        try:
+            self._decode(data)
+        except BadMessage:
+            return False
+        return True
+
+    def put(self, data: bytes) -> None:
+        """Hand over what came, if it is a message."""
+        try:
+            message = self._decode(data)
+        except BadMessage as error:
+            self._ignore(data, error)
+        else:
+            self._take(message)
+
+    def _ignore(self, data: bytes, why: Exception) -> None:
+        self._ignored += 1
+        if self._ignored <= IGNORED_SAID_MAX or self._ignored & (self._ignored - 1) == 0:
+            _log.warning(
+                "%s is ignored (%d bytes, number %d): %s", self._what, len(data), self._ignored, why
+            )
+
+
 class Door:
     """A TCP port of localhost, from which messages come."""
 
-    def __init__(self, is_whole: Callable[[bytes], bool], take: Callable[[bytes], None]) -> None:
-        """`is_whole` says whether bytes are a complete object; `take` gets what came, also when it
-        is none. Neither may raise."""
-        self._is_whole = is_whole
-        self._take = take
+    def __init__(self, inbox: Inbox[Any]) -> None:
+        self._inbox = inbox
         self._room = asyncio.Semaphore(CONNECTIONS_MAX)
         self._last: asyncio.Future[None] | None = None
         self._listener: socket.socket | None = None
@@ -81,7 +118,7 @@ class Door:
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(asyncio.shield(before), IN_ORDER_S_MAX)
             if data:
-                self._take(data)
+                self._inbox.put(data)
         finally:
             self._room.release()
             if not done.done():
@@ -101,7 +138,7 @@ class Door:
                     data += part
                     if part.rstrip().endswith(b"}") and tries < DECODE_TRIES_MAX:
                         tries += 1
-                        if self._is_whole(bytes(data)):
+                        if self._inbox.is_whole(bytes(data)):
                             return bytes(data)
         except (TimeoutError, OSError):
             pass  # what came until now is judged as any other bytes are
@@ -113,30 +150,14 @@ class Door:
             self._listener.close()
 
 
-class Ignored:
-    """Says what is ignored, ever more rarely: a flood of rubbish must not become one of lines."""
-
-    def __init__(self, what: str) -> None:
-        self._what = what
-        self._count = 0
-
-    def say(self, data: bytes, why: Exception) -> None:
-        """Count one more."""
-        self._count += 1
-        if self._count <= IGNORED_SAID_MAX or self._count & (self._count - 1) == 0:
-            _log.warning(
-                "%s is ignored (%d bytes, number %d): %s", self._what, len(data), self._count, why
-            )
-
-
 class Ear(asyncio.DatagramProtocol):
     """A UDP port of localhost, from which datagrams come."""
 
-    def __init__(self, take: Callable[[bytes], None]) -> None:
-        self._take = take
+    def __init__(self, inbox: Inbox[Any]) -> None:
+        self._inbox = inbox
 
     def datagram_received(self, data: bytes, _: object) -> None:
-        self._take(data)
+        self._inbox.put(data)
 
 
 class Outbox:

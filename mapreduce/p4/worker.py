@@ -12,14 +12,13 @@ import logging
 import os
 import signal
 import socket
-from collections.abc import Coroutine
 from typing import assert_never
 
 import msgspec
 
 from mrstream.cluster.errors import Unavailable
+from mrstream.cluster.tasks import Tasks
 from mrstream.mapreduce.p4.brain.messages import (
-    BadMessage,
     Heartbeat,
     Register,
     Shutdown,
@@ -38,8 +37,9 @@ from mrstream.mapreduce.p4.brain.worker import (
     WorkerBrain,
 )
 from mrstream.mapreduce.p4.brain.workers import HEARTBEAT_S, SILENCE_S_MAX
-from mrstream.mapreduce.p4.execution import Execution, Stopped
-from mrstream.mapreduce.p4.transport import LOCALHOST, Door, Ignored, Outbox, bound, send_once
+from mrstream.mapreduce.p4.execution import Execution
+from mrstream.mapreduce.p4.room import Stopped
+from mrstream.mapreduce.p4.transport import LOCALHOST, Door, Inbox, Outbox, bound, send_once
 from mrstream.mapreduce.program import children
 
 MASTER_LATE_S_MAX = 60.0
@@ -71,19 +71,18 @@ class Worker:
         self._execution = Execution()
         self._over = asyncio.Event()
         self._failure: BaseException | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks(asyncio.get_running_loop(), self._fail)
         self._outbox: Outbox | None = None
-        self._ignored = Ignored("a message")
 
     async def run(self) -> None:
         """Serve until a shutdown, from the wire or by a signal; NoMaster if there is none."""
         children.become_subreaper()
         loop = asyncio.get_running_loop()
-        door = Door(_is_whole, self._take)
+        door = Door(Inbox("a message", decode_to_worker, self._handle))
         door.listen(self._options.port)
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             loop.add_signal_handler(number, self._handle, Shutdown())
-        self._spawn(door.serve())
+        self._tasks.start(door.serve())
         self._outbox = Outbox(
             LOCALHOST,
             self._options.master_port,
@@ -98,22 +97,11 @@ class Worker:
             door.close()
             self._outbox.cancel()
             self._execution.stop()
-            for task in self._tasks:
-                task.cancel()
+            self._tasks.cancel()
             # What left its process group came back to us.
             await asyncio.to_thread(children.kill_descendants, self._pid)
         if self._failure is not None:
             raise self._failure
-
-    def _spawn(self, work: Coroutine[None, None, None]) -> None:
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._ended)
-
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            self._fail(error)
 
     def _fail(self, error: BaseException) -> None:
         """Stop; `run` raises it."""
@@ -130,14 +118,6 @@ class Worker:
 
     # --- events
 
-    def _take(self, data: bytes) -> None:
-        try:
-            event = decode_to_worker(data)
-        except BadMessage as error:
-            self._ignored.say(data, error)
-            return
-        self._handle(event)
-
     def _handle(self, event: Event) -> None:
         _log.debug("event %s", event)
         try:
@@ -152,9 +132,9 @@ class Worker:
     def _do(self, command: Command) -> None:
         match command:
             case Beat():
-                self._spawn(self._beat())
+                self._tasks.start(self._beat())
             case Run():
-                self._spawn(self._run(command))
+                self._tasks.start(self._run(command))
             case Tell(status=status):
                 assert self._outbox is not None, "it was made before the first task came"
                 self._outbox.put(encode(status))
@@ -225,11 +205,3 @@ class Refusals:
         self._sent = 0
         self._since_s = now_s if self._since_s is None else self._since_s
         return now_s - self._since_s
-
-
-def _is_whole(data: bytes) -> bool:
-    try:
-        decode_to_worker(data)
-    except BadMessage:
-        return False
-    return True

@@ -9,7 +9,8 @@ class SchedulerLimits(msgspec.Struct, frozen=True):
     """Waits and limits of the scheduler itself, the same for all jobs."""
 
     fetch_failures_max: int = 3
-    """Reports of failed fetches after which a map's output counts as lost."""
+    """Reports of failed fetches after which a map's output counts as lost; of those that come
+    between two signs of life of its worker one counts."""
     silence_s_max: float = 0.0
     """A worker that was not heard of for longer is lost; 0: its shell knows of deaths itself."""
     tick_gap_s_max: float = 4.0

@@ -317,10 +317,21 @@ class Scheduler:
         job, task = self._winning_map(event.map_attempt_id)
         if job is None or task is None:
             return
+        if not self._is_heard_since(task.winner_worker, task.fetch_failed_at_s):
+            return
         task.fetch_failures += 1
+        task.fetch_failed_at_s = self._state.now_s
         if task.fetch_failures >= self._state.limits.fetch_failures_max:
             reason = f"{task.fetch_failures} failed fetches of its output"
             attempts.blame_output(self._state, job, task, reason)
+
+    def _is_heard_since(self, worker_id: WorkerId | None, moment_s: float) -> bool:
+        """Whether a worker speaks though nobody can fetch from it; one that is silent may be
+        starting again, and is lost with all that it holds when it stays so."""
+        if self._state.limits.silence_s_max <= 0 or worker_id is None:
+            return True
+        worker = self._state.workers.by_id.get(worker_id)
+        return worker is not None and worker.heard_at_s > moment_s
 
     def _output_lost(self, event: OutputLost) -> None:
         job, task = self._winning_map(event.map_attempt_id)

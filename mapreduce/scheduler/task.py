@@ -118,6 +118,7 @@ class Task:
     __slots__ = (
         "failed_numbers",
         "failed_on",
+        "fetch_failed_at_s",
         "fetch_failures",
         "granted",
         "needs_segments",
@@ -145,6 +146,8 @@ class Task:
         """The one attempt that may make its output visible."""
         self.needs_segments = task_id.kind is TaskKind.REDUCE
         self.fetch_failures = 0
+        self.fetch_failed_at_s = float("-inf")
+        """When the last of them counted."""
         self.pending_key = -1
         self.winner_worker: WorkerId | None = None
         self.winner_number = -1

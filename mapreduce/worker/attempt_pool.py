@@ -16,12 +16,12 @@ from typing import Any
 
 from mrstream.cluster.errors import Speechless
 from mrstream.mapreduce.attempt.attempt_report import (
+    AttemptNews,
     Decoder,
     Done,
     Failed,
     Failure,
     Message,
-    Progress,
     Ready,
 )
 from mrstream.mapreduce.attempt.pipe_frames import framed
@@ -48,8 +48,8 @@ class RunningAttempt:
         self.is_map = task_id.kind is TaskKind.MAP
         self.segment_path = ""
         self.output_directory = ""
-        self.progress: Progress | None = None
-        self.is_progress_new = False
+        self.news: AttemptNews | None = None
+        """What it told last, until a heartbeat tells it."""
         self.outcome: Done | Failed | None = None
         self.kill_reason: str | None = None
         self.has_shuffled = False

@@ -21,7 +21,7 @@ from mrstream.mapreduce.attempt.task_context import Attempt, AttemptOrder
 from mrstream.mapreduce.attempt.task_log import OutputSample
 from mrstream.mapreduce.attempt.zygote import MARK
 from mrstream.mapreduce.dataflow import dfs_files
-from mrstream.mapreduce.dataflow.files import Files, files_for
+from mrstream.mapreduce.dataflow.files import Files, RoutedFiles
 from mrstream.mapreduce.job import job
 from mrstream.mapreduce.job.job import JobSpec
 from mrstream.mapreduce.program.spawn import keep_descriptors_from_programs
@@ -57,7 +57,7 @@ class AttemptProcess:
             spec, order = job.decode(work.spec), work.order
             if files is None:
                 dfs_files.serve(self._cluster, spec.user, spec.conf().output_replication or 0)
-                files = files_for(order.filesystem, spec.working_directory)
+                files = RoutedFiles(order.filesystem, spec.working_directory)
             os.environ[MARK] = order.attempt_id
             return self._run(spec, order, files, report, lifeline), may_go_on(spec, order)
 

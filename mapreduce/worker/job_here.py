@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import cached_property
 
 import msgspec
 
@@ -15,7 +16,7 @@ from mrstream.cluster.errors import Unavailable
 from mrstream.dfs.client.client import DfsClient
 from mrstream.dfs.errors import NoSuchFile
 from mrstream.mapreduce.dataflow.committer import Committer, committer_for
-from mrstream.mapreduce.dataflow.files import files_for
+from mrstream.mapreduce.dataflow.files import RoutedFiles
 from mrstream.mapreduce.dataflow.segment_place import SegmentAt
 from mrstream.mapreduce.job import job
 from mrstream.mapreduce.job.environment import refuse_misfit, this_platform
@@ -91,7 +92,7 @@ class JobHere:
         if not is_allowed():
             return False
         try:
-            was_there = self._committer().commit_task(attempt_id)
+            was_there = self._committer.commit_task(attempt_id)
         except NoSuchFile:
             was_there = False  # taken away in the middle: whoever may commit now does all of it
         if not was_there:
@@ -100,9 +101,10 @@ class JobHere:
 
     def drop_output(self, attempt_id: str) -> None:
         """Throw away what an attempt wrote; blocks."""
-        self._committer().abort_task(attempt_id)
+        self._committer.abort_task(attempt_id)
 
+    @cached_property
     def _committer(self) -> Committer:
         assert self.spec.output is not None, "a job of the cluster has an output directory"
-        files = files_for(self.filesystem, self.spec.working_directory)
+        files = RoutedFiles(self.filesystem, self.spec.working_directory)
         return committer_for(self.spec.conf(), self.spec.output, files)

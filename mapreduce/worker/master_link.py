@@ -46,23 +46,18 @@ class Speaker(Protocol):
 
     def introduction(self, unacknowledged: list[str]) -> Register:
         """What a master that does not know us must hear; it has not acknowledged these ends."""
-        ...
 
     def registered(self) -> None:
         """The master knows us: say what it must know of what runs."""
-        ...
 
     def heartbeat(self) -> Heartbeat:
         """What is new since the last one."""
-        ...
 
     def pushed(self, order: Order) -> None:
         """The master says something."""
-        ...
 
     def master_away(self, seconds: float) -> None:
         """The master has been away for so long."""
-        ...
 
 
 class MasterLink:

@@ -27,16 +27,17 @@ import msgspec
 from mrstream.cluster.agent.processes import module_of
 from mrstream.cluster.config.config import WORKER, WORKER_BULK, Cluster, load
 from mrstream.cluster.config.state import read_identity
-from mrstream.cluster.daemon import Daemon, run
+from mrstream.cluster.daemon import Daemon, Service, run
 from mrstream.cluster.errors import ClusterError, Unavailable
-from mrstream.cluster.wire.network import BulkServer, Handler, Peer
+from mrstream.cluster.tasks import Tasks
+from mrstream.cluster.wire.network import BulkServer, Handler
 from mrstream.mapreduce.attempt.attempt_report import (
+    AttemptNews,
     Done,
     Failed,
     Failure,
     Message,
     Noted,
-    Progress,
     Ready,
     Said,
     Shuffled,
@@ -65,7 +66,6 @@ from mrstream.mapreduce.protocol import (
     RunAttempt,
     SegmentNews,
     StopRunning,
-    news_of,
 )
 from mrstream.mapreduce.scheduler.ids import JobId
 from mrstream.mapreduce.worker import host_figures
@@ -91,7 +91,7 @@ SAID_BYTES_MAX = 8 << 10
 """What one attempt's programs say is shown to whoever waits up to here; its log has the rest."""
 
 
-class Worker:
+class Worker(Service):
     """The service of the `mapreduce.worker` daemon."""
 
     def __init__(self, daemon: Daemon, zygote: Zygote) -> None:
@@ -115,7 +115,7 @@ class Worker:
         self._bulk_address = daemon.config.address(self._name, WORKER_BULK)
         self._jobs: dict[str, JobHere] = {}
         self._attempts: dict[str, RunningAttempt] = {}
-        self._tasks: dict[asyncio.Task[None], None] = {}
+        self._tasks = Tasks(daemon.loop, lambda bug: daemon.fail(bug, "worker"))
         self._link = MasterLink(daemon, self)
         self._is_full = False
         self.handlers: Mapping[type[Any], Handler] = {
@@ -137,14 +137,12 @@ class Worker:
         dfs_files.serve(self._daemon.cluster)
         self._pool.open()
         self._bulk.start(self._bulk_address)
-        self._spawn(self._link.talk())
+        self._tasks.start(self._link.talk())
 
     async def stop(self) -> None:
         """Kill what runs and let go of everything; segments stay for the next life."""
-        for task in list(self._tasks):
-            task.cancel()
-        if self._tasks:
-            await asyncio.wait(list(self._tasks))
+        self._tasks.cancel()
+        await self._tasks.over()
         await self._loop.run_in_executor(None, self._bulk.close)
         self._pool.close()
 
@@ -163,23 +161,6 @@ class Worker:
             "segment_bytes_sent": float(self._segments.bytes_sent),
             "ends_unacknowledged": float(len(self._link.unacknowledged)),
         }
-
-    def connected(self, peer: Peer) -> None:
-        """Nothing is kept with control connections."""
-
-    def disconnected(self, peer: Peer) -> None:
-        """Nothing is kept with control connections."""
-
-    def _spawn(self, work: Any) -> None:
-        """Run something on the loop; a bug in it ends the worker."""
-        task: asyncio.Task[None] = self._loop.create_task(work)
-        self._tasks[task] = None
-        task.add_done_callback(self._spawned_ended)
-
-    def _spawned_ended(self, task: asyncio.Task[None]) -> None:
-        self._tasks.pop(task, None)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            self._daemon.fail(error, "worker")
 
     def _in_thread(self, work: Callable[..., Any], *arguments: Any) -> asyncio.Future[Any]:
         return self._loop.run_in_executor(None, work, *arguments)
@@ -225,11 +206,9 @@ class Worker:
         """Say what attempts did, and how the host is."""
         news = []
         for attempt in self._attempts.values():
-            progress = attempt.progress
-            if progress is None or not attempt.is_progress_new:
-                continue
-            attempt.is_progress_new = False
-            news.append(news_of(attempt.attempt_id, progress))
+            if attempt.news is not None:
+                news.append(attempt.news)
+                attempt.news = None
         used, total = host_figures.memory_bytes()
         disks = host_figures.disk_rows(self._disks)
         free_bytes = max(disk.capacity_bytes - disk.used_bytes for disk in disks)
@@ -261,7 +240,7 @@ class Worker:
             case SegmentNews():
                 self._hear_of_segments(order)
             case ForgetJob():
-                self._spawn(self._forget(order))
+                self._tasks.start(self._forget(order))
             case _:
                 assert_never(order)
 
@@ -272,14 +251,14 @@ class Worker:
         self._attempts[order.attempt_id] = attempt
         if order.spec:
             self._jobs.setdefault(attempt.job_id, JobHere(order.spec, self._filesystem))
-        self._spawn(self._run(attempt, order))
+        self._tasks.start(self._run(attempt, order))
 
     def _stop(self, attempt_id: str, reason: str) -> None:
         attempt = self._attempts.get(attempt_id)
         if attempt is not None:
             self._kill(attempt, reason)
             return
-        self._spawn(self._drop_segment(attempt_id))
+        self._tasks.start(self._drop_segment(attempt_id))
         self._link.end(AttemptEnded(self._name, attempt_id, killed=reason))
 
     def _kill(self, attempt: RunningAttempt, reason: str) -> None:
@@ -372,8 +351,8 @@ class Worker:
     def _heard(self, attempt: RunningAttempt, message: Message) -> None:
         name = attempt.attempt_id
         match message:
-            case Progress():
-                attempt.progress, attempt.is_progress_new = message, True
+            case AttemptNews():
+                attempt.news = message
             case Done() | Failed():
                 attempt.outcome = message
             case Shuffled():

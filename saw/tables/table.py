@@ -20,11 +20,9 @@ class Chance(Protocol):
 
     def random(self) -> float:
         """Return a number of [0, 1)."""
-        ...
 
     def getrandbits(self, k: int, /) -> int:
         """Return k bits."""
-        ...
 
 
 class _NoChance:
@@ -51,27 +49,21 @@ class Table(Protocol):
 
     def new(self) -> State:
         """Return the state of a table to which nothing was emitted."""
-        ...
 
     def add(self, state: State, value: Value, weight: Value) -> State:
         """Return the state with one more value; the old one is used up."""
-        ...
 
     def merge(self, state: State, packed: bytes) -> State:
         """Return the state with all that another one held; the old one is used up."""
-        ...
 
     def pack(self, state: State) -> bytes:
         """Return the state as bytes."""
-        ...
 
     def final(self, state: State) -> list[Row]:
         """Return the rows for people: the value, then the weight if there is one."""
-        ...
 
     def held_bytes(self, state: State) -> int:
         """Estimate the memory that a state takes: a map gives its tables away in time."""
-        ...
 
 
 NUMBER_BYTES = 40

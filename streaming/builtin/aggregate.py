@@ -33,15 +33,12 @@ class Aggregator(Protocol):
 
     def add(self, value: str) -> None:
         """Take one more value; ValueError if it cannot be read."""
-        ...
 
     def report(self) -> str:
         """What the reducer writes."""
-        ...
 
     def combined(self) -> list[str]:
         """What the combiner passes on: values that say the same."""
-        ...
 
 
 class _LongSum:

@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 
 from mrstream.cluster.errors import UserError
+from mrstream.cluster.user import user_name
 
 EXPANSION_DEPTH_MAX = 20
 
@@ -162,24 +163,6 @@ def _table(file_name: str) -> dict[str, str]:
     path = os.path.join(os.path.dirname(__file__), file_name)
     with open(path, encoding="utf-8") as f:
         return dict(line.split("\t", 1) for line in f.read().splitlines())
-
-
-def user_name() -> str:
-    """Return the login name of who runs this, or the number where there is none."""
-    for variable in ("LOGNAME", "USER"):
-        if name := os.environ.get(variable):
-            return name
-    return _login_name(os.getuid())
-
-
-@functools.cache
-def _login_name(uid: int) -> str:
-    import pwd  # rarely needed; start-up is lean
-
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return str(uid)
 
 
 _SYSTEM: dict[str, Callable[[], str]] = {

@@ -42,7 +42,8 @@ class ArrowRows:
         self.records = 0
         self._url = source.url
         self._start, self._end = start, end
-        self._position = start
+        self.position = start
+        """About where the batch lies that is being read."""
         self._lines_of = LINES_OF[form]
         whole = WholeReads(source)
         magic = whole.read(len(_FILE_MAGIC))
@@ -62,13 +63,9 @@ class ArrowRows:
         """Return blobs of whole lines."""
         return guarded(self._url, self._lines())
 
-    def position(self) -> int:
-        """About where the batch lies that is being read."""
-        return self._position
-
     def _lines(self) -> Iterator[bytes]:
         for at, batch in self._batches():
-            self._position = at
+            self.position = at
             batch.validate(full=True)
             wanted = self._chosen.of(batch)
             yield from self._lines_of(wanted)

@@ -20,10 +20,10 @@ from mrstream.streaming.formats.row_file import (
     Source,
     WholeReads,
     decoded,
-    gathered_lines,
     guarded,
 )
 from mrstream.streaming.formats.row_filter import Condition
+from mrstream.streaming.formats.text_lines import gathered
 
 MAGIC = b"Obj\x01"
 SYNC_BYTES = 16
@@ -137,7 +137,8 @@ class AvroRows:
         self.records = 0
         self._url = source.url
         self._range = (start, end)
-        self._position = start
+        self.position = start
+        """Where the block begins that is being read."""
         self._container = decoded(self._url, lambda: Container(WholeReads(source)))
         schema = decoded(self._url, self._schema)
         self._header = self._container.header
@@ -152,7 +153,7 @@ class AvroRows:
 
     def lines(self) -> Iterator[bytes]:
         """Return blobs of whole lines."""
-        return gathered_lines(self.each())
+        return gathered(self.each())
 
     def each(self) -> Iterator[bytes]:
         """Yield each line."""
@@ -161,10 +162,6 @@ class AvroRows:
             if line is not None:
                 self.records += 1
                 yield line
-
-    def position(self) -> int:
-        """Where the block begins that is being read."""
-        return self._position
 
     def _schema(self) -> Any:
         schema = json.loads(self._container.metadata["avro.schema"])
@@ -175,7 +172,7 @@ class AvroRows:
         held: list[bytes] = []
         held_bytes = records = 0
         for position, count, block in self._container.blocks(*self._range):
-            self._position = position
+            self.position = position
             held.append(block)
             held_bytes += len(block)
             records += count
@@ -192,7 +189,7 @@ class AvroRows:
                 yield datum
         if given != records:
             raise RecordFileCorrupt(
-                f"{self._url}: blocks near byte {self._position} hold {given} records, "
+                f"{self._url}: blocks near byte {self.position} hold {given} records, "
                 f"and say {records}"
             )
 

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Protocol, cast
 
 from mrstream.cluster.errors import Corrupt, UserError
+from mrstream.streaming.formats.text_lines import gathered
 
 _PACKAGE = "org.apache.hadoop.io.compress."
 # io.compression.codec.{lz4,snappy}.buffersize of Hadoop.
@@ -43,11 +44,9 @@ class Decompressor(Protocol):
 
     def feed(self, data: bytes) -> Iterator[bytes]:
         """Return what `data` completes, in bounded pieces; to be used up before the next call."""
-        ...
 
     def finish(self) -> None:
         """Say that no more comes; raises `CodecCorrupt` if the stream is cut off."""
-        ...
 
 
 class Compressor(Protocol):
@@ -55,11 +54,9 @@ class Compressor(Protocol):
 
     def feed(self, data: bytes) -> bytes:
         """Return what is ready."""
-        ...
 
     def finish(self) -> bytes:
         """Return the rest, the stream's end included."""
-        ...
 
 
 class Codec:
@@ -96,18 +93,8 @@ class Codec:
     def decompressed(self, blobs: Iterable[bytes], name: str = "") -> Iterator[bytes]:
         """Decompress a stream of blobs; an error names `name`."""
         decompressor = self.decompressor()
-        held: list[bytes] = []
-        held_bytes = 0
         try:
-            for blob in blobs:
-                for plain in decompressor.feed(blob):
-                    held.append(plain)
-                    held_bytes += len(plain)
-                    if held_bytes >= PLAIN_BYTES:
-                        yield b"".join(held)
-                        held, held_bytes = [], 0
-            if held_bytes:
-                yield b"".join(held)
+            yield from gathered(plain for blob in blobs for plain in decompressor.feed(blob))
             decompressor.finish()
         except CodecCorrupt as error:
             raise CodecCorrupt(f"{name}: {error}" if name else str(error)) from None
@@ -181,17 +168,23 @@ class _ZlibDecompressor:
             raise CodecCorrupt(f"not a {self._name} file: {len(self._head)} bytes are no header")
 
 
-class _ZlibCompressor:
-    def __init__(self, window_bits: int) -> None:
-        from isal import isal_zlib
+class _StreamCompressor:
+    """What a library compresses as one stream."""
 
-        self._stream: Any = isal_zlib.compressobj(2, isal_zlib.DEFLATED, window_bits)
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
 
     def feed(self, data: bytes) -> bytes:
         return bytes(self._stream.compress(data))
 
     def finish(self) -> bytes:
         return bytes(self._stream.flush())
+
+
+def _zlib_compressor(window_bits: int) -> Compressor:
+    from isal import isal_zlib
+
+    return _StreamCompressor(isal_zlib.compressobj(2, isal_zlib.DEFLATED, window_bits))
 
 
 class _Bzip2Decompressor:
@@ -233,15 +226,8 @@ class _Bzip2Decompressor:
             raise CodecCorrupt("the bzip2 stream is cut off")
 
 
-class _Bzip2Compressor:
-    def __init__(self) -> None:
-        self._stream = bz2.BZ2Compressor(9)
-
-    def feed(self, data: bytes) -> bytes:
-        return self._stream.compress(data)
-
-    def finish(self) -> bytes:
-        return self._stream.flush()
+def _bzip2_compressor() -> Compressor:
+    return _StreamCompressor(bz2.BZ2Compressor(9))
 
 
 class _ZstdDecompressor:
@@ -272,17 +258,10 @@ class _ZstdDecompressor:
             raise CodecCorrupt("the zstd stream is cut off")
 
 
-class _ZstdCompressor:
-    def __init__(self) -> None:
-        import zstandard
+def _zstd_compressor() -> Compressor:
+    import zstandard
 
-        self._stream: Any = zstandard.ZstdCompressor(level=3).compressobj()
-
-    def feed(self, data: bytes) -> bytes:
-        return bytes(self._stream.compress(data))
-
-    def finish(self) -> bytes:
-        return bytes(self._stream.flush())
+    return _StreamCompressor(zstandard.ZstdCompressor(level=3).compressobj())
 
 
 class _BlockDecompressor:
@@ -385,7 +364,7 @@ def _deflate(class_name: str) -> Codec:
         class_name,
         ".deflate",
         lambda: _ZlibDecompressor(15, "zlib", b"\x78"),
-        lambda: _ZlibCompressor(15),
+        lambda: _zlib_compressor(15),
     )
 
 
@@ -394,9 +373,9 @@ GZIP_CODEC = Codec(
     "GzipCodec",
     ".gz",
     lambda: _ZlibDecompressor(31, "gzip", b"\x1f\x8b"),
-    lambda: _ZlibCompressor(31),
+    lambda: _zlib_compressor(31),
 )
-BZIP2_CODEC = Codec("BZip2Codec", ".bz2", _Bzip2Decompressor, _Bzip2Compressor, is_splittable=True)
+BZIP2_CODEC = Codec("BZip2Codec", ".bz2", _Bzip2Decompressor, _bzip2_compressor, is_splittable=True)
 _CODECS = (
     GZIP_CODEC,
     BZIP2_CODEC,
@@ -414,7 +393,7 @@ _CODECS = (
         lambda: _BlockDecompressor("snappy", _snappy_decompress),
         lambda: _BlockCompressor(_snappy_compress),
     ),
-    Codec("ZStandardCodec", ".zst", _ZstdDecompressor, _ZstdCompressor),
+    Codec("ZStandardCodec", ".zst", _ZstdDecompressor, _zstd_compressor),
 )
 _BY_SUFFIX = {codec.suffix: codec for codec in _CODECS}
 _BY_CLASS = {codec.class_name: codec for codec in _CODECS}

@@ -37,7 +37,8 @@ class ParquetRows:
     ) -> None:
         self.records = 0
         self._url = source.url
-        self._position = start
+        self.position = start
+        """Where the row group begins that is being read."""
         self._lines_of = LINES_OF[form]
         self._start, self._end = start, end
         whole = WholeReads(source)
@@ -54,7 +55,7 @@ class ParquetRows:
 
     def _lines(self) -> Iterator[bytes]:
         for group, first_byte in self.groups():
-            self._position = first_byte
+            self.position = first_byte
             batches = self._file.iter_batches(
                 BATCH_ROWS, row_groups=[group], columns=self._chosen.read, use_threads=False
             )
@@ -63,10 +64,6 @@ class ParquetRows:
                 wanted = self._chosen.of(batch)
                 yield from self._lines_of(wanted)
                 self.records += wanted.num_rows
-
-    def position(self) -> int:
-        """Where the row group begins that is being read."""
-        return self._position
 
     def groups(self) -> list[tuple[int, int]]:
         """Return (number, first byte) of the row groups that are to be read."""

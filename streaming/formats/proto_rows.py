@@ -19,8 +19,8 @@ from mrstream.streaming.formats.row_file import (
     Source,
     WholeReads,
     decoded,
-    gathered_lines,
 )
+from mrstream.streaming.formats.text_lines import gathered
 
 _READ_BYTES = 1 << 18
 
@@ -56,8 +56,9 @@ class ProtoRows:
 
     def lines(self) -> Iterator[bytes]:
         """Return blobs of whole lines."""
-        return gathered_lines(self._lines())
+        return gathered(self._lines())
 
+    @property
     def position(self) -> int:
         """Where the last message begins, in the plain bytes."""
         return self._bodies.position

@@ -81,11 +81,9 @@ class RecordCutter(Protocol):
 
     def feed(self, data: bytes) -> list[Record]:
         """Return the records that `data` completes."""
-        ...
 
     def finish(self) -> list[Record]:
         """Say that no more comes; give the last record, if it needed no end."""
-        ...
 
 
 def record_cutter(identifier: str, rule: KeyValueRule) -> RecordCutter:

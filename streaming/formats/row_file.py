@@ -15,7 +15,6 @@ from typing import Protocol, TypeVar
 from mrstream.cluster.errors import Corrupt, UserError
 
 T = TypeVar("T")
-LINE_BLOB_BYTES = 1 << 20
 
 
 class RecordFileCorrupt(Corrupt):
@@ -44,11 +43,10 @@ class RowReader(Protocol):
 
     def lines(self) -> Iterator[bytes]:
         """Return blobs of whole lines."""
-        ...
 
+    @property
     def position(self) -> int:
         """The byte of the file up to which records were given, about."""
-        ...
 
 
 class WholeReads:
@@ -131,17 +129,3 @@ def guarded(url: str, items: Iterator[T]) -> Iterator[T]:
         if item is nothing:
             return
         yield item  # type: ignore[misc]  # what is not `nothing` is an item
-
-
-def gathered_lines(lines: Iterator[bytes]) -> Iterator[bytes]:
-    """Join lines, ends included, into blobs of about a megabyte."""
-    held: list[bytes] = []
-    held_bytes = 0
-    for line in lines:
-        held.append(line)
-        held_bytes += len(line)
-        if held_bytes >= LINE_BLOB_BYTES:
-            yield b"".join(held)
-            held, held_bytes = [], 0
-    if held:
-        yield b"".join(held)

@@ -33,19 +33,15 @@ class Sink(Protocol):
 
     def take_lines(self, block: bytes, lines: int) -> bool:
         """Take JSON lines at once, all of them or, with False, none: some may not fit."""
-        ...
 
     def check(self, row: dict[str, Any]) -> None:
         """Misfit, if the format cannot hold a record that fits the schema."""
-        ...
 
     def take_rows(self, rows: _Rows) -> None:
         """Take records that fit."""
-        ...
 
     def close(self) -> None:
         """Write the end of the file."""
-        ...
 
 
 class Outlet:

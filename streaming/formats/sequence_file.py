@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import struct
 from collections.abc import Callable, Iterator
-from typing import BinaryIO, Protocol
+from typing import BinaryIO
 
 from mrstream.cluster.errors import Corrupt
 from mrstream.streaming.formats.codec import DEFAULT_CODEC, Codec, codec_by_class
@@ -280,25 +280,9 @@ def _sliced(buffer: bytes, lengths: bytes, count: int) -> Iterator[bytes]:
         start += length
 
 
-class SequenceFileWriter(Protocol):
-    """Takes records, writes a sequence file."""
-
-    @property
-    def position(self) -> int:
-        """How many bytes were written."""
-        ...
-
-    def append(self, key: bytes, value: bytes) -> None:
-        """Add one record of two payloads."""
-        ...
-
-    def close(self) -> None:
-        """Write what is still held; the file stays open."""
-        ...
-
-
-class _Output:
-    """What both writers share: the header, the position and the sync marks."""
+class SequenceFileWriter:
+    """Takes records, writes a sequence file, which stays open. What both kinds share: the header,
+    the position and the sync marks."""
 
     def __init__(
         self,
@@ -310,26 +294,33 @@ class _Output:
         is_block: bool,
     ) -> None:
         self._write = write
+        self._serialise_key = key_type.serialise
+        self._serialise_value = value_type.serialise
+        self._codec = codec
         self.position = 0
-        self._sync = os.urandom(SYNC_BYTES)
+        """How many bytes were written."""
+        self._mark = os.urandom(SYNC_BYTES)
         self._synced_at = 0
         parts = [MAGIC, bytes([VERSION]), _name(key_type.class_name), _name(value_type.class_name)]
         parts.append(bytes([codec is not None, is_block]))
         if codec is not None:
             parts.append(_name(codec.class_name))
-        self.put(b"".join([*parts, struct.pack(">i", 0), self._sync]))
+        self._put(b"".join([*parts, struct.pack(">i", 0), self._mark]))
 
-    def put(self, data: bytes) -> None:
+    def append(self, key: bytes, value: bytes) -> None:
+        """Add one record of two payloads."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Write what is still held."""
+
+    def _put(self, data: bytes) -> None:
         self._write(data)
         self.position += len(data)
 
-    def sync(self) -> None:
-        self.put(SYNC_ESCAPE + self._sync)
+    def _sync(self) -> None:
+        self._put(SYNC_ESCAPE + self._mark)
         self._synced_at = self.position
-
-    def sync_if_due(self) -> None:
-        if self.position >= self._synced_at + SYNC_INTERVAL_BYTES:
-            self.sync()
 
 
 def _name(text: str) -> bytes:
@@ -337,50 +328,34 @@ def _name(text: str) -> bytes:
     return write_vlong(len(encoded)) + encoded
 
 
-class _RecordWriter:
-    """Plain records, or records with compressed values."""
-
-    def __init__(
-        self, output: _Output, key: WritableType, value: WritableType, codec: Codec | None
-    ) -> None:
-        self._output = output
-        self._serialise_key = key.serialise
-        self._serialise_value = value.serialise
-        self._codec = codec
-
-    @property
-    def position(self) -> int:
-        return self._output.position
+class _RecordWriter(SequenceFileWriter):
+    """Plain records, or records with compressed values; nothing is held back."""
 
     def append(self, key: bytes, value: bytes) -> None:
-        self._output.sync_if_due()
+        if self.position >= self._synced_at + SYNC_INTERVAL_BYTES:
+            self._sync()
         key_bytes, value_bytes = self._serialise_key(key), self._serialise_value(value)
         if self._codec is not None:
             value_bytes = self._codec.compress(value_bytes)
         lengths = struct.pack(">ii", len(key_bytes) + len(value_bytes), len(key_bytes))
-        self._output.put(lengths + key_bytes + value_bytes)
-
-    def close(self) -> None:
-        """Nothing is held back."""
+        self._put(lengths + key_bytes + value_bytes)
 
 
-class _BlockWriter:
+class _BlockWriter(SequenceFileWriter):
     """Records gathered into blocks of about a megabyte, each of four compressed buffers."""
 
     def __init__(
-        self, output: _Output, key: WritableType, value: WritableType, codec: Codec
+        self,
+        write: Callable[[bytes], object],
+        key_type: WritableType,
+        value_type: WritableType,
+        codec: Codec,
     ) -> None:
-        self._output = output
-        self._serialise_key = key.serialise
-        self._serialise_value = value.serialise
-        self._codec = codec
+        super().__init__(write, key_type, value_type, codec, is_block=True)
+        self._compress = codec.compress
         self._keys: list[bytes] = []
         self._values: list[bytes] = []
         self._held_bytes = 0
-
-    @property
-    def position(self) -> int:
-        return self._output.position
 
     def append(self, key: bytes, value: bytes) -> None:
         self._keys.append(self._serialise_key(key))
@@ -392,12 +367,12 @@ class _BlockWriter:
     def close(self) -> None:
         if not self._keys:
             return
-        self._output.sync()
-        self._output.put(write_vlong(len(self._keys)))
+        self._sync()
+        self._put(write_vlong(len(self._keys)))
         for side in (self._keys, self._values):
             for buffer in (b"".join(write_vlong(len(item)) for item in side), b"".join(side)):
-                compressed = self._codec.compress(buffer)
-                self._output.put(write_vlong(len(compressed)) + compressed)
+                compressed = self._compress(buffer)
+                self._put(write_vlong(len(compressed)) + compressed)
         self._keys, self._values, self._held_bytes = [], [], 0
 
 
@@ -409,13 +384,7 @@ def sequence_file_writer(
     codec: Codec | None = None,
 ) -> SequenceFileWriter:
     """Begin a sequence file: `compression` is NONE, RECORD or BLOCK."""
-    if compression == "NONE":
-        codec = None
-    elif codec is None:
-        codec = DEFAULT_CODEC
-    is_block = compression == "BLOCK"
-    output = _Output(write, key_type, value_type, codec, is_block=is_block)
-    if is_block:
-        assert codec is not None
-        return _BlockWriter(output, key_type, value_type, codec)
-    return _RecordWriter(output, key_type, value_type, codec)
+    if compression == "BLOCK":
+        return _BlockWriter(write, key_type, value_type, codec or DEFAULT_CODEC)
+    codec = None if compression == "NONE" else codec or DEFAULT_CODEC
+    return _RecordWriter(write, key_type, value_type, codec, is_block=False)

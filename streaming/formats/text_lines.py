@@ -19,6 +19,7 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+BLOB_BYTES = 1 << 20
 
 
 class RecordBytes:
@@ -335,3 +336,17 @@ def line_lengths(blobs: Iterable[bytes]) -> Iterator[int]:
     """Yield the length of each line, its end included."""
     for _, _, length in records(blobs, 0):
         yield length
+
+
+def gathered(parts: Iterator[bytes]) -> Iterator[bytes]:
+    """Join small pieces into blobs of about 1 MiB."""
+    held: list[bytes] = []
+    held_bytes = 0
+    for part in parts:
+        held.append(part)
+        held_bytes += len(part)
+        if held_bytes >= BLOB_BYTES:
+            yield b"".join(held)
+            held, held_bytes = [], 0
+    if held_bytes:
+        yield b"".join(held)

@@ -127,7 +127,7 @@ class WarcRecords:
                 )
 
     def _unit(self, at: int) -> Generator[tuple[bytes, bytes], None, int]:
-        """Return the records of the member, or the record, at a byte; returns where the next is."""
+        """Yield the records of the member, or the record, at a byte; return where the next is."""
         return self._member(at) if self._is_gzip else self._record(at)
 
     def _whole(self) -> Iterator[tuple[bytes, bytes]]:

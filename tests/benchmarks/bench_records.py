@@ -17,16 +17,16 @@ CSV_ROWS = 2_000_000
 
 OURS = """
 import sys
-from mrstream.mapreduce.dataflow.files import files_for
+from mrstream.mapreduce.dataflow.files import RoutedFiles
 from mrstream.mapreduce.dataflow.split_plan import plan_splits
-from mrstream.mapreduce.dataflow.split_reader import open_split
+from mrstream.mapreduce.dataflow.split_reader import SplitReader
 from mrstream.streaming.conf.jobconf import JobConf
 source, target = sys.argv[1:]
 conf = JobConf({"mapred.input.format.class": "parquet"})
-files = files_for("file:///")
+files = RoutedFiles("file:///")
 with open(target, "wb", buffering=0) as out:
     for split in plan_splits(conf, [source], files).splits:
-        for blob in open_split(split, conf, files):
+        for blob in SplitReader(split, conf, files):
             out.write(blob)
 """
 STRAIGHT = """

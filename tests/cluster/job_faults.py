@@ -92,15 +92,17 @@ class Ended(NamedTuple):
 class RunningJob:
     """A job that runs while the test does something to it."""
 
-    def __init__(self, cluster: Machines, mark: str, words: tuple[str, ...]) -> None:
+    def __init__(
+        self, cluster: Machines, mark: str, words: tuple[str, ...], s_max: float = JOB_S_MAX
+    ) -> None:
         self.mark = mark
         self._ended: Ended | None = None
-        self._thread = threading.Thread(target=self._run, args=(cluster, words), daemon=True)
+        self._thread = threading.Thread(target=self._run, args=(cluster, words, s_max), daemon=True)
         self._thread.start()
 
-    def _run(self, cluster: Machines, words: tuple[str, ...]) -> None:
+    def _run(self, cluster: Machines, words: tuple[str, ...], s_max: float) -> None:
         try:
-            ran = cluster.mrstream(*words, timeout=JOB_S_MAX)
+            ran = cluster.mrstream(*words, timeout=s_max)
             self._ended = Ended(ran.returncode, ran.stderr.decode("utf-8", "replace"))
         except subprocess.TimeoutExpired as error:
             said = (error.stderr or b"").decode("utf-8", "replace")
@@ -135,6 +137,7 @@ class JobRoom:
         self.directory = directory
         self.preludes: dict[str, str] = {}
         """What each role runs first when it is started here."""
+        self.job_s_max = JOB_S_MAX
         self._count = 0
         lines = [f"k{number * 7919 % 1009:04d}\tline {number}" for number in range(70_000)]
         self._input = directory / "in"
@@ -231,6 +234,7 @@ class JobRoom:
                 "-mapper", mapper, "-reducer", reducer, "-cmdenv", f"MARK={mark}",
                 "-cmdenv", f"GATE={self.cluster.shared}",
             ),
+            self.job_s_max,
         )  # fmt: skip
 
     @property

@@ -67,6 +67,8 @@ def main() -> int:
             assert job.returncode == 0, job.stderr.decode()
             if number == max(1, count // 10):
                 before = figures(cluster)
+            if number % 100 == 0:
+                print(f"{number} of {count} jobs", file=sys.stderr, flush=True)
         took_s = time.monotonic() - began_s
         until_s = time.monotonic() + SETTLED_S_MAX
         while growth(before, figures(cluster), count) and time.monotonic() < until_s:

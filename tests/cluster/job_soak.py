@@ -5,6 +5,9 @@ two at a time; every job must give local mode's bytes and leave nothing behind. 
 `--master-kills N` only the job master dies, so many times. `--hosts local | netns | docker` says
 what the hosts are, `--minutes N` how long, `--seed S` which. Prints what it did, so that a failure
 can be read.
+
+How long a job takes says nothing where other work takes the cores away: the next fault waits until
+programs have ended since the last, and a job is stuck when none does for minutes.
 """
 
 from __future__ import annotations
@@ -40,16 +43,26 @@ from tests.cluster.netns import NetnsHosts
 
 HOSTS = 5
 JOBS_AT_ONCE = 2
-CALM_AFTER_S = 100.0
-"""A job that takes longer is left alone until it ends: where other work takes the cores away, it
-would lose in every pause between two faults what it had won, and prove nothing."""
+STUCK_S = 240.0
+"""When no program of any job has ended for so long, jobs do not get on."""
+ENDED_BETWEEN_FAULTS = 2
+"""Programs: so a job wins more between two faults than one of them takes away."""
+SLOW = (
+    "time.sleep(0.7)\n"
+    "sys.stdout.writelines(sys.stdin)\n"
+    "sys.stdout.flush()\n"
+    "note(f'ended-{attempt}-{time.time_ns()}')\n"
+)
 
 
 class Trouble(Protocol):
     """What happens to the cluster while jobs run."""
 
-    def step(self, now_s: float) -> bool:
-        """Do what is due; gives whether there is more to come."""
+    count: int
+    """Of faults so far."""
+
+    def step(self, now_s: float, ended: int) -> bool:
+        """Do what is due when so many programs have ended; gives whether more is to come."""
 
     def end(self) -> None:
         """Mend everything."""
@@ -64,12 +77,15 @@ class Chaos:
         self._length_s = length_s
         self._broken: dict[tuple[str, str], tuple[float, str]] = {}
         self._next_at_s = 0.0
+        self._next_after = 0
+        self.count = 0
 
-    def step(self, now_s: float) -> bool:
+    def step(self, now_s: float, ended: int) -> bool:
         """Mend what is due, and break the next thing when it is time."""
         self._mend(now_s)
-        if now_s >= self._next_at_s:
+        if now_s >= self._next_at_s and ended >= self._next_after:
             self._next_at_s = now_s + self._chance.uniform(0.5, 5.0)
+            self._next_after = ended + ENDED_BETWEEN_FAULTS
             self._break(now_s)
         return now_s < self._length_s
 
@@ -93,6 +109,7 @@ class Chaos:
         hurt = [name for name in self._broken if name[0] == role]
         if (role, host) in self._broken or (role == CHUNKSERVER and hurt):
             return
+        self.count += 1
         how = self._chance.choice(["kill", "kill", "stop"])
         mend_at_s = now_s + self._chance.choice([0.0, 0.5, 2.0, 5.0])
         print(f"{now_s:7.1f}s {how} {role} {host} for {mend_at_s - now_s:g} s", flush=True)
@@ -111,13 +128,15 @@ class MasterKills:
         self._chance = random.Random(seed)
         self._left = count
         self._next_at_s = 0.0
+        self.count = 0
 
-    def step(self, now_s: float) -> bool:
+    def step(self, now_s: float, ended: int) -> bool:
         """Kill it when it is time."""
         if self._left and now_s >= self._next_at_s:
             self._cluster.kill(JOB_MASTER, "h1")
             self._cluster.start(JOB_MASTER, "h1")
             self._left -= 1
+            self.count += 1
             self._next_at_s = now_s + self._chance.uniform(0.1, 5.0)
             print(f"{now_s:7.1f}s killed the job master; {self._left} to go", flush=True)
         return self._left > 0
@@ -134,7 +153,8 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     chosen = parser.parse_args()
     with _room(chosen.hosts, Path(tempfile.mkdtemp(prefix="job-soak-"))) as room:
-        slow = room.program("slow.py", "time.sleep(0.7)\nsys.stdout.writelines(sys.stdin)\n")
+        slow = room.program("slow.py", SLOW)
+        room.job_s_max = 86_400.0
         trouble: Trouble = Chaos(room, chosen.seed, chosen.minutes * 60)
         if chosen.master_kills:
             trouble = MasterKills(room, chosen.seed, chosen.master_kills)
@@ -158,34 +178,49 @@ def _room(kind: str, directory: Path) -> Iterator[JobRoom]:
         yield JobRoom(stack.enter_context(contextlib.closing(cluster)), directory)
 
 
+class Ends:
+    """How many programs of jobs have ended, and when the last did."""
+
+    def __init__(self, room: JobRoom) -> None:
+        self._room = room
+        self.count = 0
+        self._last_at_s = self._look_at_s = 0.0
+
+    def look(self, now_s: float) -> int:
+        """Count; a job that does not get on fails the soak."""
+        if now_s >= self._look_at_s:
+            self._look_at_s = now_s + 0.5
+            count = len(self._room.noted("ended-"))
+            if count > self.count:
+                self.count, self._last_at_s = count, now_s
+            silent_s = now_s - self._last_at_s
+            assert silent_s < STUCK_S, f"no program has ended for {silent_s:.0f} s"
+        return self.count
+
+
 def _run(room: JobRoom, trouble: Trouble, program: str) -> int:
     began_s = time.monotonic()
-    jobs: list[tuple[RunningJob, str, float]] = []
-    done, goes_on, is_calm = 0, True, False
+    ends = Ends(room)
+    jobs: list[tuple[RunningJob, str]] = []
+    done, goes_on = 0, True
     while jobs or goes_on:
         now_s = time.monotonic() - began_s
-        was_calm = is_calm
-        is_calm = any(now_s - started_s > CALM_AFTER_S for _, _, started_s in jobs)
-        if is_calm and not was_calm:
-            print(
-                f"{now_s:7.1f}s a job takes long: nothing more is broken until it ends", flush=True
-            )
-        if goes_on and not is_calm:
+        ended = ends.look(now_s)
+        if goes_on:
             if len(jobs) < JOBS_AT_ONCE:
-                job = room.start(mapper=program, reducer=program)
-                jobs.append((job, room.output, now_s))
-            goes_on = trouble.step(now_s)
+                jobs.append((room.start(mapper=program, reducer=program), room.output))
+            goes_on = trouble.step(now_s, ended)
         else:
             trouble.end()
-        for job, output, started_s in [item for item in jobs if not item[0].is_running]:
-            jobs.remove((job, output, started_s))
+        for job, output in [item for item in jobs if not item[0].is_running]:
+            jobs.remove((job, output))
             # Nothing is mended while this thread reads: it would wait for a master that it stopped.
             trouble.end()
             room.check(job, output)
             done += 1
             print(f"{now_s:7.1f}s job {done} is right ({output})", flush=True)
         time.sleep(0.05)
-    print(f"{done} jobs, all right")
+    print(f"{done} jobs and {trouble.count} faults in {now_s / 60:.1f} min, all right", flush=True)
     return 0
 
 

@@ -36,10 +36,12 @@ class Ledger:
 class Worker(threading.Thread):
     """Makes, renames and deletes files until it is stopped."""
 
-    def __init__(self, client: DfsClient, number: int, stopped: threading.Event) -> None:
+    def __init__(
+        self, client: DfsClient, number: int, stopped: threading.Event, below: str = "/work"
+    ) -> None:
         super().__init__(name=f"worker-{number}", daemon=True)
         self.ledger = Ledger()
-        self.root = f"/work/{number}"
+        self.root = f"{below}/{number}"
         self._client, self._stopped = client, stopped
         self._random = random.Random(number)
         self._count = 0

@@ -1,4 +1,5 @@
-"""Three dfs masters with real processes: the leader is killed, stopped or hung under writers."""
+"""Three dfs masters with real processes, and three of a cell beside them: leaders are killed,
+stopped or hung under writers."""
 
 from __future__ import annotations
 
@@ -20,24 +21,25 @@ from mrstream.dfs import protocol
 from mrstream.dfs.client.reader import DfsReader
 from mrstream.dfs.client.writer import create
 from tests.cluster.ledger import Worker
-from tests.cluster.local import MASTER, LocalCluster, wait_for
+from tests.cluster.local import CHUNKSERVER, MASTER, LocalCluster, wait_for
 
+LOGS = f"{MASTER}@logs"
 MORE = "masters: [h1, h2, h3]\nfailover_after: 2s\n"
 
 
-def standing(cluster: LocalCluster, host: str) -> Standing:
-    with Connection(cluster.config.address(host, MASTER), cluster.cluster.identity()) as one:
+def standing(cluster: LocalCluster, host: str, role: str = MASTER) -> Standing:
+    with Connection(cluster.config.address(host, role), cluster.cluster.identity()) as one:
         found: Standing = one.call(WhoLeads(), 5.0)
         return found
 
 
-def leader_of(cluster: LocalCluster, other_than: str = "") -> str:
+def leader_of(cluster: LocalCluster, other_than: str = "", role: str = MASTER) -> str:
     """The host that serves, as soon as there is one."""
 
     def look() -> str:
         for host in cluster.hosts:
             try:
-                if host != other_than and standing(cluster, host).is_serving:
+                if host != other_than and standing(cluster, host, role).is_serving:
                     return host
             except HostUnreachable:
                 continue
@@ -48,8 +50,16 @@ def leader_of(cluster: LocalCluster, other_than: str = "") -> str:
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    with LocalCluster(tmp_path_factory.mktemp("group"), 3, more=MORE) as running:
+    directory = tmp_path_factory.mktemp("group")
+    roles, cells = (MASTER, LOGS, CHUNKSERVER), {"cells": "{logs: {path: /logs}}"}
+    with LocalCluster(directory, 3, roles=roles, dfs=cells, more=MORE) as running:
         yield running
+
+
+def go_on(*workers: Worker, operations: int = 1) -> None:
+    """Wait until each has done more."""
+    goals = [(worker, worker.ledger.done + operations) for worker in workers]
+    wait_for(lambda: all(one.ledger.done >= goal for one, goal in goals), 60, "all to work")
 
 
 def test_kills_and_stops_of_leaders_lose_nothing_and_do_nothing_twice(
@@ -63,26 +73,14 @@ def test_kills_and_stops_of_leaders_lose_nothing_and_do_nothing_twice(
     try:
         for how in (signal.SIGKILL, signal.SIGSTOP):
             leader = leader_of(cluster)
-            before = [worker.ledger.done for worker in workers]
-            wait_for(
-                lambda before=before: all(  # type: ignore[misc]
-                    w.ledger.done > b for w, b in zip(workers, before, strict=True)
-                ),
-                60, "everybody to be at work",
-            )  # fmt: skip
+            go_on(*workers)
             began_s = time.monotonic()
             if how == signal.SIGKILL:
                 cluster.kill(MASTER, leader)
             else:
                 cluster.signal(MASTER, leader, how)
             leader_of(cluster, other_than=leader)
-            before = [worker.ledger.done for worker in workers]
-            wait_for(
-                lambda before=before: all(  # type: ignore[misc]
-                    w.ledger.done > b for w, b in zip(workers, before, strict=True)
-                ),
-                60, "everybody to be at work again",
-            )  # fmt: skip
+            go_on(*workers)
             print(how.name, f"{time.monotonic() - began_s:.1f} s")
             if how == signal.SIGKILL:
                 cluster.start(MASTER, leader)
@@ -179,6 +177,39 @@ def test_reading_goes_on_without_a_leader_and_says_how_old_it_is(cluster: LocalC
     leader_of(cluster)
     client.make_directory("/waits")
     assert cluster.mrstream("dfs", "--fresh", "-cat", "/kept/f").stdout == b"bytes"
+
+
+def test_cells_lose_their_leaders_and_nothing_else(cluster: LocalCluster) -> None:
+    """EV-01 of EV-02: each cell is a group of its own. The leader of one is killed: both go on. Two
+    masters of one are gone, so that nobody can lead it: the other does not notice. One client works
+    in both."""
+    client, stopped = cluster.client(60.0), threading.Event()
+    root, logs = Worker(client, 7, stopped), Worker(client, 8, stopped, "/logs/work")
+    for worker in (root, logs):
+        worker.start()
+    try:
+        go_on(root, logs)
+        first = leader_of(cluster, role=LOGS)
+        cluster.kill(LOGS, first)
+        second = leader_of(cluster, other_than=first, role=LOGS)
+        go_on(root, logs)
+        cluster.kill(LOGS, second)
+        go_on(root, operations=10)
+        for host in (first, second):
+            cluster.launch(LOGS, host)
+        leader_of(cluster, role=LOGS)
+        leader = leader_of(cluster)
+        cluster.kill(MASTER, leader)
+        leader_of(cluster, other_than=leader)
+        go_on(root, logs)
+        cluster.launch(MASTER, leader)
+    finally:
+        stopped.set()
+        for worker in (root, logs):
+            worker.join(120.0)
+    print([(w.ledger.done, round(w.ledger.slowest_s, 1)) for w in (root, logs)])
+    for worker in (root, logs):
+        worker.check(client)
 
 
 def test_the_log_of_a_master_that_was_alone_becomes_the_groups(tmp_path: Path) -> None:

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from mrstream.mapreduce.dataflow.committer import Committer, OutputExists
-from mrstream.mapreduce.dataflow.files import Files, InputReplaced, files_for, join
+from mrstream.mapreduce.dataflow.files import Files, InputReplaced, RoutedFiles, join
 from mrstream.mapreduce.dataflow.input_paths import InvalidInput
 from mrstream.mapreduce.dataflow.split_plan import plan_splits
-from mrstream.mapreduce.dataflow.split_reader import open_split
+from mrstream.mapreduce.dataflow.split_reader import SplitReader
 from mrstream.streaming.conf.jobconf import JobConf
 from tests.cluster.local import LocalCluster
 
@@ -30,7 +30,7 @@ def files(cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch) -> Files:
     """The cluster's dfs as the default file system of a job."""
     monkeypatch.setenv("MRSTREAM_HOME", str(Path(cluster.file).parents[2]))
     monkeypatch.delenv("MRSTREAM_CLUSTER", raising=False)
-    return files_for("dfs://test/")
+    return RoutedFiles("dfs://test/")
 
 
 def put(files: Files, path: str, content: bytes) -> None:
@@ -47,7 +47,7 @@ def test_a_file_is_cut_at_its_chunks_and_each_split_knows_its_hosts(files: Files
 
     plan = plan_splits(conf, ["/in/*"], files)
     in_order = sorted(plan.splits, key=lambda split: split.pieces[0].start)
-    text = b"".join(b"".join(open_split(split, conf, files)) for split in in_order)
+    text = b"".join(b"".join(SplitReader(split, conf, files)) for split in in_order)
 
     assert text == b"".join(lines)
     assert [split.pieces[0].start for split in in_order] == [0, CHUNK_BYTES, 2 * CHUNK_BYTES]
@@ -97,4 +97,4 @@ def test_a_file_that_is_replaced_after_the_plan_is_read_whole_or_not_at_all(file
 
     for split in splits:
         with pytest.raises(InputReplaced, match="was replaced by another file"):
-            list(open_split(split, conf, files))
+            list(SplitReader(split, conf, files))

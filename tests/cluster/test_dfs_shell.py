@@ -77,7 +77,7 @@ def test_ls_prints_hadoop_s_columns(run: Terminal, tmp_path: Path) -> None:
     assert run.out.endswith(" /w\n")
 
 
-def test_ls_recursive_and_sorted(run: Terminal, tmp_path: Path) -> None:
+def test_ls_goes_into_directories_and_sorts(run: Terminal, tmp_path: Path) -> None:
     tree = tmp_path / "t"
     (tree / "sub").mkdir(parents=True)
     (tree / "b").write_bytes(b"bb")
@@ -270,7 +270,7 @@ def test_trash_takes_and_gives_back(run: Terminal) -> None:
     assert run("-expunge", "-immediate") == 0
 
 
-def test_counts_and_sums(run: Terminal) -> None:
+def test_files_and_bytes_below_a_path_are_counted(run: Terminal) -> None:
     run("-mkdir", "/w", "/w/d")
     run("-put", "-", "/w/d/f", stdin=b"x" * 2048)
     run("-put", "-", "/w/g", stdin=b"y")
@@ -317,7 +317,7 @@ def test_quotas_limit_a_directory_and_are_counted_as_in_hadoop(run: Terminal) ->
     assert run("-setQuota", "5", "/w/q/f") == 1
 
 
-def test_stat_formats(run: Terminal) -> None:
+def test_stat_says_what_its_format_asks_for(run: Terminal) -> None:
     run("-mkdir", "/w")
     run("-put", "-", "/w/f", stdin=b"12345")
 
@@ -355,7 +355,7 @@ def test_head_tail_text_and_merge(run: Terminal, tmp_path: Path) -> None:
     assert (tmp_path / "m").read_bytes().startswith(b"A" * 2000 + b"end\n\x1f\x8b")
 
 
-def test_append_copy_move(run: Terminal, tmp_path: Path) -> None:
+def test_files_are_appended_to_copied_and_moved(run: Terminal, tmp_path: Path) -> None:
     (tmp_path / "l").write_bytes(b"local")
     run("-mkdir", "/w", "/w/d")
 
@@ -383,7 +383,7 @@ def test_checksum_is_that_of_the_bytes(run: Terminal, tmp_path: Path) -> None:
     assert run.out == f"/w\tCOMPOSITE-CRC32C\t{crc32c(data):08x}\n"
 
 
-def test_find_by_name(run: Terminal) -> None:
+def test_find_goes_by_names_in_any_case_if_asked(run: Terminal) -> None:
     run("-mkdir", "-p", "/w/a/B")
     run("-touchz", "/w/a/x.txt", "/w/a/B/y.TXT")
 
@@ -393,7 +393,7 @@ def test_find_by_name(run: Terminal) -> None:
     assert sorted(run.out.split("\0")) == ["", "/w/a/B/y.TXT", "/w/a/x.txt"]
 
 
-def test_modes_and_owners(run: Terminal) -> None:
+def test_modes_and_owners_are_changed_as_hadoop_writes_them(run: Terminal) -> None:
     run("-mkdir", "/w")
     run("-touchz", "/w/f")
 

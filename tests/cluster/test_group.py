@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from mrstream.cluster.consensus.standing import AskGroup, Standing, WhoLeads
-from mrstream.cluster.errors import ClusterError
+from mrstream.cluster.errors import CallTimedOut, ClusterError
 from mrstream.cluster.wire.messages import Request
 from mrstream.cluster.wire.network import Channel, Identity
 from tests.cluster.group_process import SECRET, Checkpoint, Get, Hang, Put
@@ -68,7 +68,7 @@ class Group:
     # --- questions
 
     async def call(self, address: str, request: Request, seconds: float = 2.0) -> Any:
-        channel = await Channel.connect(address, CLIENT, timeout_s=seconds)
+        channel = await Channel.connect(address, CLIENT, timeout_s=max(seconds, 2.0))
         try:
             return await channel.call(request, seconds)
         finally:
@@ -91,7 +91,7 @@ class Group:
             return True
         return False
 
-    async def until(self, look: Any, seconds: float = 20.0) -> Any:
+    async def until(self, look: Any, seconds: float = 60.0) -> Any:
         """Look until there is something."""
         end_s = time.monotonic() + seconds
         while time.monotonic() < end_s:
@@ -101,7 +101,7 @@ class Group:
             await asyncio.sleep(0.05)
         pytest.fail(f"not within {seconds} s")
 
-    async def request(self, request: Request, seconds: float = 20.0) -> Any:
+    async def request(self, request: Request, seconds: float = 60.0) -> Any:
         """Ask whoever leads, again and again, until somebody answers."""
         end_s = time.monotonic() + seconds
         while time.monotonic() < end_s:
@@ -221,8 +221,15 @@ async def test_a_hand_over_takes_far_less_than_a_lease_and_a_hung_program_loses_
 
     await group.until(is_taken)
     await group.check()
-    with contextlib.suppress(ClusterError):
+    before = await group.standing(other)
+    assert before is not None and before.leader == before.member
+    with pytest.raises(CallTimedOut):  # it was asked, and hangs
         await group.call(group.places[other][1], Hang(6.0), 0.2)
     await group.put("x", "after")
 
+    async def is_deposed() -> bool:
+        standings = [await group.standing(name) for name in "abc"]
+        return any(found is not None and found.epoch > before.epoch for found in standings)
+
+    await group.until(is_deposed)
     await group.check()

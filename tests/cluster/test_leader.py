@@ -83,7 +83,7 @@ def test_the_example_counts_and_others_point_to_its_leader(cluster: CounterClust
         Connection(cluster.config.address(other, LOCK_MASTER), cluster.cluster.identity()) as one,
         pytest.raises(NotLeader) as refusal,
     ):
-        one.call(Add(1), 5.0)
+        one.call(Add(1), 60.0)
 
     assert refusal.value.details["leader"] == leader
     assert refusal.value.details["address"] == cluster.config.address(leader, LOCK_MASTER)

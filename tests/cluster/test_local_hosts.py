@@ -129,7 +129,8 @@ def test_a_new_secret_shuts_out_who_knew_the_old_one(laptop: Laptop) -> None:
     assert laptop.good("dfs", "-cat", "/f") == "kept\n"
     laptop.environment["MRSTREAM_HOME"] = str(stolen)
     thief = laptop.run("dfs", "-cat", "/f")
-    assert thief.returncode == 1 and "kept" not in thief.stdout and "secret" in thief.stderr
+    assert thief.returncode == 1 and "kept" not in thief.stdout
+    assert "`mrstream cluster join HOST` fetches it" in thief.stderr, "a friend knows what to do"
 
 
 def test_a_job_gets_an_extra_once_the_file_lists_it_and_is_refused_before(laptop: Laptop) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -28,6 +29,7 @@ from mrstream.lock.errors import (
     SessionExpired,
 )
 from tests.cluster.local import LocalCluster, wait_for
+from tests.house.tree import ROOT
 
 ROLE = "lock.master"
 LEASE_S = 2.0
@@ -145,7 +147,7 @@ class TestLibrary:
 
         with cell.watch(path, changed), other(cluster) as writer:
             writer.put(path, b"1")
-            assert heard.wait(10)
+            assert heard.wait(60)
 
         assert seen == [b"1"]
 
@@ -175,7 +177,7 @@ class TestLibrary:
             threading.Thread(target=stand, daemon=True).start()
             assert not done.wait(0.3)
             leading.release()
-            assert done.wait(10)
+            assert done.wait(60)
             assert cell.get(path) == b"h2:80"
 
 
@@ -359,6 +361,18 @@ class TestCommands:
         )
 
         assert done.stdout.strip().endswith(b"b'x'")
+
+    def test_the_python_of_the_guide_runs_as_it_is_written(self, cluster: LocalCluster) -> None:
+        page = (ROOT / "docs" / "guide" / "locks.md").read_text(encoding="utf-8")
+        (block,) = re.findall(r"```python\n(.*?)```", page, re.S)
+
+        ended = subprocess.run(
+            [sys.executable, "-c", f"def run(fence): print(fence[0])\n\n{block}"],
+            env=cluster.environment, capture_output=True, text=True, timeout=60,
+        )  # fmt: skip
+
+        assert ended.returncode == 0, ended.stderr
+        assert ended.stdout.split() == ["/ls/local/nightly", "b'threads=8'"]
 
     def test_wrong_usage_is_said(self, cluster: LocalCluster) -> None:
         for words in (["acquire", "/ls/local/x"], ["ls"], ["cat", "/ls/local/x", "--", "true"]):

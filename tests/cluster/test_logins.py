@@ -132,6 +132,8 @@ def test_join_gives_another_user_the_cluster(
         f"Host boss\n HostName {hosts.address('h1')}\n User root\n IdentityFile {other.key}\n"
     )
 
+    lost = other.refused("cluster", "join", "boss")
+    assert "has no cluster in ~/.mrstream: if its cluster.yaml says another `dir`, name" in lost
     said = other.good("cluster", "join", "boss", "--dir", "/srv/mrstream")
 
     assert "joined cluster t" in said

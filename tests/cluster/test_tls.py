@@ -80,7 +80,7 @@ def test_with_tls_nothing_on_the_wire_can_be_read(
 
     assert len(heard) > 500_000
     assert SECRET_WORDS not in heard and b"CreateFile" not in heard
-    with socket.create_connection((hosts.address("h1"), 7700), 5) as sock:
+    with socket.create_connection((hosts.address("h1"), 7700), 60) as sock:
         sock.sendall(struct.pack("<IBQ", 8, 1, 0) + b"\x91\xa6Health")
-        sock.settimeout(5)
+        sock.settimeout(60)
         assert b"Challenge" not in sock.recv(4096)  # an alert, or nothing

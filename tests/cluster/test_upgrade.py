@@ -15,12 +15,13 @@ from pathlib import Path
 import pytest
 
 from mrstream.cluster.agent.guard import ROLE as GUARD
-from mrstream.cluster.config.config import HOST_ROLES, MASTER_ROLES
+from mrstream.cluster.config.config import DFS_MASTER, HOST_ROLES, MAPREDUCE_MASTER
 from tests.cluster.conftest import MakeHosts
 from tests.cluster.hosted import Operator
 from tests.cluster.machine import TestHosts
 
 OperatorAt = Callable[[TestHosts], Operator]
+MASTER_ROLES = (DFS_MASTER, MAPREDUCE_MASTER)
 RELEASES = Path(__file__).parent / "releases"
 BARE_PYTHON = str(Path(sys.base_prefix) / "bin" / "python3")
 

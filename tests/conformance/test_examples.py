@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import runpy
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from mrstream.cluster.config.config import load
 
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"
 NAMES = sorted(path.parent.name for path in EXAMPLES.glob("*/run"))
@@ -77,3 +80,13 @@ def test_the_page_of_the_ten_stages_gives_what_mrstream_gives(tmp_path: Path) ->
     there = {path.name: path.read_bytes() for path in (tmp_path / "job").iterdir()}
     assert {path.name: path.read_bytes() for path in (tmp_path / "page").iterdir()} == there
     assert sum(map(len, there.values())) > 1000
+
+
+def test_the_demonstration_has_directories_of_its_own(tmp_path: Path) -> None:
+    """Else the second user of a machine cannot write where the first one's was, and its end would
+    purge a cluster that somebody made from the file of the checkout."""
+    demo = runpy.run_path(str(EXAMPLES / "demo.py"))
+
+    config = load(demo["write_cluster"](tmp_path))
+
+    assert [host.dir for host in config.hosts] == [f"{tmp_path}/hosts/h{n}" for n in (1, 2, 3)]

@@ -107,7 +107,7 @@ def test_a_step_reads_an_input_that_is_no_file_and_runs_again_when_that_changed(
     assert flow("d").resume(done.flow_id).started == ["count"]
 
 
-def test_a_loop_of_functions() -> None:
+def test_functions_run_in_a_loop() -> None:
     Path("numbers").write_text('"x"\t3\n"y"\t1\n')
 
     def down(name: str, number: int) -> Iterator[tuple[str, int]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,7 +16,7 @@ import pytest
 
 from mrstream.mapreduce.attempt.in_turn import ATTEMPTS_MAX
 from tests.support import oracle
-from tests.support.local_jobs import Desk, Ran, processes_with
+from tests.support.local_jobs import TREE, Desk, Ran, processes_with
 
 
 @pytest.fixture
@@ -23,6 +24,37 @@ def desk(tmp_path: Path) -> Desk:
     desk = Desk(tmp_path)
     desk.write("in", "b\t1\na\t2\nc\t3\na\t4\n")
     return desk
+
+
+class WithoutCompiler(Desk):
+    """A desk whose `mrstream` was installed where there is no C compiler."""
+
+    def environment(self) -> dict[str, str]:
+        place = self.home.parent / "installed" / "mrstream"
+        if not place.exists():
+            place.mkdir(parents=True)
+            for part in (TREE / "mrstream").iterdir():
+                (place / part.name).symlink_to(part.resolve())
+            (place / "mapreduce").unlink()
+            without = shutil.ignore_patterns("*.so", "__pycache__")
+            shutil.copytree(TREE / "mapreduce", place / "mapreduce", ignore=without)
+        return {**super().environment(), "PYTHONPATH": str(place.parent)}
+
+
+def test_without_a_c_compiler_jobs_are_the_same_and_it_is_said(desk: Desk, tmp_path: Path) -> None:
+    """And what makes them fast."""
+    (tmp_path / "bare").mkdir()
+    bare = WithoutCompiler(tmp_path / "bare")
+    bare.write("in", (desk.cwd / "in").read_bytes())
+    words = ("-mapper", "cat", "-reducer", "cat", "-numReduceTasks", "2")
+
+    slow, fast = bare.job(*words), desk.job(*words)
+
+    assert (slow.status, fast.status) == (0, 0), slow.stderr
+    assert bare.parts() == desk.parts()
+    assert slow.stderr.count("the C kernel is not built, so the slower Python one is in use") == 1
+    assert "with a C compiler at hand, installing mrstream again builds it" in slow.stderr
+    assert "kernel" not in fast.stderr
 
 
 def wait_for(path: Path, process: subprocess.Popen[bytes], seconds_max: float = 30.0) -> None:

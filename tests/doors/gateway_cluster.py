@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -42,8 +43,14 @@ class Secret:
 class GatewayCluster(LocalCluster):
     """Two hosts, each with a gateway."""
 
-    def __init__(self, directory: Path, gateway: str = "{hosts: [h1, h2]}", **options: Any) -> None:
-        super().__init__(directory, 2, roles=ROLES, gateway=gateway, **options)
+    def __init__(
+        self,
+        directory: Path,
+        gateway: str = "{hosts: [h1, h2]}",
+        roles: Sequence[str] = ROLES,
+        **options: Any,
+    ) -> None:
+        super().__init__(directory, 2, roles=roles, gateway=gateway, **options)
         assert self.secret.door is not None
         self.authority = str(directory / "ca.pem")
         Path(self.authority).write_text(self.secret.door.authority)

@@ -115,7 +115,9 @@ def test_a_revoked_key_is_refused(doors: GatewayCluster, bucket: str) -> None:
     assert wait_for(code, 60, "the key to be void") == "InvalidAccessKeyId"
 
 
-def test_presigned_links(doors: GatewayCluster, s3: Any, bucket: str) -> None:
+def test_a_presigned_link_is_good_for_its_method_key_and_time(
+    doors: GatewayCluster, s3: Any, bucket: str
+) -> None:
     named = {"Bucket": bucket, "Key": "a b/ü"}
     put = s3.generate_presigned_url("put_object", Params=named)
     get = s3.generate_presigned_url("get_object", Params=named)

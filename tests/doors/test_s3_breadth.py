@@ -33,7 +33,7 @@ def fresh(prefix: str = "fresh") -> str:
 # --- buckets
 
 
-def test_names_that_buckets_have(s3: Any) -> None:
+def test_buckets_have_the_names_that_s3_allows(s3: Any) -> None:
     for name in ("aaa", "0-digit", "9.b", "foo.bar", "foo-bar", "a" * 60, "b" * 63):
         s3.create_bucket(Bucket=name)
         assert s3.list_objects_v2(Bucket=name)["KeyCount"] == 0
@@ -198,7 +198,7 @@ def test_the_life_of_an_object(s3: Any, bucket: str) -> None:
     refused(404, "NoSuchKey", s3.get_object, Bucket=bucket, Key="k")
 
 
-def test_conditions_of_storing_by_star(s3: Any, bucket: str) -> None:
+def test_a_star_asks_for_any_object_when_storing(s3: Any, bucket: str) -> None:
     put = s3.put_object
     refused(404, "NoSuchKey", put, Bucket=bucket, Key="k", Body=b"1", IfMatch="*")
     put(Bucket=bucket, Key="k", Body=b"1", IfNoneMatch="*")
@@ -206,7 +206,7 @@ def test_conditions_of_storing_by_star(s3: Any, bucket: str) -> None:
     assert body(s3, bucket, "k") == b"2"
 
 
-def test_conditions_of_deleting(s3: Any, bucket: str) -> None:
+def test_an_object_is_deleted_only_if_it_is_as_asked(s3: Any, bucket: str) -> None:
     delete = s3.delete_object
     k = {"Bucket": bucket, "Key": "k"}
     for each in ({"IfMatch": "*"}, {"IfMatch": '"0"'}, {"IfMatchSize": 9}):
@@ -224,7 +224,7 @@ def test_conditions_of_deleting(s3: Any, bucket: str) -> None:
     refused(404, "NoSuchKey", s3.get_object, **k)
 
 
-def test_conditions_of_deleting_many(s3: Any, bucket: str) -> None:
+def test_of_many_objects_those_are_deleted_that_are_as_asked(s3: Any, bucket: str) -> None:
     etags = {}
     for each in ("a", "b", "c", "d"):
         etags[each] = s3.put_object(Bucket=bucket, Key=each, Body=each.encode())["ETag"]

@@ -45,7 +45,7 @@ def expected(prefix: str = "", delimiter: str = "", after: str = "") -> tuple[li
 
 
 @pytest.mark.parametrize("call", ["list_objects", "list_objects_v2"])
-def test_keys_prefixes_and_delimiters(s3: Any, full: str, call: str) -> None:
+def test_keys_are_listed_by_prefix_and_delimiter(s3: Any, full: str, call: str) -> None:
     ask = getattr(s3, call)
     for prefix in ("", "a", "a/", "b/", "q", "quux/th", "none", "a/c/d", "zz/"):
         for delimiter in ("", "/", "u", "-", "th", "\n"):
@@ -72,7 +72,7 @@ def test_pages_of_every_size_give_all_once_and_in_order(
         assert (found, common) == expected("", delimiter), call
 
 
-def test_beginning_after_a_key(s3: Any, full: str) -> None:
+def test_a_listing_begins_after_a_key(s3: Any, full: str) -> None:
     for after in ("", "a", "a/", "a/b", "a/zzz", "quux/thud", "quux/", "zz", "zzz"):
         got = s3.list_objects_v2(Bucket=full, StartAfter=after)
         assert names(got) == expected(after=after)[0], after
@@ -101,7 +101,7 @@ def test_what_a_listing_tells_of_keys(s3: Any, full: str) -> None:
     ]
 
 
-def test_limits_and_nonsense(s3: Any, full: str) -> None:
+def test_a_listing_keeps_its_limits_and_refuses_nonsense(s3: Any, full: str) -> None:
     none = s3.list_objects_v2(Bucket=full, MaxKeys=0)
     assert (none["KeyCount"], none["IsTruncated"]) == (0, False)
     assert s3.list_objects_v2(Bucket=full, MaxKeys=5000)["MaxKeys"] == 1000

@@ -238,7 +238,7 @@ def test_a_key_that_ends_with_a_slash_is_a_mark_on_a_directory(s3: Any, bucket: 
 # --- ranges and conditions
 
 
-def test_ranges(s3: Any, bucket: str) -> None:
+def test_a_range_gives_these_bytes_or_is_refused(s3: Any, bucket: str) -> None:
     data = bytes(range(256)) * 40
     s3.put_object(Bucket=bucket, Key="k", Body=data)
     get = s3.get_object
@@ -261,7 +261,7 @@ def test_ranges(s3: Any, bucket: str) -> None:
     refused(416, "InvalidRange", get, Bucket=bucket, Key="empty", Range="bytes=0-1")
 
 
-def test_conditions_of_reading(s3: Any, bucket: str) -> None:
+def test_an_object_is_read_only_if_it_is_as_asked(s3: Any, bucket: str) -> None:
     etag = s3.put_object(Bucket=bucket, Key="k", Body=b"x")["ETag"]
     at = s3.head_object(Bucket=bucket, Key="k")["LastModified"]
     hour = datetime.timedelta(hours=1)
@@ -283,7 +283,7 @@ def test_conditions_of_reading(s3: Any, bucket: str) -> None:
     assert ask(IfNoneMatch='"other"', IfModifiedSince=at + hour) == 200
 
 
-def test_conditions_of_storing(s3: Any, bucket: str) -> None:
+def test_an_object_is_stored_only_if_what_is_there_is_as_asked(s3: Any, bucket: str) -> None:
     put = s3.put_object
     first = put(Bucket=bucket, Key="k", Body=b"1", IfNoneMatch="*")["ETag"]
     again = {"Bucket": bucket, "Key": "k", "Body": b"2"}
@@ -375,7 +375,7 @@ def test_the_sums_are_those_of_everybody_else(s3: Any, bucket: str) -> None:
     assert base64.b64decode(nvme["ChecksumCRC64NVME"]).hex() == "ae8b14860a799888"
 
 
-def test_content_md5(s3: Any, bucket: str) -> None:
+def test_bytes_that_are_not_those_of_content_md5_are_refused(s3: Any, bucket: str) -> None:
     right = base64.b64encode(hashlib.md5(b"x").digest()).decode()
     s3.put_object(Bucket=bucket, Key="k", Body=b"x", ContentMD5=right)
     refused(400, "BadDigest", s3.put_object, Bucket=bucket, Key="k", Body=b"y", ContentMD5=right)

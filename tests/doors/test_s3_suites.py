@@ -168,7 +168,7 @@ def test_what_must_not_be_there_may_be_named_by_its_etag(s3: Any, bucket: str) -
     refused(501, "NotImplemented", put, Body=b"3", IfMatch=etag, IfNoneMatch="*", **k)
 
 
-def test_conditions_of_completing(s3: Any, bucket: str) -> None:
+def test_an_upload_is_completed_only_if_what_is_there_is_as_asked(s3: Any, bucket: str) -> None:
     def complete(*, data: bytes, **conditions: str) -> Any:
         id = s3.create_multipart_upload(Bucket=bucket, Key="k")["UploadId"]
         named = {"Bucket": bucket, "Key": "k", "UploadId": id}

@@ -152,7 +152,7 @@ def test_the_listing_of_a_file_is_itself_without_a_name(hdfs: Hdfs, place: str) 
     }
 
 
-def test_sums_quotas_and_checksums(hdfs: Hdfs, place: str) -> None:
+def test_sums_quotas_and_checksums_are_told_as_hadoop_does(hdfs: Hdfs, place: str) -> None:
     data = b"x" * 1_500_000
     hdfs.put(f"{place}/d/f", data)
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from pathlib import Path
 
 import pytest
+import yaml
 
 from tests.house.tree import PACKAGES, ROOT
 
@@ -13,6 +15,7 @@ DOCUMENTS = sorted(
     [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), ROOT / "examples" / "README.md"]
 )
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
+_BLOCK = re.compile(r"^```(python|yaml)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _FOLDERS = "|".join([*PACKAGES, "mrstream", "tests", "docs", "examples"])
 _PATH = re.compile(rf"`((?:{_FOLDERS})/[\w./-]*)`")
 
@@ -45,8 +48,19 @@ def test_every_path_that_is_named_exists(path: Path) -> None:
     assert [name for name in _PATH.findall(path.read_text()) if not (ROOT / name).exists()] == []
 
 
-def test_every_decision_is_in_the_index() -> None:
-    pages = {path.name for path in (ROOT / "docs/decisions").glob("[0-9]*.md")}
-    index = (ROOT / "docs/decisions/README.md").read_text()
+@pytest.mark.parametrize("folder", ["decisions", "formats"])
+def test_every_page_is_in_the_index_of_its_folder(folder: str) -> None:
+    pages = {path.name for path in (ROOT / "docs" / folder).glob("*.md")} - {"README.md"}
+    index = (ROOT / "docs" / folder / "README.md").read_text()
 
     assert sorted(pages - set(re.findall(r"\]\(([^)]+)\)", index))) == []
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_piece_of_python_and_yaml_can_be_read(path: Path) -> None:
+    """Two of the guide's programs had a character that no bytes literal may hold."""
+    for language, text in _BLOCK.findall(path.read_text()):
+        if language == "python":
+            ast.parse(text)
+        else:
+            yaml.safe_load(text)

@@ -1,4 +1,6 @@
-"""One way to write what every module has: docstrings of functions, constants, rules of sections."""
+"""One way to write what every module has: docstrings of functions, constants, rules of sections.
+
+And tests that say what they test."""
 
 from __future__ import annotations
 
@@ -18,6 +20,7 @@ BOUND = re.compile(r"^(_?[A-Z][A-Z0-9_]+)(?:: [^=\n]+)? = ", re.MULTILINE)
 AGAIN = re.compile(r"^\s+global\b.*\b_?[A-Z][A-Z0-9_]+\b|: Final\b", re.MULTILINE)
 ANY_RULE = re.compile(r"^[ \t]*#(?: ?-{2,}.*|.*-{3,}[ \t]*)$", re.MULTILINE)
 RULE = re.compile(r"\s*# --- \S.*[^-]")
+SENTENCE_WORDS_MIN = 3
 
 
 def texts() -> Iterator[tuple[str, str]]:
@@ -62,5 +65,26 @@ def test_sections_are_divided_by_one_rule() -> None:
         for line in ANY_RULE.findall(text)
         if not RULE.fullmatch(line)
     ]
+
+    assert wrong == []
+
+
+def test_a_test_says_what_holds_in_its_name_and_why_in_its_docstring() -> None:
+    """A name of one or two words is a topic; a docstring that repeats the name is noise."""
+    wrong = []
+    for path in sorted((ROOT / "tests").rglob("test_*.py")):
+        tree = ast.parse(path.read_text())
+        name = str(path.relative_to(ROOT))
+        if not ast.get_docstring(tree):
+            wrong.append(f"{name}: what is tested here?")
+        for node in ast.walk(tree):
+            if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                continue
+            first, *words = node.name.split("_")
+            if first != "test" or not words:  # `test` is what some tests call their inner function
+                continue
+            told = re.findall("[a-z0-9]+", (ast.get_docstring(node) or "").lower())
+            if told == words or (not told and len(words) < SENTENCE_WORDS_MIN):
+                wrong.append(f"{name}:{node.lineno} {node.name}")
 
     assert wrong == []

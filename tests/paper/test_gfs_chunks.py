@@ -68,7 +68,7 @@ class Server:
         self.root = root
         self.clock = clock
         self.failures: list[DiskFailed] = []
-        pool = BulkPool(IDENTITY, timeout_s=2.0, connect_s_max=1.0)
+        pool = BulkPool(IDENTITY, timeout_s=30.0, connect_s_max=30.0)
         self.store = ChunkStore(
             [OsDisk(str(root))],
             cluster="cluster-1",
@@ -106,7 +106,7 @@ class Servers:
             path.mkdir()
             self.all[f"h{number}"] = Server(f"h{number}", path, self.clock, push_bytes)
         self.client = DfsClient(
-            "127.0.0.1:1", IDENTITY, retry=RetryPolicy(total_s=5.0, first_s=0.01)
+            "127.0.0.1:1", IDENTITY, retry=RetryPolicy(total_s=30.0, first_s=0.01)
         )
 
     def close(self) -> None:

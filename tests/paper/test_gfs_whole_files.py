@@ -4,6 +4,9 @@ file to the end for a reader, given up when their end fails, refused under an ol
 from __future__ import annotations
 
 import random
+import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
@@ -18,6 +21,7 @@ from mrstream.dfs.client.reader import DfsReader
 from mrstream.dfs.errors import FencedOff, FileReplaced, NotAligned, SpaceQuotaExceeded
 from mrstream.dfs.protocol import NO_FILE
 from tests.cluster.local import LocalCluster
+from tests.house.tree import ROOT
 
 CHUNK_BYTES = 64 * 1024
 
@@ -229,3 +233,30 @@ def test_who_lost_the_lock_changes_nothing_any_more(
     monkeypatch.setenv(SEQUENCER, "/ls/local/x:7")
     assert fence_of_environment() == ("/ls/local/x", 7)
     assert cluster.client().fence == ("/ls/local/x", 7)
+
+
+def test_the_python_of_the_guide_runs_as_it_is_written(
+    cluster: LocalCluster, client: DfsClient
+) -> None:
+    """Every block of docs/guide/dfs.md, one after the other, as a user of the cluster."""
+    page = (ROOT / "docs" / "guide" / "dfs.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"```python\n(.*?)```", page, re.S)
+    client.make_directory("/data/in", parents=True)
+    client.make_directory("/data/out", parents=True)
+    put(client, "/data/in/a.csv", b"n\n1\n")
+    put(client, "/data/report", b"of before")
+    put(client, "/queue", b"")
+    for number in range(3):
+        put(client, f"/data/part-{number}", bytes(CHUNK_BYTES))
+
+    ended = subprocess.run(
+        [sys.executable, "-c", "\n".join(blocks)], env=cluster.environment,
+        capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+
+    assert len(blocks) == 3 and ended.returncode == 0, ended.stderr
+    assert ended.stdout.split() == ["0", "b'payload'"]
+    assert read(client, "/data/report") == b"all of it"
+    assert client.stat("/data/whole").length_bytes == 3 * CHUNK_BYTES
+    client.delete("/data", recursive=True, skip_trash=True)
+    client.delete("/queue", skip_trash=True)

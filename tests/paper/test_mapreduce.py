@@ -37,7 +37,7 @@ from mrstream.mapreduce.scheduler.events import (
 from mrstream.mapreduce.scheduler.ids import HostName, TaskKind, WorkerId
 from mrstream.mapreduce.scheduler.scheduler import Scheduler
 from mrstream.mapreduce.simulation import ClusterPlan, SimulatedCluster, Workload
-from tests.unit.mapreduce.scheduler.bench import (
+from tests.support.scheduler_bench import (
     JOB,
     QUICK,
     Bench,

@@ -1,6 +1,6 @@
 """For all histories: the real brain over the real files, under loss, repeats, one-way and partial
 cuts, stops, hung loops, power cuts in the middle of a command list, emptied disks, changes of
-members and hand-overs. C1 to C7 are checked after each event.
+members and hand-overs. C1 to C8 are checked after each event.
 
 A seed that fails prints the command that replays it. `make soak` runs thousands of others.
 """
@@ -17,7 +17,7 @@ from mrstream.cluster.consensus.replica import Replica
 from tests.simulation.consensus.exhaustive import GATE, Bounds, Search
 from tests.simulation.consensus.histories import HISTORIES
 from tests.simulation.consensus.mutants import ALL
-from tests.simulation.consensus.run import play
+from tests.simulation.consensus.run import Pair, play
 
 SEEDS = range(30)
 BATCH = 15
@@ -28,6 +28,19 @@ def test_no_history_of_faults_breaks_a_promise_of_the_group(first: int) -> None:
     """GFS-16, GFS-76, CH-02: nothing acknowledged is lost, and nobody answers out of turn."""
     for seed in range(first, min(first + BATCH, SEEDS.stop)):
         play(seed)
+
+
+def test_no_history_of_two_hosts_loses_what_was_acknowledged() -> None:
+    """C8: one decides, the other listens; the power of both may fail, at once too."""
+    answers = 0
+    for seed in range(5):
+        run = play(seed, kind=Pair)
+        answers += sum(client.done for client in run.clients)
+    assert answers > 500
+    early = ALL["sends to a listener what its own disk does not have"]
+    with pytest.raises(AssertionError, match="C8"):
+        for seed in range(5):
+            play(seed, early.replica, kind=Pair)
 
 
 def test_the_histories_reach_what_they_are_made_for() -> None:

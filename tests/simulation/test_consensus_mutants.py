@@ -29,6 +29,8 @@ CAUGHT_BY = {
     "counts itself before its disk has it": ("group_of_one_waits_for_its_disk", "C3"),
     "counts learners as voters": ("learner_does_not_count", "C3"),
     "needs half of the voters, not more": ("longer_but_older", "C3"),
+    "sends to a listener what its own disk does not have": ("listener_of_a_slow_voter", "C8"),
+    "a listener cuts what its voter has lost": ("voter_that_lost_a_record", "C8: nobody"),
     "reports what it has written, not what is synced": ("slow_disks_of_the_others", "C3"),
     "reports what is synced, the leader's or not": ("longer_log_than_the_leader", "C3"),
     "believes what is committed beyond what it has compared": ("longer_log_than_the_leader", "C2"),
@@ -58,7 +60,7 @@ def test_every_mutant_has_its_history() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(ALL))
-def test_caught(name: str) -> None:
+def test_a_wrong_brain_is_caught(name: str) -> None:
     history, word = CAUGHT_BY[name]
     began_s = time.process_time()
 

@@ -11,7 +11,7 @@ import msgspec
 from mrstream.mapreduce.attempt.attempt import run_map, run_reduce
 from mrstream.mapreduce.attempt.attempt_report import Done
 from mrstream.mapreduce.attempt.task_context import Attempt, AttemptOrder
-from mrstream.mapreduce.dataflow.files import files_for
+from mrstream.mapreduce.dataflow.files import RoutedFiles
 from mrstream.mapreduce.dataflow.split_plan import Split, plan_splits
 from mrstream.mapreduce.job.job import spec_from
 from mrstream.mapreduce.scheduler.ids import JobId
@@ -33,7 +33,7 @@ class Desk:
 
     def splits(self, text: str) -> Sequence[Split]:
         (self.directory / "in").write_text(text)
-        return plan_splits(self.spec.conf(), self.spec.inputs, files_for("file:///")).splits
+        return plan_splits(self.spec.conf(), self.spec.inputs, RoutedFiles("file:///")).splits
 
     def attempt(self, task: str, maps: int, **more: Any) -> Attempt:
         room = self.directory / task

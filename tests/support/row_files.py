@@ -10,9 +10,9 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from mrstream.mapreduce.dataflow.files import files_for
+from mrstream.mapreduce.dataflow.files import RoutedFiles
 from mrstream.mapreduce.dataflow.split_plan import Piece, Split
-from mrstream.mapreduce.dataflow.split_reader import open_split
+from mrstream.mapreduce.dataflow.split_reader import SplitReader
 from mrstream.streaming.conf.jobconf import JobConf
 
 borders = st.lists(st.floats(0, 1), max_size=6)
@@ -33,8 +33,8 @@ def read_pieces(
     """Give what the map of each piece reads; each must say truly how many lines that is."""
     given = []
     for index, piece in enumerate(pieces_of(path, cuts)):
-        reader = open_split(
-            Split(index, kind, (piece,)), JobConf(settings or {}), files_for("file:///")
+        reader = SplitReader(
+            Split(index, kind, (piece,)), JobConf(settings or {}), RoutedFiles("file:///")
         )
         blobs = list(reader)
         assert all(blob.endswith(b"\n") for blob in blobs), "blobs end where a line does"

@@ -87,7 +87,7 @@ def test_a_register_that_cannot_be(text: str) -> None:
         ("0-1 take x yes; 2-3 free y yes", False),
     ],
 )
-def test_a_lock(text: str, possible: bool) -> None:
+def test_a_lock_is_held_by_one_at_a_time(text: str, possible: bool) -> None:
     assert is_linearizable(history(text), None, mutex) is possible
 
 
@@ -115,5 +115,5 @@ def of_name(text: str) -> list[Operation]:
         ("0-1 make yes; 2-9 make yes; 3-4 look yes", False),
     ],
 )
-def test_names(text: str, can_be: bool) -> None:
+def test_a_name_is_made_and_removed_in_turn(text: str, can_be: bool) -> None:
     assert is_linearizable(of_name(text), False, name) == can_be

@@ -9,8 +9,6 @@ from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
 from textual.widgets import Static
 
-from mrstream.cluster.errors import UserError
-from mrstream.tui.screens.confirm import Ask
 from mrstream.tui.screens.page import Page
 from mrstream.tui.screens.report import ReportScreen
 from mrstream.tui.widgets.bar import bar
@@ -186,13 +184,8 @@ class FilesScreen(Page):
             self.notify("choose a file first", timeout=3)
             return
         path = chosen.path
-
-        def given(value: str | None) -> None:
-            if value is None:
-                return
-            try:
-                self.monitor.confirm(actions.set_replication(path, value))
-            except UserError as error:
-                self.notify(str(error), severity="error")
-
-        self.app.push_screen(Ask(f"How many copies of {path}?", str(chosen.replication)), given)
+        self.ask(
+            f"How many copies of {path}?",
+            str(chosen.replication),
+            lambda value: self.monitor.confirm(actions.set_replication(path, value)),
+        )

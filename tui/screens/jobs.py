@@ -8,8 +8,6 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.widgets import Static
 
-from mrstream.cluster.errors import UserError
-from mrstream.tui.screens.confirm import Ask
 from mrstream.tui.screens.job import JobScreen
 from mrstream.tui.screens.page import Page
 from mrstream.tui.widgets.table import Column, RowTable, columns
@@ -112,16 +110,9 @@ class JobsScreen(Page):
 
     def action_priority(self) -> None:
         key = self.query_one(RowTable).selected_key
-        if not key:
-            return
-
-        def given(value: str | None) -> None:
-            if value is None:
-                return
-            try:
-                self.monitor.act(actions.set_priority(key, value))
-            except UserError as error:
-                self.notify(str(error), severity="error")
-
-        known = ", ".join(actions.PRIORITIES)
-        self.app.push_screen(Ask(f"Priority of {key} ({known}):", "NORMAL"), given)
+        if key:
+            self.ask(
+                f"Priority of {key} ({', '.join(actions.PRIORITIES)}):",
+                "NORMAL",
+                lambda value: self.monitor.act(actions.set_priority(key, value)),
+            )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, ClassVar, cast
 
 from textual.app import ComposeResult
@@ -9,6 +10,8 @@ from textual.binding import Binding, BindingType
 from textual.screen import Screen
 from textual.widgets import Input, Static
 
+from mrstream.cluster.errors import UserError
+from mrstream.tui.screens.confirm import Ask
 from mrstream.tui.widgets.ink import PlainText
 from mrstream.tui.widgets.key_line import KeyLine
 from mrstream.tui.widgets.summary import Summary
@@ -123,6 +126,19 @@ class Page(Screen[None]):
     def focus_body(self) -> None:
         """Give the keyboard back to what the page shows."""
         self.focus_next()
+
+    def ask(self, question: str, usual: str, use: Callable[[str], None]) -> None:
+        """Ask for a value; what is wrong with it is said."""
+
+        def given(value: str | None) -> None:
+            if value is None:
+                return
+            try:
+                use(value)
+            except UserError as error:
+                self.notify(str(error), severity="error")
+
+        self.app.push_screen(Ask(question, usual), given)
 
     def on_input_changed(self, event: Input.Changed) -> None:
         if event.input.id == "filter":

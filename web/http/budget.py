@@ -58,3 +58,22 @@ class Budget:
         elif entry[1].done() and not entry[1].cancelled():
             self.give(entry[0])  # it came at the last moment
         self.give(0)
+
+
+class Share:
+    """What one stream holds of a budget; it may grow, and is given back at once."""
+
+    def __init__(self, budget: Budget) -> None:
+        self._budget = budget
+        self._held_bytes = 0
+
+    async def grow(self, size: int) -> None:
+        """Hold so many bytes in all; 503 if the rest does not become free in time."""
+        if size > self._held_bytes:
+            await self._budget.take(size - self._held_bytes)
+            self._held_bytes = size
+
+    def end(self) -> None:
+        """Hold nothing more."""
+        held_bytes, self._held_bytes = self._held_bytes, 0
+        self._budget.give(held_bytes)

@@ -27,7 +27,7 @@ from mrstream.dfs.client.client import DfsClient
 from mrstream.dfs.client.reader import DfsReader
 from mrstream.dfs.client.writer import DfsWriter
 from mrstream.dfs.protocol import NO_FILE, FileStatus, Located
-from mrstream.web.http.budget import Budget
+from mrstream.web.http.budget import Budget, Share
 from mrstream.web.http.figures import Figures
 from mrstream.web.http.head import Refused
 from mrstream.web.http.request import Request
@@ -39,6 +39,8 @@ SMALL_BYTES = 256 << 10
 """What is fetched in one go."""
 READER_BYTES = 2 << 20
 WRITER_BYTES = 12 << 20
+BODY_BYTES = 2 << 20
+"""Of a body before its first megabyte is there: many may be slow, and hold no writer's share."""
 CALLS_MAX = 64
 """To the master, under way at a time; more wait."""
 STREAM_THREADS = 64
@@ -103,15 +105,12 @@ class Watched(Protocol):
 
     def pieces(self) -> AsyncIterator[bytes]:
         """The bytes to be stored."""
-        ...
 
     def update(self, data: bytearray) -> None:
         """Look at bytes, all of them in order; in a thread."""
-        ...
 
     def ending(self, writer: DfsWriter) -> None:
         """All were written: refuse them, or say what comes with the close; in a thread."""
-        ...
 
 
 class Files:
@@ -197,21 +196,22 @@ class Files:
 
         `begin` comes before the client is told to send its body: what it refuses costs no upload.
         """
-        await self._budget.take(WRITER_BYTES)
+        share = Share(self._budget)
+        await share.grow(BODY_BYTES)
         client = None
         try:
             client = self._clients.take(user)
             self._figures.writing += 1
             writer = await asyncio.wrap_future(self._streams.submit(begin, client))
-            return await self._fill(request, writer, watched)
+            return await self._fill(request, writer, watched, share)
         finally:
             if client is not None:
                 self._figures.writing -= 1
                 self._clients.give(user)
-            self._budget.give(WRITER_BYTES)
+            share.end()
 
     async def _fill(
-        self, request: Request, writer: DfsWriter, watched: Watched | None
+        self, request: Request, writer: DfsWriter, watched: Watched | None, share: Share
     ) -> FileStatus:
         pieces = request.pieces() if watched is None else watched.pieces()
         underway: list[concurrent.futures.Future[object]] = []
@@ -220,6 +220,7 @@ class Files:
             async for piece in pieces:
                 gathered += piece
                 if len(gathered) >= PIECE_BYTES:
+                    await share.grow(WRITER_BYTES)
                     await _all(underway)
                     underway = [self._streams.submit(writer.write, gathered)]
                     if watched is not None:

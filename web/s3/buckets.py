@@ -120,6 +120,7 @@ async def delete_bucket(call: Call) -> Reply:
 
     def delete(client: DfsClient) -> None:
         check_bucket(client, path, call.bucket)
+        client.check_removable(path)
         position = ""
         while True:
             page = client.find_keys(path, "", position, limit=1)

@@ -23,11 +23,9 @@ class Sum(Protocol):
 
     def update(self, data: bytes, /) -> None:
         """Take more bytes."""
-        ...
 
     def digest(self) -> bytes:
         """The sum of all of them."""
-        ...
 
 
 class _Crc:

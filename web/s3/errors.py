@@ -90,6 +90,7 @@ TABLE: tuple[tuple[type[ClusterError], str], ...] = (
     (dfs.NotADirectory, "ObjectParentIsFile"),
     (dfs.DirectoryNotEmpty, "BucketNotEmpty"),
     (dfs.PermissionDenied, "AccessDenied"),
+    (dfs.MountPoint, "AccessDenied"),
     (dfs.NameQuotaExceeded, "QuotaExceeded"),
     (dfs.SpaceQuotaExceeded, "QuotaExceeded"),
     (dfs.BadPath, "InvalidArgument"),

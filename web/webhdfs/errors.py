@@ -34,6 +34,8 @@ TABLE: tuple[tuple[type[ClusterError], int, str], ...] = (
     (dfs.WriterFenced, 403, "org.apache.hadoop.hdfs.server.namenode.LeaseExpiredException"),
     (dfs.NameQuotaExceeded, 403, f"{HDFS}.NSQuotaExceededException"),
     (dfs.SpaceQuotaExceeded, 403, f"{HDFS}.DSQuotaExceededException"),
+    (dfs.CrossesCells, 403, IO),
+    (dfs.MountPoint, 403, ACCESS),
     (dfs.SafeMode, 503, "org.apache.hadoop.hdfs.server.namenode.SafeModeException"),
     (dfs.NoReplica, 403, "org.apache.hadoop.hdfs.BlockMissingException"),
     (dfs.NoServers, 403, IO),

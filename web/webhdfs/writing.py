@@ -11,7 +11,7 @@ from mrstream.dfs.client.client import DfsClient
 from mrstream.dfs.client.ending import Ending
 from mrstream.dfs.client.reader import DfsReader
 from mrstream.dfs.client.writer import DfsWriter, append, create_hidden
-from mrstream.dfs.errors import BadRequest, NotAligned
+from mrstream.dfs.errors import BadRequest, CrossesCells, NotAligned
 from mrstream.dfs.protocol import FileStatus
 from mrstream.web.http.head import Refused
 from mrstream.web.http.reply import Reply, empty_reply, json_reply, redirect_reply
@@ -77,7 +77,7 @@ async def concat(call: Call) -> Reply:
         raise Refused(400, "sources are other files than the target, at least one, each once")
     try:
         await call.ask(lambda client: _join(client, path, sources))
-    except NotAligned:
+    except (NotAligned, CrossesCells):
         await call.files.work(
             call.principal.user, lambda client: _join_by_bytes(client, path, sources)
         )
@@ -85,8 +85,6 @@ async def concat(call: Call) -> Reply:
 
 
 def _join(client: DfsClient, path: str, sources: list[str]) -> FileStatus:
-    if any(client.at(name) is not client.at(path) for name in sources):
-        raise NotAligned("chunks stay in their cell")
     ids = [client.stat(name).file_id for name in (path, *sources)]
     return client.join(path, ids, Ending(overwrite=True, replaces=ids[0]))
 
@@ -107,10 +105,12 @@ def _join_by_bytes(client: DfsClient, path: str, sources: list[str]) -> None:
     )
     # Only in place of the very file that was read.
     writer.ending.replaces = target.file_id
+    read = {}
     with writer:
         for name in (path, *sources):
             with DfsReader(client, name) as reader:
                 for piece in reader.pieces():
                     writer.write(piece)
+                read[name] = reader.status.file_id
     for name in sources:
-        client.delete(name, skip_trash=True)
+        client.delete(name, skip_trash=True, file_id=read[name])

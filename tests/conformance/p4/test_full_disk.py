@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from mrstream.mapreduce.p4.brain.messages import NewSortJob
-from mrstream.mapreduce.p4.execution import Execution, Stopped
+from mrstream.mapreduce.p4.execution import Execution
+from mrstream.mapreduce.p4.room import Stopped
 from tests.conformance.p4.course import NET_S, Course, wait_for
 
 HELD = """#!/bin/sh

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from mrstream.cluster.errors import Corrupt, UserError
 from mrstream.mapreduce.dataflow import csv_rows, kernel, twin
 from mrstream.mapreduce.dataflow.csv_rows import CsvRows
-from mrstream.mapreduce.dataflow.files import files_for
+from mrstream.mapreduce.dataflow.files import RoutedFiles
 from mrstream.mapreduce.dataflow.piece_reader import CountedFile
 from mrstream.mapreduce.dataflow.record_form import CsvForm, CsvInput
 from mrstream.streaming.conf.jobconf import JobConf
@@ -161,7 +161,7 @@ def read_judged(path: Path, cuts: Sequence[float]) -> list[list[str]]:
     """Read all pieces with borders that are judged wherever that is possible."""
     found = []
     for piece in row_files.pieces_of(path, cuts):
-        with CountedFile(files_for("file:///"), piece.url) as file:
+        with CountedFile(RoutedFiles("file:///"), piece.url) as file:
             end = piece.start + piece.length
             rows = CsvRows(file, piece.start, end, JobConf(NO_HEADER), exact_bytes=0)
             found += [json.loads(line) for line in b"".join(rows.lines()).splitlines()]
@@ -294,7 +294,7 @@ def test_text_is_checked_in_parts_and_no_border_of_them_is_seen(
             row_files.read_pieces(path, "CSV", [])
 
 
-def test_other_dialects(tmp_path: Path) -> None:
+def test_delimiter_quote_and_encoding_are_the_jobs(tmp_path: Path) -> None:
     path = tmp_path / "f"
     path.write_bytes(b"a;b\n'x;1';\xe9\n")
     conf = {

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from mrstream.mapreduce.attempt.attempt import run_map, run_reduce
 from mrstream.mapreduce.attempt.task_context import Attempt, AttemptOrder
-from mrstream.mapreduce.dataflow.files import files_for
+from mrstream.mapreduce.dataflow.files import RoutedFiles
 from mrstream.mapreduce.dataflow.split_plan import Split, plan_splits
 from mrstream.mapreduce.job import job
 from mrstream.mapreduce.job.job import JobSpec
@@ -112,7 +112,7 @@ def test_the_attempts_of_a_job_give_what_the_oracle_gives(
         words += ["-D", f"mapreduce.job.reduces={reduces}", "-D", "mapreduce.task.io.sort.mb=1"]
         words += ["-input", str(room / "in"), "-output", "x", "-mapper", "cat"]
         spec = spec_for(words + (["-reducer", reducer] if reducer else []))
-        splits = plan_splits(spec.conf(), spec.inputs, files_for("file:///", directory)).splits
+        splits = plan_splits(spec.conf(), spec.inputs, RoutedFiles("file:///", directory)).splits
 
         parts = run_attempts(spec, splits, room)
 
@@ -166,7 +166,7 @@ def test_whole_jobs_give_what_the_oracle_gives(
         # The environment of `tr` must not make it think in characters.
         words += ["-cmdenv", "LC_ALL=C", "-mapper", command, "-reducer", "cat"]
         spec = spec_for([*words, "-input", str(source), "-output", "x"])
-        plan = plan_splits(spec.conf(), spec.inputs, files_for("file:///", directory)).splits
+        plan = plan_splits(spec.conf(), spec.inputs, RoutedFiles("file:///", directory)).splits
 
         ran = desk.job(*words)
 

@@ -10,9 +10,9 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mrstream.mapreduce.dataflow.files import files_for
+from mrstream.mapreduce.dataflow.files import RoutedFiles
 from mrstream.mapreduce.dataflow.split_plan import Piece, Split, plan_splits
-from mrstream.mapreduce.dataflow.split_reader import open_split
+from mrstream.mapreduce.dataflow.split_reader import SplitReader
 from mrstream.streaming.conf.jobconf import JobConf
 from mrstream.streaming.formats.text_lines import LineCounter, RecordBytes, records, to_lines
 from tests.support.examples import examples
@@ -128,11 +128,11 @@ def test_planned_splits_together_read_every_line_once(data: bytes, block: int, m
     with tempfile.TemporaryDirectory() as directory:
         Path(directory, "f").write_bytes(data)
         conf = JobConf({"fs.local.block.size": str(block), "mapreduce.job.maps": str(maps)})
-        files = files_for("file:///", directory)
+        files = RoutedFiles("file:///", directory)
 
         plan = plan_splits(conf, ["f"], files)
         by_start = sorted(plan.splits, key=lambda split: split.pieces[0].start)
-        readers = [open_split(split, conf, files) for split in by_start]
+        readers = [SplitReader(split, conf, files) for split in by_start]
         text = b"".join(b"".join(reader) for reader in readers)
 
     assert text == b"".join(line + b"\n" for line in lines_of(data))
@@ -156,13 +156,13 @@ def test_splits_of_one_bzip2_file_together_read_every_line_once(
     compressed = bz2.compress(plain, 1)
     with tempfile.TemporaryDirectory() as directory:
         Path(directory, "f.bz2").write_bytes(compressed)
-        files = files_for("file:///", directory)
+        files = RoutedFiles("file:///", directory)
         url = files.qualify("f.bz2")
 
         text, count = b"", 0
         for start, end in edges_of(borders, len(compressed)):
             split = Split(0, "TEXT", (Piece(url, start, end - start),))
-            reader = open_split(split, JobConf({}), files)
+            reader = SplitReader(split, JobConf({}), files)
             text += b"".join(reader)
             count += reader.records
 

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mrstream.cluster.errors import Corrupt
-from mrstream.mapreduce.dataflow.files import files_for
+from mrstream.mapreduce.dataflow.files import RoutedFiles
 from mrstream.mapreduce.dataflow.split_plan import Split, plan_splits
-from mrstream.mapreduce.dataflow.split_reader import open_split
+from mrstream.mapreduce.dataflow.split_reader import SplitReader
 from mrstream.streaming.conf.jobconf import JobConf
 from tests.support import row_files
 from tests.support.examples import examples
@@ -41,7 +41,7 @@ def lines(path: Path, cuts: list[float]) -> list[bytes]:
     found: list[bytes] = []
     for index, piece in enumerate(row_files.pieces_of(path, cuts)):
         split = Split(index, "TEXT", (piece,))
-        found += b"".join(open_split(split, JobConf({}), files_for("file:///"))).splitlines()
+        found += b"".join(SplitReader(split, JobConf({}), RoutedFiles("file:///"))).splitlines()
     return found
 
 
@@ -64,7 +64,7 @@ def test_only_a_file_with_a_table_is_cut(tmp_path: Path) -> None:
     conf = JobConf({"fs.local.block.size": "100"})
 
     counts = [
-        len(plan_splits(conf, [str(tmp_path / name)], files_for("file:///")).splits)
+        len(plan_splits(conf, [str(tmp_path / name)], RoutedFiles("file:///")).splits)
         for name in ("table.zst", "plain.zst")
     ]
 

@@ -15,9 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mrstream.cluster.errors import Corrupt, UserError
-from mrstream.mapreduce.dataflow.files import files_for
+from mrstream.mapreduce.dataflow.files import RoutedFiles
 from mrstream.mapreduce.dataflow.split_plan import Split
-from mrstream.mapreduce.dataflow.split_reader import open_split
+from mrstream.mapreduce.dataflow.split_reader import SplitReader
 from mrstream.streaming.conf.jobconf import JobConf
 from mrstream.streaming.formats.avro_text import java_text
 from tests.property.streaming.test_formats_parquet import as_json, same, tables
@@ -145,7 +145,7 @@ def test_the_text_form_of_hadoops_avro_as_text(tmp_path: Path) -> None:
           "deflate", 1)  # fmt: skip
     pieces = row_files.pieces_of(tmp_path / "f", [0.5])
     splits = [Split(n, "AVRO_AS_TEXT", (piece,)) for n, piece in enumerate(pieces)]
-    lines = b"".join(b"".join(open_split(s, JobConf({}), files_for("file:///"))) for s in splits)
+    lines = b"".join(b"".join(SplitReader(s, JobConf({}), RoutedFiles("file:///"))) for s in splits)
 
     assert lines.decode().splitlines() == [
         '{"n": -5, "s": "q\\"\\n\\u007F", "b": "ÿ\\u0000a", "x": 1.0E10, "tags": ["é"], '

@@ -11,6 +11,7 @@ from typing import Any
 
 from mrstream.cluster.consensus import commands as c
 from mrstream.cluster.consensus import events as e
+from mrstream.cluster.consensus.following import LogsDiffer
 from mrstream.cluster.consensus.lease import Timing
 from mrstream.cluster.consensus.messages import (
     AppendLog,
@@ -408,6 +409,58 @@ def copy_on_one_learner(mutant: Mutant | None = None) -> None:
     assert stage.outcomes[number] == [("done", "alone")]
 
 
+def listener_of_a_slow_voter(mutant: Mutant | None = None) -> None:
+    """C8, two hosts: the power of the one that decides fails before its disk has a record. The
+    other does not have it either, and takes what comes instead."""
+    stage = Stage("ab", mutant)
+    stage.found("a", learners="b")
+    host, quick = stage.hosts["a"], stage.hosts["a"].sync_s
+    host.sync_s = lambda: 5.0  # type: ignore[method-assign]
+    number = stage.write("a", "x", "lost")
+    stage.run(1.0)
+    stage.kill("a", power=True)
+    assert stage.outcomes[number] == []
+    host.sync_s = quick  # type: ignore[method-assign]
+    stage.start("a")
+    stage.elect("a")
+    number = stage.write("a", "x", "instead")
+    stage.run(0.5)
+    assert stage.outcomes[number] == [("done", "instead")]
+    assert stage["b"].state["x"] == "instead"
+
+
+def voter_that_lost_a_record(mutant: Mutant | None = None) -> None:
+    """C8, two hosts: the disk of the one that decides loses a record that was acknowledged, and the
+    other, which was not told that it was, starts when the first leads again. It cuts nothing: there
+    is no majority that would have kept the record, so nobody else has it."""
+    stage = Stage("ab", mutant)
+    stage.found("a", learners="b")
+    stage.hold(lambda source, to, word: source == "a" and word.committed > stage["b"]._committed)
+    number = stage.write("a", "x", "acknowledged")
+    stage.run(0.05)
+    assert stage.outcomes[number] == [("done", "acknowledged")]
+    stage.held.clear()
+    stage.release()
+    log, host = stage["a"].log, stage.hosts["a"]
+    stage.kill("a")
+    stage.kill("b")
+    log.cut(log.last - 1)
+    log.sync()
+    # The disk has lied, so the oracle knows nothing of the record: b alone does.
+    stage.oracle.logs.pop(host.member())
+    del stage.oracle.committed[log.last :]
+    stage.start("a")
+    stage.elect("a")
+    assert stage["a"].replica.is_leading
+    stage.start("b")
+    try:
+        stage.run(0.5)
+    except LogsDiffer as error:
+        assert "C8" in str(error), error
+    else:
+        raise AssertionError("C8: nobody noticed that a record was lost")
+
+
 def same_vote_twice(mutant: Mutant | None = None) -> None:
     """Raft §5.2: a majority of members, not of messages."""
     stage = Stage("abcde", mutant)
@@ -594,6 +647,8 @@ HISTORIES: dict[str, History] = {
         unknown_commit_survives,
         group_of_one_waits_for_its_disk,
         copy_on_one_learner,
+        listener_of_a_slow_voter,
+        voter_that_lost_a_record,
         same_vote_twice,
         vote_of_another_epoch,
         silence_after_a_restart,

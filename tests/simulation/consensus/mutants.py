@@ -186,6 +186,20 @@ class HalfIsEnough(Leading):
         return marks[max(len(marks) // 2 - 1, 0)] if marks else 0
 
 
+@mutant("sends to a listener what its own disk does not have")
+class SendsTooEarly(Leading):
+    def _sendable(self) -> int:
+        return self._state.last
+
+
+@mutant("a listener cuts what its voter has lost")
+class CutsWhatIsLost(Following):
+    def _cut(self, after: int) -> None:
+        leader, self._state.leader = self._state.leader, NOBODY
+        super()._cut(after)
+        self._state.leader = leader
+
+
 @mutant("reports what it has written, not what is synced")
 class ReportsWritten(Following):
     def _reported(self) -> int:

@@ -1,4 +1,4 @@
-"""Sees everything: C1 to C7 over all members, checked as things happen, not at the end."""
+"""Sees everything: C1 to C8 over all members, checked as things happen, not at the end."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 from mrstream.cluster.consensus.lease import Timing
 from mrstream.cluster.consensus.members import MemberId, Members
-from mrstream.cluster.consensus.messages import Position, TransferNow, Voted, Word
+from mrstream.cluster.consensus.messages import AppendLog, Position, TransferNow, Voted, Word
 from mrstream.cluster.consensus.records import EpochBegan, MembersSet, decode_own
 from mrstream.cluster.journal.group_log import GroupLog
 
@@ -104,7 +104,7 @@ class Oracle:
         self._heard[member, epoch, sent_at_s] = self._now_s()
 
     def sent(self, sender: MemberId, to: MemberId, word: Word) -> None:
-        """C1, C5: votes are on disk and unique; promises are kept."""
+        """C1, C5: votes are on disk and unique; promises are kept. C8."""
         if isinstance(word, Voted) and word.granted:
             self._check_promises(sender, to, word)
             if not word.pre:
@@ -119,13 +119,26 @@ class Oracle:
             heard_s = self._heard.get((sender, word.epoch, word.sent_at_s))
             if heard_s is not None:
                 self._promises[sender, word.epoch] = (heard_s, word.sent_at_s)
+        elif isinstance(word, AppendLog):
+            self._check_alone(sender, to, word)
         elif isinstance(word, TransferNow):
             self._released[word.epoch] = word.release.sent_at_s
+
+    def _check_alone(self, sender: MemberId, to: MemberId, word: AppendLog) -> None:
+        """C8: who decides alone sends on only what its own disk has."""
+        log, last = self.logs[sender], word.previous + len(word.records)
+        if word.records and len(log.look_at_members().now.voters) == 1:
+            assert log.synced >= last, (
+                f"C8: {sender} sends {last} to {to}, and has {log.synced} on its own disk"
+            )
 
     def _check_promises(self, sender: MemberId, to: MemberId, word: Voted) -> None:
         for (member, epoch), (at_s, sent_at_s) in self._promises.items():
             is_released = sent_at_s <= self._released.get(epoch, -1.0)
-            if member == sender and epoch < word.wanted and not is_released:
+            # A later leader was elected by a majority whose promises were over, and with them the
+            # lease that ours would be part of; ours may be longer, since it was heard late.
+            is_void = any(epoch < led < word.wanted for led in self.leaders)
+            if member == sender and epoch < word.wanted and not is_released and not is_void:
                 left_s = at_s + self._timing.lease_s - self._now_s()
                 assert left_s <= _ROUNDING_S, (
                     f"C5: {sender} votes for {to}, {left_s:.3f} s before its promise is over"

@@ -1,9 +1,10 @@
-"""One simulated history of a group: `python -m tests.simulation.consensus.run SEED [-v]`.
+"""One simulated history of a group: `python -m tests.simulation.consensus.run SEED [--pair] [-v]`.
 
-Founds a group of 3 or 5 as an operator would, lets clients read and write, and meanwhile does to it
-what the seed says: loss, repeats, one-way and partial cuts, stops, hung loops, kills, power cuts in
-the middle of a command list, emptied disks, slow disks, changes of members, hand-overs,
-checkpoints. The oracle looks at everything; at the end all is healed, and everybody must agree.
+Founds a group of 3 or 5 (`--pair`: one that decides, and one that listens) as an operator would,
+lets clients read and write, and meanwhile does to it what the seed says: loss, repeats, one-way and
+partial cuts, stops, hung loops, kills, power cuts in the middle of a command list, emptied disks,
+slow disks, changes of members, hand-overs, checkpoints. The oracle looks at everything; at the end
+all is healed, and everybody must agree.
 """
 
 from __future__ import annotations
@@ -31,6 +32,11 @@ SETTLE_S = 20.0
 class Run:
     """A group, its clients, its operator and its bad luck."""
 
+    sizes = (3, 3, 3, 5)
+    listens = ""
+    """The host that is never to vote."""
+    stops_s = (0.3, 2.0, 4.0, 8.0, 30.0)
+
     def __init__(
         self,
         seed: int,
@@ -44,7 +50,7 @@ class Run:
         lease_s = self.random.choice([3.0, 1.0, 0.6])
         self.timing = Timing(lease_s=lease_s, beat_s=lease_s / 6)
         self.oracle = Oracle(self.timing, lambda: self.world.now_s)
-        size = self.random.choice([3, 3, 3, 5])
+        size = self.random.choice(self.sizes)
         kind = type("Seeded", (process_kind,), {"replica_kind": replica_kind})
         names = [f"h{at}" for at in range(1, size + 1)]
         self.hosts = [host_kind(n, self.world, self.oracle, self.timing, kind) for n in names]
@@ -99,7 +105,7 @@ class Run:
             if host.process is not None:
                 return e.AddLearner(next(self._asks), host.member())
         for learner in members.learners:
-            if host_of(learner) in self.wanted:
+            if host_of(learner) in self.wanted and host_of(learner) != self.listens:
                 return e.Promote(next(self._asks), learner)
         for member in members.everyone:
             if host_of(member) not in self.wanted and member != leader.me:
@@ -155,7 +161,7 @@ class Run:
         self.world.after(2.0, lambda: setattr(host, "crash_chance", 0.0))
 
     def stop(self, host: Host) -> None:
-        host.stopped_until_s = self.world.now_s + self.random.choice([0.3, 2.0, 4.0, 8.0, 30.0])
+        host.stopped_until_s = self.world.now_s + self.random.choice(self.stops_s)
 
     def hang(self, host: Host) -> None:
         host.is_lively = False
@@ -244,7 +250,8 @@ class Run:
         leader = self.leader()
         assert leader is not None, "nobody leads after everything was healed"
         members = leader.replica.members
-        assert {host_of(v) for v in members.voters} == set(self.by_name), f"members: {members}"
+        voters = set(self.by_name) - {self.listens}
+        assert {host_of(v) for v in members.voters} == voters, f"members: {members}"
         image = fold(self.oracle.committed)
         for host in self.hosts:
             process = host.process
@@ -261,6 +268,14 @@ class Run:
             assert is_linearizable(operations, "", register), f"{key} is not linearizable"
 
 
+class Pair(Run):
+    """Two hosts: no majority guards what the first one acknowledges (C8)."""
+
+    sizes = (2,)
+    listens = "h2"
+    stops_s = (0.3, 2.0, 4.0, 8.0)  # nobody takes over: it must be back when all is looked at
+
+
 Fault = Callable[[Run, Host], None]
 FAULTS: list[Fault] = [
     Run.kill, Run.kill, Run.power_cut, Run.power_cut_all, Run.power_cut_midway, Run.stop, Run.stop,
@@ -275,16 +290,20 @@ def play(
     replica_kind: type[Replica] = Replica,
     process_kind: type[Process] = Process,
     host_kind: type[Host] = Host,
+    kind: type[Run] = Run,
 ) -> Run:
     """Live through one history; raise `AssertionError` where a promise is broken."""
-    run = Run(seed, replica_kind, process_kind, host_kind)
+    run = kind(seed, replica_kind, process_kind, host_kind)
     try:
         run.found()
         run.live(SECONDS)
         run.settle()
         run.check()
     except AssertionError as error:
-        error.add_note(f"replay: {sys.executable} -m tests.simulation.consensus.run {seed} -v")
+        pair = " --pair" if kind is Pair else ""
+        error.add_note(
+            f"replay: {sys.executable} -m tests.simulation.consensus.run {seed}{pair} -v"
+        )
         error.lines = run.world.lines  # type: ignore[attr-defined]
         raise
     return run
@@ -293,10 +312,11 @@ def play(
 def main() -> int:
     parser = argparse.ArgumentParser(prog="tests.simulation.consensus.run", description=__doc__)
     parser.add_argument("seed", type=int)
+    parser.add_argument("--pair", action="store_true", help="one that decides, one that listens")
     parser.add_argument("-v", action="store_true", help="tell the story")
     chosen = parser.parse_args()
     try:
-        run = play(chosen.seed)
+        run = play(chosen.seed, kind=Pair if chosen.pair else Run)
     except AssertionError as error:
         if chosen.v:
             print("\n".join(getattr(error, "lines", [])))

@@ -1,4 +1,5 @@
-"""One simulated run with three masters from one seed: leaders die, stop and are cut off.
+"""One simulated run with three masters from one seed: leaders die, stop, are cut off, hand over and
+lose their disks.
 
     python -m tests.simulation.dfs.failover SEED [-v]
 
@@ -12,6 +13,7 @@ import random
 import sys
 from typing import Any
 
+from mrstream.cluster.consensus import events as e
 from mrstream.dfs import protocol as p
 from tests.simulation.dfs.book import Book
 from tests.simulation.dfs.client import SimClient
@@ -88,7 +90,7 @@ class Failover(Run):
         host = self.group.hosts[name]
         others = [other for other in self.group.names if other != name]
         server = self.servers[chance.choice(sorted(self.servers))]
-        fault = chance.randrange(10)
+        fault = chance.randrange(13)
         world.note(f"fault {fault} at {name}")
         if fault == 0:
             host.end(power=False)
@@ -108,7 +110,18 @@ class Failover(Run):
             server.crash(power_cut=chance.random() < 0.5)
         elif fault == 8:
             world.hosts[server.name].stopped_until_s = world.now_s + chance.uniform(1.0, 6.0)
-        elif leader is not None:
+        elif fault == 9:
+            host.slow_disk_until_s = world.now_s + chance.uniform(1.0, 6.0)
+        elif fault == 10:
+            if self.group.is_settled():
+                world.note(f"{name} gets an empty disk")
+                host.empty()
+        elif leader is None:
+            return
+        elif fault == 11:
+            heir = chance.choice([other for other in self.group.names if other != leader.host.name])
+            self.group.wish(leader, e.Transfer, self.group.hosts[heir].member())
+        else:
             if chance.random() < 0.5:
                 leader.begin_checkpoint()
             self._cut({(server.name, name), (name, server.name)})
@@ -135,6 +148,9 @@ class Failover(Run):
         super().check()
         self.group.check_shadows()
         assert len(self.group.members) == 3
+        leader = self.group.leader
+        assert leader is not None
+        assert sorted(leader.replica.members.voters) == sorted(m.me for m in self.group.members)
 
 
 def play(seed: int, member_kind: type[Member] = Member, seconds: float = SECONDS) -> Failover:

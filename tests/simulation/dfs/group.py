@@ -1,7 +1,7 @@
 """Three masters in the simulator: the real brain over real consensus brains and the real group log
 on disks that forget; one leads, the others are its shadows.
 
-Checked as things happen: C1 to C7 by the oracle of the consensus; every answer is of the latest
+Checked as things happen: C1 to C8 by the oracle of the consensus; every answer is of the latest
 epoch that answered (C4), and a change is answered in one way over all leaders (F5); a shadow says
 nothing but answers, and its state is the fold of what is committed (F4).
 """
@@ -335,23 +335,42 @@ class Group:
     # --- the operator
 
     def _operate(self) -> None:
-        """As `cluster up`: who is no member yet listens, catches up and votes."""
+        """As `cluster up`: who is no member yet listens, catches up and votes. Whose disk was
+        emptied asks by itself to be let in, in the place of the journal that is gone."""
         self.world.after(OPERATE_S, self._operate)
+        for host in self.hosts.values():
+            if host.process is not None and not host.process.replica.members.everyone:
+                for other in self.hosts.values():
+                    self._carry(host.member(), other.member(), e.JoinAsked(host.member()))
         leader = self.leader
         if leader is None or not leader.may_speak():
             return
         members = leader.replica.members
+        known = {host_of(member) for member in members.everyone}
         for host in self.hosts.values():
-            member = host.member()
-            if host.process is None or member in members.voters:
-                continue
-            self._asks += 1
-            wish: e.Event = e.AddLearner(self._asks, member)
-            if member in members.learners:
-                wish = e.Promote(self._asks, member)
-            host_of_leader = self.hosts[leader.host.name]
-            host_of_leader.when_running(leader, partial(leader.handle, wish))
+            if host.process is not None and host.name not in known:
+                self.wish(leader, e.AddLearner, host.member())
+                return
+        for member in members.learners:
+            self.wish(leader, e.Promote, member)
             return
+
+    def wish(
+        self, leader: Member, kind: Callable[[int, MemberId], e.Event], member: MemberId
+    ) -> None:
+        """Ask the leader for a change."""
+        self._asks += 1
+        leader.host.when_running(leader, partial(leader.handle, kind(self._asks, member)))
+
+    def is_settled(self) -> bool:
+        """Three voters have all that is committed: one of three disks may go."""
+        leader = self.leader
+        if leader is None or not all(host.process for host in self.hosts.values()):
+            return False
+        members, committed = leader.replica.members, len(self.oracle.committed)
+        logs = [self.oracle.logs[voter] for voter in members.voters]
+        is_whole = len(members.voters) == 3 and not members.learners
+        return is_whole and all(log.synced >= committed for log in logs)
 
     # --- the face of a master
 

@@ -262,7 +262,7 @@ class SimConnection:
     def next_number(self) -> int:
         return 0
 
-    def call(self, request: Any, seconds: float, number: int = 0) -> Any:
+    def call(self, request: Any, seconds: float, number: int = 0, **more: Any) -> Any:
         assert not request.mutates, "a reader changes nothing"
         client = self._client
         name = client._believes

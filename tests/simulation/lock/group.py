@@ -585,6 +585,7 @@ class GroupRun(Run):
         weather = self.world.weather
         weather.loss = weather.repeat = 0.0
         weather.cuts.clear()
+        self.wanted = set(self.by_name)
         world = self.clients_world
         world.cut.clear()
         world.loss = world.repeats = 0.0
@@ -621,7 +622,7 @@ FAULTS: list[Callable[[GroupRun, Host], None]] = [
     Run.kill, Run.kill, Run.power_cut, Run.power_cut_midway, Run.stop, Run.stop, Run.hang,
     Run.cut_alone, Run.cut_alone, Run.cut_one_way, Run.cut_partly, Run.slow_disk, Run.checkpoint,
     Run.transfer, Run.transfer, GroupRun.cut_answers, GroupRun.cut_answers, GroupRun.cut_clients,
-    GroupRun.stop_client,
+    GroupRun.stop_client, Run.empty, Run.change_members,
 ]  # fmt: skip
 
 

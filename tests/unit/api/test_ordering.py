@@ -26,14 +26,14 @@ def agree(one: Any, other: Any) -> None:
 @example(0.1, 5e-324)
 @example(2**53 + 1, float(2**53))
 @example(-0.0, 0)
-def test_numbers_whole_or_not(one: float, other: float) -> None:
+def test_numbers_are_ordered_whole_or_not(one: float, other: float) -> None:
     agree(one, other)
 
 
 @given(st.text(), st.text())
 @example("a", "a\0")
 @example("a\t", "a\n")
-def test_text(one: str, other: str) -> None:
+def test_text_is_ordered_as_python_does(one: str, other: str) -> None:
     try:
         agree(one, other)
     except UnicodeEncodeError:
@@ -41,12 +41,12 @@ def test_text(one: str, other: str) -> None:
 
 
 @given(st.lists(st.binary()), st.lists(st.binary()))
-def test_tuples_member_by_member(one: list[bytes], other: list[bytes]) -> None:
+def test_tuples_are_ordered_member_by_member(one: list[bytes], other: list[bytes]) -> None:
     agree(one, other)
 
 
 @given(TUPLES, TUPLES)
-def test_tuples_of_all_kinds(one: Any, other: Any) -> None:
+def test_tuples_of_all_kinds_are_ordered_alike(one: Any, other: Any) -> None:
     agree(one, other)
 
 

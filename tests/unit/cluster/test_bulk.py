@@ -97,6 +97,25 @@ def test_raw_bytes_go_there_and_back(server: BulkServer) -> None:
         assert stream.peer.host == "h2"
 
 
+def test_a_connection_that_lies_idle_is_ended_without_a_warning_and_a_stuck_one_with_it(
+    shelf: Shelf, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Clients keep connections for what may come: every idle one was a warning in the log."""
+    server = BulkServer(shelf.serve, SERVER, timeout_s=1.0)
+    server.start("127.0.0.1:0")
+
+    with bulk_connect(server.address, CLIENT) as idle, pytest.raises(EOFError):
+        idle.receive(Done)
+    assert caplog.records == []
+    with bulk_connect(server.address, CLIENT) as stuck:
+        stuck.send(Put(2), b"x")
+        with pytest.raises(HostUnreachable, match="timed out"):
+            stuck.receive(Done)
+
+    server.close()
+    assert ["timed out" in record.getMessage() for record in caplog.records] == [True]
+
+
 def test_a_file_is_sent_by_the_kernel(server: BulkServer, shelf: Shelf) -> None:
     payload = os.urandom(3_000_000)
     shelf.file.write(payload)

@@ -110,7 +110,7 @@ def test_a_cell_that_is_not_there_is_refused_by_name() -> None:
         ),
     ],
 )
-def test_what_is_refused(cells: str, words: str) -> None:
+def test_cells_that_cannot_be_are_refused_in_words(cells: str, words: str) -> None:
     assert words in mistakes(cells)
 
 

@@ -195,7 +195,7 @@ def test_a_file_that_cannot_be_read_is_one_line(tmp_path: Path) -> None:
         cluster_config.load(str(tmp_path / "noise.yaml"))
 
 
-def test_units_and_ranges() -> None:
+def test_units_and_ranges_of_hosts_are_read() -> None:
     assert [parse_size(t) for t in ("64MiB", "1k", "10", "1.5GB")] == [
         64 << 20,
         1024,

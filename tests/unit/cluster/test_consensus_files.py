@@ -14,6 +14,7 @@ from mrstream.cluster.errors import JournalCorrupt, NewerFormat
 from mrstream.cluster.journal.ballot_file import SLOT_BYTES, BallotFile, PromiseFile
 from mrstream.cluster.journal.group_log import GroupLog
 from mrstream.cluster.journal.journal import Journal
+from mrstream.cluster.journal.recovery import log_path
 from tests.support.forgetful_disk import ForgetfulDisk
 
 JOURNAL = b"0123456789abcdef"
@@ -99,6 +100,27 @@ def test_a_log_knows_its_epochs_and_members_again() -> None:
     assert again.look_at_shape().rows == [(1, 1), (4, 3)]
     assert again.look_at_members().now == Members((ME,))
     assert again.read(1, 9) == (BEGAN, MEMBERS, b"x", encode_own(EpochBegan(3, ME)), b"y")
+
+
+def test_an_unfinished_file_that_was_removed_does_not_come_back_behind_a_torn_tail() -> None:
+    """Without a sync of the removal the file was there again after a second power cut, behind one
+    that had been written on: a torn tail there counted as damage, and the member did not start."""
+    for seed in range(60):
+        disk = empty(seed)
+        log = opened(disk)
+        log.write(1, [BEGAN, b"r2"])
+        log.sync()
+        log.close()
+        unfinished = disk.open(log_path("/log", 3), create=True)
+        unfinished.write(b"MRS", 0)
+        unfinished.sync()
+        disk.sync_directory("/log")
+
+        log = opened(disk)
+        log.write(3, [b"r%d" % at * 400 for at in range(3, 9)])
+        disk.crash()
+
+        assert opened(disk).read(1, 2) == (BEGAN, b"r2")
 
 
 def test_a_cut_is_durable_and_reaches_over_files() -> None:

@@ -79,7 +79,7 @@ def test_a_loop_waits_for_durability_and_batches_share_one_sync(tmp_path: Path) 
         journal.start(loop)
         before = disk.syncs
         futures = [journal.when_durable(journal.append(b"x")) for _ in range(500)]
-        await asyncio.wait_for(asyncio.gather(*futures), 10)
+        await asyncio.wait_for(asyncio.gather(*futures), 60)
         assert disk.syncs - before < 100
         await journal.when_durable(3)
 
@@ -450,3 +450,17 @@ def test_an_unfinished_file_that_was_removed_does_not_come_back_behind_a_torn_ta
         disk.crash(random.Random(seed))
 
         assert not disk.exists(log_path(DIRECTORY, 4))
+
+
+def test_a_gap_in_the_log_is_never_written() -> None:
+    """A reader would take what comes behind it for damage: better a master that stops."""
+    disk = ForgetfulDisk()
+    with_records(disk, 2)
+    journal = opened(disk)
+    before = disk.contents(log_path(DIRECTORY, 1))
+    journal._pending.append((4, b"one too far"))
+
+    with pytest.raises(AssertionError, match="a gap in the log"):
+        journal.commit()
+
+    assert disk.contents(log_path(DIRECTORY, 1)) == before

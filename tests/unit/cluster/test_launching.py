@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from mrstream.cluster.agent import checks
-from mrstream.cluster.cli import main
+from mrstream.cluster.cli import _master_words, main
 from mrstream.cluster.config import extras, state
 from mrstream.cluster.config.config import ClusterConfig, HostConfig
 from mrstream.cluster.config.reader import read_config
@@ -491,3 +491,10 @@ def test_an_answer_that_is_none_is_told_with_its_host(line: bytes) -> None:
 
     with pytest.raises(HostUnreachable, match=r"h1: the answer to 'facts' cannot be read"):
         AgentSession("h1", Liar()).call("facts")
+
+
+def test_the_last_line_of_up_names_who_leads_or_says_that_nobody_does() -> None:
+    hosts = "{h1: {address: 10.0.0.1}, h2: {address: 10.0.0.2}, h3: {address: 10.0.0.3}}"
+    config = read_config(f"name: t\nmasters: [h1, h2, h3]\nhosts: {hosts}\n")
+    assert _master_words(config, "h2") == "master h2 (10.0.0.2)"
+    assert _master_words(config, "").startswith("no master leads at the moment")

@@ -130,9 +130,38 @@ class TestFinding:
                 finding.answered(asked)
             else:
                 finding.heard(standing(leader, epoch, str(address)), asked)
+            finding.check_invariants()
             assert finding.address
             assert finding.epoch >= before
             before = finding.epoch
+
+
+class Restless(Finding):
+    """Wrong: it never lets the caller wait."""
+
+    def _rest(self) -> None:
+        pass
+
+
+class Credulous(Finding):
+    """Wrong: it follows any name."""
+
+    def _believe(self, host: str, address: str, epoch: int) -> bool:
+        self._host, self.epoch = host, max(epoch, self.epoch)
+        return True
+
+
+@pytest.mark.parametrize("wrong", [Restless, Credulous])
+def test_a_finding_that_breaks_the_law_of_a_field_is_found_out(wrong: type[Finding]) -> None:
+    finding = wrong(SEEDS)
+    finding.check_invariants()
+
+    with pytest.raises(AssertionError):
+        for host in ("h3", "h2", "gone"):
+            finding.refused(SEEDS[finding.host], not_leader(host, 1))
+            finding.check_invariants()
+            finding.lost(SEEDS[finding.host])
+            finding.check_invariants()
 
 
 class FakeLog:
@@ -299,7 +328,18 @@ class TestGroupView:
         words = view.findings(self.CONFIG)
         assert any("h3 does not vote (outside)" in line for line in words)
         assert any("h2 is 9 s behind" in line for line in words)
-        assert "not founded" in view_of("lock.master", {"h1": "", "h2": "", "h3": ""}).line()
+
+    def test_a_group_that_nobody_speaks_of_is_not_taken_for_one_that_was_never_founded(
+        self,
+    ) -> None:
+        """`up` would found nothing: its hosts are frozen, or cut off."""
+        silent = view_of("lock.master", {"h1": "timed out", "h2": "", "h3": ""})
+        new = view_of("lock.master", {"h1": Standing(self.H1, MemberId(""), 0, 0, 0), "h2": ""})
+
+        assert silent.line() == "group lock: NO ANSWER from h1, h2, h3: nothing is served"
+        (line,) = silent.findings(self.CONFIG)
+        assert "none of h1, h2, h3 answers: nothing is served" in line
+        assert "not founded" in new.line() and "not founded" in new.findings(self.CONFIG)[0]
 
     def test_a_learner_says_how_much_it_has(self) -> None:
         new = MemberId("h3/new")

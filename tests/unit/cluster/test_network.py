@@ -501,6 +501,27 @@ def test_a_reply_that_cannot_be_read_fails_its_call_and_no_other(body: bytes) ->
     run(main)
 
 
+def test_a_reply_that_came_is_given_though_the_connection_ends_right_behind_it() -> None:
+    """The end of the connection took the place of an answer that its caller had not yet seen."""
+    ours, theirs = socket.socketpair()
+    with Connection("unix:/nowhere", CLIENT) as connection, theirs:
+        connection._sock = ours
+        nonsense = struct.pack("<IBQ", 1, Kind.ERROR, 0) + b"\xc1"
+        theirs.sendall(encode_frame(Kind.REPLY, 1, 42) + nonsense)
+
+        assert connection.call(Add(1), 60.0) == 42
+        assert not connection.is_open
+
+
+def test_two_calls_in_flight_never_share_a_number() -> None:
+    """One of them would wait for ever, and the other might get its answer."""
+    ours, theirs = socket.socketpair()
+    with Connection("unix:/nowhere", CLIENT) as connection, theirs:
+        connection._sock = ours
+        with connection._waiting(7), pytest.raises(AssertionError, match="in flight"):
+            connection.call(Add(1), 60.0, 7)
+
+
 def test_a_request_that_cannot_be_read_is_refused_and_logged(
     desk: Desk, caplog: pytest.LogCaptureFixture
 ) -> None:

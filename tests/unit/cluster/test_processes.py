@@ -49,7 +49,7 @@ def test_what_was_just_started_is_alive_before_it_has_its_words(place: str, tmp_
     daemons = Daemons(place, "h1", processes)
 
     pid = daemons.start(ROLE, str(python), {})["pid"]
-    wait_for(lambda: "nobody-writes" in command_line(pid), 10, "another program")
+    wait_for(lambda: "nobody-writes" in command_line(pid), 60, "another program")
 
     assert daemons.alive(ROLE) == {"alive": True, "said": ""}
     assert daemons.start(ROLE, str(python), {}) == {"pid": pid, "already": True}

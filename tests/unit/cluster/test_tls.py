@@ -86,7 +86,7 @@ def test_a_blocking_connection_from_many_threads(server: Server) -> None:
         assert sorted(got) == sorted(n * 2 for n in range(50) for _ in range(6))
 
 
-def test_a_channel(server: Server) -> None:
+def test_a_channel_talks_under_tls(server: Server) -> None:
     async def main() -> None:
         channel = await Channel.connect(server.address, identity(SECRET))
         assert await channel.call(Twice(4)) == 8

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from mrstream.cluster import retry
 from mrstream.cluster.consensus.standing import NotLeader
 from mrstream.cluster.errors import (
     CallTimedOut,
@@ -33,14 +34,18 @@ class Masters:
         self.numbers: list[int] = []
         self.asked: list[str] = []
         self.shadows: dict[str, Any] = {}
+        self.lost: list[HostUnreachable] = []
+        """Who could not be reached before the one that answers."""
         self._answers = list(answers)
         self._count = itertools.count(1)
 
     def next_number(self) -> int:
         return next(self._count)
 
-    def call(self, request: Any, timeout_s: float, number: int) -> Any:
+    def call(self, request: Any, timeout_s: float, number: int = 0, **more: Any) -> Any:
         self.numbers.append(number)
+        for error in self.lost:
+            more["on_lost"](error)
         answer = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
         if isinstance(answer, Exception):
             raise answer
@@ -58,9 +63,14 @@ class Masters:
         pass
 
 
+TRIES = 20
+"""So often a client of these tests asks in vain."""
+
+
 def client_with(masters: Masters, **options: Any) -> DfsClient:
-    retry = RetryPolicy(total_s=0.5, first_s=0.001, longest_s=0.01)
-    client = DfsClient("127.0.0.1:1", Identity("c", b"s" * 32, "", ""), retry=retry, **options)
+    tries = itertools.count(1)
+    policy = RetryPolicy(first_s=0.001, longest_s=0.01, wait=lambda _: next(tries) == TRIES)
+    client = DfsClient("127.0.0.1:1", Identity("c", b"s" * 32, "", ""), retry=policy, **options)
     client._connection = masters  # type: ignore[assignment]
     return client
 
@@ -84,6 +94,24 @@ def test_a_change_that_the_leader_refused_is_asked_for_afresh() -> None:
     client_with(masters).call(MakeDirectory("/d", "me"))
 
     assert masters.numbers == [1, 2]
+
+
+def test_whoever_waits_for_masters_that_are_silent_one_by_one_is_told_before_all_have_been_asked(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Three that were frozen took 15 s to be silent: so long nothing was said."""
+    masters = Masters(None)
+    masters.lost = [HostUnreachable("10.0.0.1:7700: timed out"), HostUnreachable("10.0.0.2:7700")]
+
+    monkeypatch.setattr(retry, "SILENCE_S", 60.0)
+    client_with(masters).call(Stat("/f"))
+    assert caplog.messages == []
+
+    monkeypatch.setattr(retry, "SILENCE_S", 0.0)
+    client_with(masters).call(Stat("/f"))
+    (line,) = caplog.messages
+    assert line.startswith("the dfs master does not answer (10.0.0.1:7700: timed out): `mrstream")
+    assert "trying for another 60 s" in line
 
 
 class TestShadows:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 from typing import Any
 
 import pytest
 
-from mrstream.cluster.errors import HostUnreachable
+from mrstream.cluster.config.config import CellConfig
+from mrstream.cluster.errors import HostUnreachable, Unavailable
 from mrstream.cluster.leader.finding import Finding
 from mrstream.cluster.retry import RetryPolicy
 from mrstream.cluster.wire.identity import Identity
@@ -14,15 +16,18 @@ from mrstream.dfs.chunk import ServerId, cell_of, handle_name
 from mrstream.dfs.client import writer
 from mrstream.dfs.client.cells import MountedClient
 from mrstream.dfs.client.client import DfsClient
-from mrstream.dfs.errors import BadPath, BadRequest, CrossesCells, NoSuchFile
+from mrstream.dfs.errors import BadPath, BadRequest, CrossesCells, MountPoint, NoSuchFile
 from mrstream.dfs.metadata.events import Founded
 from mrstream.dfs.metadata.settings import Settings
 from mrstream.dfs.mounts import Mounts
 from mrstream.dfs.protocol import ListDirectory, Locate, MakeDirectory, Report, ReportReplica
+from mrstream.dfs.shell import changing
+from mrstream.dfs.shell.arguments import Arguments
+from mrstream.dfs.shell.items import Shell
+from mrstream.dfs.shell.volumes import ClusterVolume, DiskVolume
 from tests.support.dfs_model import CHUNK, Model
 
-NUMBERS = {1: "logs", 2: "attic"}
-POINTS = {"/logs": "logs", "/b": "attic"}
+CELLS = (CellConfig("logs", "/logs", 1), CellConfig("attic", "/b", 2))
 
 
 class ToModel:
@@ -39,7 +44,7 @@ class ToModel:
         self._number += 1
         return self._number
 
-    def call(self, request: Any, timeout_s: float, number: int = 0) -> Any:
+    def call(self, request: Any, timeout_s: float, number: int = 0, **more: Any) -> Any:
         if self.is_down:
             raise HostUnreachable("nobody listens there")
         self.asked.append(request)
@@ -55,17 +60,15 @@ class Cells:
     def __init__(self) -> None:
         self.models = {"": Model()}
         self.models |= {
-            name: Model(settings=Settings(chunk_bytes=CHUNK, cell=number))
-            for number, name in NUMBERS.items()
+            cell.name: Model(settings=Settings(chunk_bytes=CHUNK, cell=cell.number))
+            for cell in CELLS
         }
         self.connections = {name: ToModel(model) for name, model in self.models.items()}
         self.models[""].happens(Founded("me", "us"))
-        for path, name in POINTS.items():
-            self.models[name].happens(Founded("me", "us", path))
-        cells = {name: self.made(DfsClient, name) for name in NUMBERS.values()}
-        self.client = self.made(
-            MountedClient, "", mounts=Mounts(POINTS), cells=cells, numbers=NUMBERS
-        )
+        for cell in CELLS:
+            self.models[cell.name].happens(Founded("me", "us", cell.path))
+        cells = {cell.name: self.made(DfsClient, cell.name) for cell in CELLS}
+        self.client = self.made(MountedClient, "", mounts=Mounts(CELLS), cells=cells)
 
     def made(self, kind: type[DfsClient], name: str, **options: Any) -> DfsClient:
         identity = Identity("c", b"s" * 32, "", "")
@@ -184,7 +187,7 @@ def test_a_rename_across_cells_is_refused_before_anybody_is_asked(cells: Cells) 
         cells.client.rename("/a/x", "/logs/x")
     with pytest.raises(CrossesCells):
         cells.client.snapshot("/logs/2026", "/b/2026")
-    with pytest.raises(BadPath, match="it stays"):
+    with pytest.raises(MountPoint, match="it stays"):
         cells.client.delete("/logs", recursive=True)
     assert asked == {name: len(one.asked) for name, one in cells.connections.items()}
     cells.client.rename("/logs/2026/z", "/logs/z")
@@ -201,6 +204,101 @@ def test_the_trash_of_every_cell_is_found(cells: Cells) -> None:
     assert cells.client.expunge(now=True) == 1
     with pytest.raises(NoSuchFile):
         cells.client.stat(hidden["/a/x"])
+
+
+def test_what_was_deleted_is_found_without_the_cells_that_do_not_have_it(cells: Cells) -> None:
+    """Its name says whose it is; a cell that is down is not asked, wherever it stands in line."""
+    in_root, in_logs, in_attic = (
+        cells.client.delete(path) for path in ("/a/x", "/logs/2026/z", "/b/y")
+    )
+    cells.connections[""].is_down = cells.connections["logs"].is_down = True
+    assert cells.client.stat(in_attic).path == in_attic
+    assert cells.client.undelete(in_attic) == "/b/y"
+    assert cells.client.delete("/b/y")
+    for hidden in (in_root, in_logs):
+        with pytest.raises(HostUnreachable):
+            cells.client.stat(hidden)
+
+
+@pytest.mark.parametrize("down", ["", "logs"])
+def test_the_trash_of_cells_that_answer_is_listed_and_emptied(cells: Cells, down: str) -> None:
+    for path in ("/a/x", "/logs/2026/z", "/b/y"):
+        cells.client.delete(path)
+    cells.connections[down].is_down = True
+    silent: list[str] = []
+
+    def tell(error: Unavailable) -> None:
+        silent.append(str(error))
+
+    there = {"/a/x", "/logs/2026/z", "/b/y"} - {{"": "/a/x", "logs": "/logs/2026/z"}[down]}
+    assert {entry.original_path for entry in cells.client.trash(on_silent=tell)} == there
+    assert cells.client.expunge(now=True, on_silent=tell) == 2
+    name = f"cell {down}" if down else "the root cell"
+    assert silent == [f"{name} does not answer: nobody listens there"] * 2
+    with pytest.raises(Unavailable, match=f"^{name} does not answer"):
+        cells.client.trash()
+    cells.connections[down].is_down = False
+    assert len(cells.client.trash()) == 1
+
+
+def test_all_cells_are_emptied_before_one_that_is_down_is_told_of(cells: Cells) -> None:
+    for path in ("/a/x", "/logs/2026/z", "/b/y"):
+        cells.client.delete(path)
+    cells.connections[""].is_down = True
+    with pytest.raises(Unavailable, match="the root cell does not answer"):
+        cells.client.expunge(now=True)
+    cells.connections[""].is_down = False
+    assert [entry.original_path for entry in cells.client.trash()] == ["/a/x"]
+
+
+def test_the_shell_says_which_trash_it_could_not_reach_and_fails(cells: Cells) -> None:
+    hidden = [cells.client.delete(path) for path in ("/logs/2026/z", "/b/y")]
+    cells.connections[""].is_down = cells.connections["logs"].is_down = True
+    out, error = io.BytesIO(), io.StringIO()
+    volume = ClusterVolume(cells.client, "c")
+    shell = Shell(
+        volume, DiskVolume(), lambda name: volume, lambda name, file: iter(()), out, error
+    )
+
+    shell.verb = "undelete"
+    changing.undelete(shell, Arguments(frozenset(), {}, ()))
+    shell.verb = "expunge"
+    changing.expunge(shell, Arguments(frozenset(["immediate"]), {}, ()))
+
+    assert out.getvalue().decode().splitlines() == [
+        f"/b/y\t{hidden[1]}", "Expunged 1 entries from the trash",
+    ]  # fmt: skip
+    assert shell.status == 1
+    assert error.getvalue().splitlines() == [
+        f"{verb}: {cell} does not answer: nobody listens there"
+        for verb in ("undelete", "expunge")
+        for cell in ("the root cell", "cell logs")
+    ]
+
+
+def test_the_trash_itself_is_that_of_all_cells(cells: Cells) -> None:
+    with pytest.raises(NoSuchFile):
+        cells.client.stat("/.trash")
+    hidden = sorted(cells.client.delete(path) for path in ("/b/y", "/logs/2026/z", "/logs/2026"))
+    assert cells.client.stat("/.trash").is_directory
+    assert paths(cells.client.list("/.trash")) == hidden
+    assert paths(cells.client.glob("/.trash/*")) == hidden
+    assert paths(cells.client.find("/.trash")) == ["/.trash", *hidden]
+    assert [one.path for one in cells.client.summarise("/.trash", children=True)] == hidden
+    total = cells.client.summarise("/.trash")[0]
+    assert (total.file_count, total.directory_count) == (2, 2)
+    first = cells.client.call(ListDirectory("/.trash", "", 1))
+    assert paths(first.entries) == hidden[:1]
+    assert paths(cells.client.call(ListDirectory("/.trash", first.next, 5)).entries) == hidden[1:]
+
+
+def test_a_pattern_that_names_its_cell_asks_no_other(cells: Cells) -> None:
+    for name in ("logs", ""):
+        cells.connections[name].is_down = True
+        assert paths(cells.client.glob("/b/*")) == ["/b/y"]
+    cells.connections[""].is_down = False
+    with pytest.raises(HostUnreachable):
+        list(cells.client.glob("/*/x"))
 
 
 def test_a_recursive_change_of_the_root_reaches_every_cell(cells: Cells) -> None:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from mrstream.dfs.chunk import Epoch, FileId
-from mrstream.dfs.errors import BadPath, CrossesCells, WrongCell
+from mrstream.cluster.config.config import CellConfig
+from mrstream.dfs.chunk import Epoch, FileId, first_of_cell
+from mrstream.dfs.errors import CrossesCells, MountPoint, WrongCell
 from mrstream.dfs.mounts import ROOT_NAME, Mounts, first_name, names_paths
 from mrstream.dfs.protocol import (
     CloseFile,
     CreateFile,
     Delete,
     FindKeys,
+    JoinFiles,
     KeepAlive,
     ListDirectory,
     MakeDirectory,
@@ -21,7 +23,7 @@ from mrstream.dfs.protocol import (
     Stat,
 )
 
-MOUNTS = Mounts({"/logs": "logs", "/old": "attic"})
+MOUNTS = Mounts((CellConfig("logs", "/logs", 1), CellConfig("attic", "/old", 2)))
 
 
 @pytest.mark.parametrize(
@@ -82,7 +84,7 @@ def test_what_would_need_two_cells_is_refused_by_name(request_: Rename | Snapsho
 
 @pytest.mark.parametrize("request_", [Rename("/logs/", "/x", "me"), Delete("//logs", "me", True)])
 def test_a_mount_point_stays(request_: Rename | Delete) -> None:
-    with pytest.raises(BadPath, match="is where cell logs is mounted: it stays"):
+    with pytest.raises(MountPoint, match="is where cell logs is mounted: it stays"):
         MOUNTS.of(request_)
 
 
@@ -98,7 +100,40 @@ def test_a_master_refuses_what_another_has_and_takes_its_own() -> None:
         MOUNTS.check(CloseFile(FileId(1), Epoch(1), 0, rename_to="/logs/a"), ROOT_NAME)
 
 
+def test_files_of_two_cells_are_not_joined() -> None:
+    ours, others = FileId(first_of_cell(1) + 7), FileId(first_of_cell(2) + 7)
+    MOUNTS.check(JoinFiles("/logs/a", (ours,), "me"), "logs")
+    with pytest.raises(CrossesCells, match=r"/logs/a is in cell logs, file 2\d+7 in cell attic: a"):
+        MOUNTS.of(JoinFiles("/logs/a", (ours, others), "me"))
+
+
+LOGS_TRASH = f"/.trash/20260101T000000Z-{first_of_cell(1) + 9:x}-a"
+ROOT_TRASH = "/.trash/20260101T000000Z-9-a-b"
+
+
+@pytest.mark.parametrize(
+    ("path", "cell"),
+    [
+        (LOGS_TRASH, "logs"),
+        (f"//.trash/./{LOGS_TRASH[8:]}/below/it", "logs"),
+        (ROOT_TRASH, ROOT_NAME),
+        (f"/.trash/20260101T000000Z-{first_of_cell(7) + 9:x}-a", ROOT_NAME),
+        ("/.trash/nonsense", ROOT_NAME),
+        ("/.trash/20260101T000000Z-xyz-a", ROOT_NAME),
+        ("/.trash/-", ROOT_NAME),
+    ],
+)
+def test_the_name_of_something_deleted_says_whose_it_is(path: str, cell: str) -> None:
+    assert MOUNTS.cell_of(path) == MOUNTS.of(Stat(path)) == cell
+
+
 def test_every_cell_has_its_own_trash() -> None:
-    for cell in (ROOT_NAME, "logs"):
-        MOUNTS.check(Stat("/.trash/20260101T000000Z-1-a"), cell)
-    MOUNTS.check(Rename("/.trash/x", "/logs/a", "me"), "logs")
+    for cell in (ROOT_NAME, "logs", "attic"):
+        MOUNTS.check(Stat("/.trash"), cell)
+        MOUNTS.check(ListDirectory("//.trash/."), cell)
+    MOUNTS.check(Stat(LOGS_TRASH), "logs")
+    MOUNTS.check(Rename(LOGS_TRASH, "/logs/a", "me"), "logs")
+    with pytest.raises(WrongCell):
+        MOUNTS.check(Stat(LOGS_TRASH), ROOT_NAME)
+    with pytest.raises(CrossesCells):
+        MOUNTS.of(Rename(ROOT_TRASH, "/logs/a", "me"))

@@ -8,20 +8,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mrstream.mapreduce.attempt.attempt_report import (
+    AttemptNews,
     Decoder,
     Done,
     Failed,
     Failure,
     Message,
     Noted,
-    Progress,
     Said,
     send,
 )
 from mrstream.mapreduce.program.flow import InputRange
 
 MESSAGES: list[Message] = [
-    Progress(0.5, 10, 20, "map", "busy", {"g": {"n": 1}}),
+    AttemptNews("attempt_1_0001_m_000000_0", 0.5, 10, 20, "map", "busy", {"g": {"n": 1}}),
     Said(b"\xff not text"),
     Noted("WARN", "odd"),
     Failed(Failure("why", "map", "cmd", 3, ("a", "b"), InputRange("f", 0, 1, 2, 3))),

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from mrstream.mapreduce.dataflow.committer import BadCommitter, Committer, OutputExists
-from mrstream.mapreduce.dataflow.files import RoutedFiles, files_for, join
+from mrstream.mapreduce.dataflow.files import RoutedFiles, join
 from mrstream.mapreduce.typed_bytes_files import PathExists, dumptb, loadtb
 from mrstream.streaming.conf.jobconf import JobConf
 from mrstream.streaming.formats.output_format import input_file_name, open_output
@@ -78,10 +78,25 @@ def test_a_failed_job_keeps_what_its_version_had_published(
     made = committer(files, **{VERSION: version})
     attempt(made, files, ATTEMPT, part_00000=b"a\n")
     made.commit_task(ATTEMPT)
-    made.abort_job()
+    made.abort_job(is_killed=False)
 
     assert tree(tmp_path / "out") == left
     assert (tmp_path / "out").is_dir()
+
+
+def test_a_directory_that_was_made_in_vain_goes_if_a_person_stopped_the_job(
+    tmp_path: Path, files: RoutedFiles
+) -> None:
+    """Else the same command, said again, finds its own output in the way; parts stay."""
+    made = committer(files)
+    for _ in range(2):  # a master that lost the answer asks again
+        made.abort_job(is_killed=True)
+    assert not (tmp_path / "out").exists()
+
+    attempt(made, files, ATTEMPT, part_00000=b"a\n")
+    made.commit_task(ATTEMPT)
+    made.abort_job(is_killed=True)
+    assert tree(tmp_path / "out") == ["part-00000"]
 
 
 @pytest.mark.parametrize("version", ["1", "2"])
@@ -299,7 +314,7 @@ def test_sequence_file_output_of_another_class_is_refused() -> None:
 
 def test_typed_bytes_are_loaded_and_dumped(tmp_path: Path) -> None:
     """Spec 9: loadtb makes a sequence file of TypedBytesWritable, dumptb gives the bytes back."""
-    files = files_for("file:///", str(tmp_path))
+    files = RoutedFiles("file:///", str(tmp_path))
     pairs = encode("k") + encode(1) + encode("l") + encode([1, 2])
 
     assert loadtb("f.seq", files, io.BytesIO(pairs)) == 2
@@ -318,6 +333,6 @@ def test_text_is_dumped_with_its_offsets(tmp_path: Path) -> None:
     (tmp_path / "f").write_bytes(b"ab\n")
     out = io.BytesIO()
 
-    dumptb("f", files_for("file:///", str(tmp_path)), out)
+    dumptb("f", RoutedFiles("file:///", str(tmp_path)), out)
 
     assert out.getvalue() == b"\x04" + struct.pack(">q", 0) + encode("ab")

@@ -45,7 +45,7 @@ from mrstream.mapreduce.scheduler.events import (
 from mrstream.mapreduce.scheduler.ids import LIFE_ATTEMPTS, AttemptId, HostName, JobId, WorkerId
 from mrstream.mapreduce.scheduler.scheduler import Scheduler
 from tests.support.forgetful_disk import ForgetfulDisk
-from tests.unit.mapreduce.scheduler.bench import JOB, map_attempt, reduce_attempt
+from tests.support.scheduler_bench import JOB, map_attempt, reduce_attempt
 
 ASKED = JobSubmitted(
     JOB, (MapTaskSpec(1), MapTaskSpec(1)), 1, JobSettings(locality_wait_s=0.0, slowstart=1.0)

@@ -245,11 +245,11 @@ def test_a_map_and_a_reduce_run_beside_a_worker(tmp_path: Path, no_nest: None) -
     source.write_text("b\na\nb\n")
     spec = spec_of("-mapper", "cat", "-reducer", "uniq -c", "-numReduceTasks", "2",
                    "-D", f"mapreduce.cluster.local.dir={tmp_path / 'nests'}")  # fmt: skip
-    from mrstream.mapreduce.dataflow.files import files_for
+    from mrstream.mapreduce.dataflow.files import RoutedFiles
     from mrstream.mapreduce.job.job import plan_input
 
     spec = msgspec.structs.replace(spec, inputs=(str(source),))
-    (split,) = plan_input(spec, files_for("file:///", str(tmp_path))).splits
+    (split,) = plan_input(spec, RoutedFiles("file:///", str(tmp_path))).splits
     data = packet.pack(spec)
 
     mapped, parts = task.run_task(

@@ -20,17 +20,17 @@ import pytest
 
 from mrstream.mapreduce import history
 from mrstream.mapreduce.attempt.attempt_report import (
+    AttemptNews,
     Done,
     Failed,
     Failure,
     Message,
-    Progress,
     send,
 )
 from mrstream.mapreduce.attempt.task_context import AttemptOrder
 from mrstream.mapreduce.attempt.zygote import Ended
 from mrstream.mapreduce.console import Console
-from mrstream.mapreduce.dataflow.files import files_for, local_path
+from mrstream.mapreduce.dataflow.files import RoutedFiles, local_path
 from mrstream.mapreduce.interrupts import interruptible
 from mrstream.mapreduce.job import counters as c
 from mrstream.mapreduce.job.errors import JobFailed, TooManyCounters
@@ -71,7 +71,7 @@ class ScriptedAttempts:
                 send(theirs, said)
         os.close(theirs)
         token = len(self.orders)
-        self._ends.append(Ended(token, status, 0.0, 0))
+        self._ends.append(Ended(token, status))
         os.write(self._tell, b".")
         return token, report
 
@@ -141,7 +141,7 @@ class Bench:
             str(self.output),
         )
         attempts, place = ScriptedAttempts(script), this_machine(spec, record)
-        files = files_for(place.filesystem, "/")
+        files = RoutedFiles(place.filesystem, "/")
         place = replace(place, output=output(spec.conf(), files, str(self.output)))
         console = Console(self.said, is_live=False)
         return LocalJob(spec, record, console, attempts, place=place), attempts
@@ -170,7 +170,7 @@ def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
 
 def well(order: AttemptOrder) -> Iterator[Message]:
     """Do a task: write its part, if it has one, and say so."""
-    yield Progress(0.5, 1, 5)
+    yield AttemptNews(order.attempt_id, 0.5, 1, 5)
     if order.output_directory:
         part = f"part-{order.task_index:05d}"
         Path(local_path(order.output_directory), part).write_text("x")

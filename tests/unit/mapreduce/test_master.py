@@ -20,7 +20,7 @@ from mrstream.cluster.config.state import Secret
 from mrstream.cluster.daemon import Daemon
 from mrstream.cluster.errors import UserError
 from mrstream.cluster.wire.messages import Message, Request
-from mrstream.mapreduce.attempt.attempt_report import Done, Failure
+from mrstream.mapreduce.attempt.attempt_report import AttemptNews, Done, Failure
 from mrstream.mapreduce.dataflow.committer import OutputExists
 from mrstream.mapreduce.dataflow.split_plan import Piece, Split
 from mrstream.mapreduce.job import counters as c
@@ -31,7 +31,6 @@ from mrstream.mapreduce.master.master import Master
 from mrstream.mapreduce.protocol import (
     AllowCommit,
     AttemptEnded,
-    AttemptNews,
     AttemptShuffled,
     AttemptWantsCommit,
     FetchTrouble,
@@ -150,8 +149,7 @@ class Room:
                 await asyncio.sleep(0)
             if shell.duties.is_clear and not shell._tasks:
                 return
-            if shell._tasks:
-                await asyncio.wait(list(shell._tasks))
+            await shell._tasks.over()
 
     def pass_s(self, seconds: int, *alive: WorkerDouble) -> None:
         """Let time pass, a tick each second, as the master's own timer does; only those `alive`
@@ -195,7 +193,7 @@ class Room:
     @property
     def committer(self) -> Any:
         (ledger,) = self.master._shell.books.jobs.values()
-        return ledger.output._committer
+        return ledger.output.committer
 
     def attempt_directory(self, attempt_id: str) -> Path:
         return Path(self.committer.attempt_dir(attempt_id).removeprefix("file:"))

@@ -11,7 +11,12 @@ import msgspec
 import pytest
 
 from mrstream.mapreduce.dataflow import split_plan
-from mrstream.mapreduce.dataflow.files import InputReplaced, RoutedFiles, files_for, join, scheme_of
+from mrstream.mapreduce.dataflow.files import (
+    InputReplaced,
+    RoutedFiles,
+    join,
+    scheme_of,
+)
 from mrstream.mapreduce.dataflow.input_paths import (
     InvalidInput,
     glob,
@@ -19,7 +24,7 @@ from mrstream.mapreduce.dataflow.input_paths import (
     split_at_commas,
 )
 from mrstream.mapreduce.dataflow.split_plan import Split, TooManyMaps, plan_splits
-from mrstream.mapreduce.dataflow.split_reader import open_split
+from mrstream.mapreduce.dataflow.split_reader import SplitReader
 from mrstream.streaming.conf.jobconf import JobConf
 from mrstream.streaming.formats.writable import LONG, TEXT
 
@@ -289,7 +294,7 @@ def read(files: RoutedFiles, path: str, **settings: str) -> bytes:
     """What the maps of one file read, in map order."""
     conf = JobConf(settings)
     return b"".join(
-        b"".join(open_split(split, conf, files))
+        b"".join(SplitReader(split, conf, files))
         for split in plan_splits(conf, [path], files).splits
     )
 
@@ -340,7 +345,7 @@ def test_a_built_in_mapper_gets_records_with_offsets(tmp_path: Path, files: Rout
     conf = JobConf({})
     [split] = plan_splits(conf, ["f"], files).splits
 
-    reader = open_split(split, conf, files)
+    reader = SplitReader(split, conf, files)
     found = list(reader.records_iter())
 
     assert found == [(struct.pack(">q", 0), b"a"), (struct.pack(">q", 2), b"bb")]
@@ -356,7 +361,7 @@ def test_a_long_line_is_never_held_as_a_whole(tmp_path: Path, files: RoutedFiles
     conf = JobConf({})
     [split] = plan_splits(conf, ["f"], files).splits
 
-    blobs = list(open_split(split, conf, files))
+    blobs = list(SplitReader(split, conf, files))
 
     assert max(map(len, blobs)) <= 1024 * 1024
     assert b"".join(blobs) == b"x" * 5_000_000 + b"\ny\n"
@@ -364,7 +369,7 @@ def test_a_long_line_is_never_held_as_a_whole(tmp_path: Path, files: RoutedFiles
 
 def test_any_fsspec_url_is_input(tmp_path: Path) -> None:
     """Files of another file system are listed, planned and read by their scheme."""
-    files = files_for("file:///", str(tmp_path))
+    files = RoutedFiles("file:///", str(tmp_path))
     with files.create("memory://in/d/a") as out:
         out.write(b"one\ntwo\n")
     with files.create("memory://in/d/_hidden") as out:
@@ -404,7 +409,7 @@ def test_a_name_that_is_no_utf8_travels_and_is_found_again(
     [split] = plan_splits(JobConf({}), ["caf*"], files).splits
     carried = msgspec.msgpack.decode(msgspec.msgpack.encode(split), type=Split)
 
-    assert b"".join(open_split(carried, JobConf({}), files)) == b"x\n"
+    assert b"".join(SplitReader(carried, JobConf({}), files)) == b"x\n"
 
 
 def test_a_relative_path_on_another_file_system_starts_at_home() -> None:
@@ -435,13 +440,13 @@ def test_a_file_that_is_replaced_after_the_plan_is_not_read_by_half(
     conf = JobConf()
     conf.set("mapreduce.job.maps", "4")
     splits = plan_splits(conf, ["big"], files).splits
-    assert b"".join(open_split(splits[0], conf, files)).startswith(b"old\n")
+    assert b"".join(SplitReader(splits[0], conf, files)).startswith(b"old\n")
 
     put(tmp_path, other=b"new\n" * 1000)
     os.replace(tmp_path / "other", tmp_path / "big")
 
     with pytest.raises(InputReplaced, match="big was replaced by another file after the job was"):
-        list(open_split(splits[1], conf, files))
+        list(SplitReader(splits[1], conf, files))
 
 
 def test_a_file_that_only_grows_is_read_as_it_was_planned(
@@ -452,7 +457,7 @@ def test_a_file_that_only_grows_is_read_as_it_was_planned(
     with (tmp_path / "log").open("ab") as file:
         file.write(b"more\n")
 
-    assert b"".join(open_split(splits[0], JobConf(), files)).startswith(b"line\n" * 10)
+    assert b"".join(SplitReader(splits[0], JobConf(), files)).startswith(b"line\n" * 10)
 
 
 @pytest.mark.parametrize(

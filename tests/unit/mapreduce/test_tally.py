@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
-from mrstream.mapreduce.attempt.attempt_report import Done, Progress
+from mrstream.mapreduce.attempt.attempt_report import AttemptNews, Done
 from mrstream.mapreduce.job import counters as c
 from mrstream.mapreduce.job.errors import TooManyCounters
 from mrstream.mapreduce.progress import JobProgress
@@ -93,7 +94,8 @@ class Desk:
         self.tally.observe(event, commands, self.now_s)
         return commands
 
-    def hear(self, attempt_id: AttemptId, told: Progress) -> None:
+    def hear(self, attempt_id: AttemptId, *figures: Any, **more: Any) -> None:
+        told = AttemptNews(str(attempt_id), *figures, **more)
         self.tally.heard(attempt_id, told)
         self.tell(AttemptProgress(attempt_id, told.fraction))
 
@@ -113,7 +115,7 @@ class Desk:
 def test_fractions_count_done_and_running_tasks() -> None:
     desk = Desk(maps=4)
     desk.finish(m(0), map_done(10))
-    desk.hear(m(1), Progress(0.5, 5, 50))
+    desk.hear(m(1), 0.5, 5, 50)
 
     progress = desk.progress
 
@@ -132,19 +134,19 @@ def test_what_was_read_never_falls_as_reduces_go_from_shuffle_to_reduce_and_end(
     def look() -> None:
         seen.append(desk.progress)
 
-    desk.hear(m(0), Progress(0.5, 50, 500))
+    desk.hear(m(0), 0.5, 50, 500)
     look()
     desk.finish(m(0), map_done(100))
     look()
     for index in range(2):
-        desk.hear(r(index), Progress(1 / 6, 0, 100, "shuffle"))
+        desk.hear(r(index), 1 / 6, 0, 100, "shuffle")
         look()
-        desk.hear(r(index), Progress(1 / 3, 0, 200, "shuffle"))
+        desk.hear(r(index), 1 / 3, 0, 200, "shuffle")
         look()
         desk.tell(ShuffleFinished(r(index)))
-        desk.hear(r(index), Progress(0.7, 5, 20, "reduce"))
+        desk.hear(r(index), 0.7, 5, 20, "reduce")
         look()
-        desk.hear(r(index), Progress(0.9, 35, 150, "reduce"))
+        desk.hear(r(index), 0.9, 35, 150, "reduce")
         look()
     for index in range(2):
         desk.finish(r(index), reduce_done(50))
@@ -162,9 +164,9 @@ def test_what_a_reducer_reads_is_not_shuffled_again() -> None:
     """The board drew it as a second shuffle."""
     desk = Desk(maps=1)
     desk.finish(m(0), map_done(100))
-    desk.hear(r(0), Progress(1 / 3, 0, 200, "shuffle"))
+    desk.hear(r(0), 1 / 3, 0, 200, "shuffle")
 
-    desk.hear(r(0), Progress(0.9, 35, 150, "reduce"))
+    desk.hear(r(0), 0.9, 35, 150, "reduce")
 
     assert (desk.tally.moved.shuffle_bytes, desk.tally.moved.merged_bytes) == (200, 150)
 
@@ -207,8 +209,8 @@ def test_counters_of_running_tasks_are_seen_once_a_task() -> None:
     desk.finish(m(0), map_done(10))
     free = next(name for name in ("w", "v") if not desk.brain.running_on(WorkerId(name)))
     desk.register(free, running=(m(1, 7),), segments=(m(0),))  # a backup, from a life before
-    desk.hear(m(1), Progress(0.2, 3, 0, counters={"Mine": {"seen": 3}}))
-    desk.hear(m(1, 7), Progress(0.5, 4, 0, counters={"Mine": {"seen": 4}}))
+    desk.hear(m(1), 0.2, 3, 0, counters={"Mine": {"seen": 3}})
+    desk.hear(m(1, 7), 0.5, 4, 0, counters={"Mine": {"seen": 4}})
     before = desk.tally.counters(None).get("Mine", "seen")
 
     desk.finish(m(1), map_done(6))
@@ -221,7 +223,7 @@ def test_counters_of_running_tasks_are_seen_once_a_task() -> None:
 def test_the_attempts_of_a_lost_worker_count_no_more() -> None:
     """They stayed in the master's sums until the end of the job."""
     desk = Desk(maps=1)
-    desk.hear(m(0), Progress(0.5, 5, 50, status="busy", counters={"Mine": {"seen": 5}}))
+    desk.hear(m(0), 0.5, 5, 50, status="busy", counters={"Mine": {"seen": 5}})
     assert desk.progress.status == "busy"
 
     desk.tell(WorkerLost(WorkerId("w"), "silent"))
@@ -246,7 +248,7 @@ def test_an_attempt_of_a_life_before_runs_on() -> None:
     desk = Desk(maps=1, workers=())
 
     desk.register("w", running=(m(0, 3),))
-    desk.hear(m(0, 3), Progress(0.5, 5, 50))
+    desk.hear(m(0, 3), 0.5, 5, 50)
 
     assert list(desk.tally.running) == [m(0, 3)]
     assert desk.progress.records == 5

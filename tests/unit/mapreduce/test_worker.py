@@ -25,7 +25,7 @@ from mrstream.cluster.config.state import Secret
 from mrstream.cluster.daemon import Daemon
 from mrstream.cluster.wire.messages import Message
 from mrstream.cluster.wire.network import Peer, Server
-from mrstream.mapreduce.attempt.attempt_report import Done, Failed, Failure, Progress, send
+from mrstream.mapreduce.attempt.attempt_report import AttemptNews, Done, Failed, Failure, send
 from mrstream.mapreduce.attempt.zygote import Zygote
 from mrstream.mapreduce.dataflow.files import local_path
 from mrstream.mapreduce.job import job
@@ -64,7 +64,7 @@ def attempt(packed: bytes, report: int, lifeline: int) -> int:
     """What the zygote forks: it does what the job's mapper is called."""
     work = msgspec.msgpack.decode(packed, type=WorkOrder)
     order, what = work.order, job.decode(work.spec).mapper.command
-    send(report, Progress(0.5, 1, 10, "map", "half way"))
+    send(report, AttemptNews(order.attempt_id, 0.5, 1, 10, "map", "half way"))
     match what:
         case "hang second" if order.task_index == 1:
             signal.pause()

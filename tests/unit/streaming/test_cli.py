@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mrstream.cluster.config import extras
-from mrstream.streaming.cli import _lies_here, main
+from mrstream.streaming.cli import _SUBCOMMANDS, _lies_here, main
 
 
 @pytest.fixture(autouse=True)
@@ -36,12 +36,13 @@ def test_help_wins_over_everything(words: list[str], capsys: pytest.CaptureFixtu
     assert err == ""
 
 
-@pytest.mark.parametrize("command", ["dfs", "job", "cluster", "top", "web"])
+@pytest.mark.parametrize("word", ["--help", "-help", "-h"])
+@pytest.mark.parametrize("command", [*_SUBCOMMANDS, "cluster up"])
 def test_every_command_has_a_help_of_its_own(
-    command: str, capsys: pytest.CaptureFixture[str]
+    command: str, word: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     try:
-        status = main([command, "--help"])
+        status = main([*command.split(), word])
     except SystemExit as ended:
         status = int(str(ended.code))
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import re
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
@@ -11,7 +13,7 @@ from typing import Any
 import pytest
 from textual.pilot import Pilot
 from textual.widget import Widget
-from textual.widgets import Input, RichLog, Static, TabbedContent
+from textual.widgets import Input, Label, RichLog, Static, TabbedContent
 
 from mrstream.mapreduce.snapshot import JobRow, TaskRow
 from mrstream.tui.app import Monitor
@@ -26,11 +28,13 @@ from mrstream.tui.widgets.curves import Curves
 from mrstream.tui.widgets.key_line import KeyLine
 from mrstream.tui.widgets.summary import Summary
 from mrstream.tui.widgets.table import RowTable
+from mrstream.view.actions import PRIORITIES
 from mrstream.view.curves import curves as view_curves
 from mrstream.view.curves import time_ticks
 from tests.support import tui_states
 from tests.support.tui_states import JOB, Recorded
 
+WAIT_S_MAX = 60.0
 SIZES = [(80, 24), (160, 48)]
 STATES: dict[str, Callable[[], Recorded]] = {
     "empty": tui_states.empty,
@@ -49,10 +53,17 @@ def _one_time_zone(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def until(pilot: Pilot[None], holds: Callable[[], bool]) -> None:
     """Let the application run until something holds; the deadline is the test's own."""
-    async with asyncio.timeout(120):
+    async with asyncio.timeout(WAIT_S_MAX):
         while not holds():
             await pilot.pause(0.02)
     await pilot.pause()
+
+
+async def comes_to(pilot: Pilot[None], look: Callable[[], Any], wanted: Any) -> None:
+    """Let the application run until it looks as wanted; what differs is shown if it never does."""
+    with contextlib.suppress(TimeoutError):
+        await until(pilot, lambda: look() == wanted)
+    assert look() == wanted
 
 
 async def first_picture(pilot: Pilot[None]) -> None:
@@ -164,9 +175,61 @@ def test_the_attempt_page_looks_as_it_did(
     assert snap_compare(Monitor(STATES[state](), job_id=job), terminal_size=size, run_before=go)
 
 
-def test_the_help_page_looks_as_it_did(snap_compare: Any) -> None:
+@pytest.mark.parametrize("size", SIZES, ids=str)
+def test_the_help_page_looks_as_it_did(snap_compare: Any, size: tuple[int, int]) -> None:
     monitor = Monitor(tui_states.busy())
-    assert snap_compare(monitor, terminal_size=(80, 24), run_before=keys("question_mark"))
+    assert snap_compare(monitor, terminal_size=size, run_before=keys("question_mark"))
+
+
+@pytest.mark.parametrize("size", SIZES, ids=str)
+def test_the_failure_report_looks_as_it_did(snap_compare: Any, size: tuple[int, int]) -> None:
+    monitor = Monitor(tui_states.failing(), job_id="job_1700000000_0005")
+
+    async def go(pilot: Pilot[None]) -> None:
+        await keys("e")(pilot)
+        await until(pilot, lambda: isinstance(pilot.app.screen, ReportScreen))
+
+    assert snap_compare(monitor, terminal_size=size, run_before=go)
+
+
+@pytest.mark.parametrize("size", SIZES, ids=str)
+@pytest.mark.parametrize("key", ["k", "p"], ids=["yes or no", "a word"])
+def test_the_questions_look_as_they_did(snap_compare: Any, key: str, size: tuple[int, int]) -> None:
+    async def go(pilot: Pilot[None]) -> None:
+        await keys(key)(pilot)
+        await until(pilot, lambda: isinstance(pilot.app.screen, Confirm | Ask))
+        for answer in pilot.app.screen.query(Input):
+            answer.cursor_blink = False
+
+    assert snap_compare(Monitor(tui_states.busy()), terminal_size=size, run_before=go)
+
+
+async def test_a_question_is_read_whole() -> None:
+    """The priorities that there are did not fit into its one line, nor would a long path."""
+    async with Monitor(tui_states.busy()).run_test(size=(80, 24)) as pilot:
+        await keys("p")(pilot)
+        await until(pilot, lambda: isinstance(pilot.app.screen, Ask))
+        label = pilot.app.screen.query_one(Label)
+        words = " ".join(drawn(label))
+        window = label.parent
+
+        assert all(priority in words for priority in PRIORITIES), words
+        assert isinstance(window, Widget) and label.region in window.content_region
+
+
+async def test_without_colour_every_sign_is_a_shade_of_grey(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """NO_COLOR: states are told apart by their signs alone, which differ (test_palette)."""
+    monkeypatch.setenv("NO_COLOR", "1")
+    monitor = Monitor(tui_states.failing())
+    async with monitor.run_test(size=(160, 48)) as pilot:
+        await first_picture(pilot)
+        shown = pilot.app.export_screenshot()
+
+    ours = re.sub("<circle [^>]*>", "", shown)  # the buttons of the window around it
+    colours = set(re.findall("#([0-9a-f]{6})", ours.lower())) - {"c5c8c6"}  # and its title
+    assert not {each for each in colours if len({each[:2], each[2:4], each[4:]}) > 1}
 
 
 async def test_a_number_key_opens_its_page_from_anywhere() -> None:
@@ -441,7 +504,8 @@ async def test_bars_and_curves_fit_the_window_after_it_was_resized() -> None:
         screen = await job_page(pilot)
         for size in (SIZES[1], SIZES[0]):
             await pilot.resize_terminal(*size)
-            await until(pilot, lambda size=size: shown(screen) == looks[size])  # type: ignore[misc]
+            await comes_to(pilot, lambda: shown(screen), looks[size])
+    assert looks[SIZES[0]] != looks[SIZES[1]]
 
 
 async def test_curves_say_their_scale_and_the_time_they_span() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from mrstream.web.http.audit import Audit
-from mrstream.web.http.budget import Budget
+from mrstream.web.http.budget import Budget, Share
 from mrstream.web.http.figures import LABELS_MAX, Figures
 from mrstream.web.http.head import Refused
 from mrstream.web.http.request import Note
@@ -58,9 +58,30 @@ async def test_who_leaves_the_queue_holds_up_nobody() -> None:
     await asyncio.sleep(0)
     gone.cancel()
     await asyncio.wait([gone])
-    await asyncio.wait_for(behind, 1)
+    await asyncio.wait_for(behind, 60)
 
     assert budget.free_bytes == 0
+
+
+async def test_a_share_grows_and_is_given_back_whole() -> None:
+    budget = Budget(10, wait_s_max=0.05)
+    one, other = Share(budget), Share(budget)
+    await one.grow(2)
+    await other.grow(2)
+    await one.grow(7)
+    await one.grow(2)
+    assert budget.free_bytes == 1
+
+    with pytest.raises(Refused):
+        await other.grow(7)
+    assert budget.free_bytes == 1  # what it had it has
+    one.end()
+    await other.grow(7)
+    assert budget.free_bytes == 3
+    other.end()
+    other.end()
+
+    assert budget.free_bytes == 10
 
 
 def outcome(status: int = 200, operation: str = "OPEN", **note: object) -> Outcome:

@@ -135,7 +135,7 @@ def test_one_job_with_its_attempts_counted(served: Served) -> None:
     assert job["uberized"] is False
 
 
-def test_properties_and_counters(served: Served) -> None:
+def test_properties_and_counters_have_hadoops_shape(served: Served) -> None:
     conf = told(served, f"{JOBS}/{BAD}/conf")["conf"]["property"]
     counters = told(served, f"{JOBS}/{BAD}/counters")["jobCounters"]
 
@@ -147,7 +147,7 @@ def test_properties_and_counters(served: Served) -> None:
     assert told(served, f"{JOBS}/{BAD}/jobattempts")["jobAttempts"]["jobAttempt"][0]["id"] == 1
 
 
-def test_tasks_and_their_attempts(served: Served) -> None:
+def test_tasks_and_their_attempts_have_hadoops_shape(served: Served) -> None:
     tasks = told(served, f"{JOBS}/{BAD}/tasks?type=m")["tasks"]["task"]
     task = told(served, f"{JOBS}/{BAD}/tasks/{TASK}")["task"]
     attempts = told(served, f"{JOBS}/{BAD}/tasks/{TASK}/attempts")["taskAttempts"]["taskAttempt"]
@@ -177,7 +177,7 @@ def test_what_is_not_there_is_said_as_hadoop_says_it(served: Served, path: str) 
 # Snapshots ------------------------------------------------------------------------------
 
 
-def test_the_snapshots_as_json(served: Served) -> None:
+def test_the_snapshots_are_told_as_json(served: Served) -> None:
     jobs, hosts = told(served, "/api/v1/jobs"), told(served, "/api/v1/hosts")
     storage, job = told(served, "/api/v1/storage"), told(served, f"/api/v1/jobs/{JOB}")
 

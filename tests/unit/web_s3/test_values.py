@@ -81,7 +81,7 @@ def test_what_is_written_means_what_was_said(text: str) -> None:
 # --- names
 
 
-def test_names_of_buckets() -> None:
+def test_a_bucket_has_a_name_as_s3_allows_it() -> None:
     for good in ("abc", "a-b.c1", "x" * 63, "1st"):
         assert is_bucket_name(good)
     for bad in ("", "ab", "x" * 64, ".trash", "a..b", "Abc", "a_b", "1.2.3.4", "-ab", "ab.", "ä12"):

@@ -168,7 +168,7 @@ class TestSpace:
 
         assert used(model) == (2, 60)
 
-    def test_record_append_too(self) -> None:
+    def test_record_append_needs_room_too(self) -> None:
         model = limited(names=9)
         model.put("/q/f", 10)
         model.call(p.SetQuota("/q", "me", space_bytes=3 * CHUNK - 1))

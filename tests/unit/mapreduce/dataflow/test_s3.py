@@ -237,7 +237,7 @@ def test_a_failed_job_leaves_nothing(s3: Any, bucket: str, files: RoutedFiles) -
     half = files.create(join(made.setup_task(OTHER), "part-00001"))
     half.write(b"x" * 100)
     half.close()
-    made.abort_job()
+    made.abort_job(is_killed=True)
     made.abort_task(OTHER)
     made.commit_task(ONE)
 
@@ -301,7 +301,9 @@ def test_an_output_with_objects_below_it_is_refused(
 # ---- files -------------------------------------------------------------------------------------
 
 
-def test_files_and_directories(s3: Any, bucket: str, files: RoutedFiles) -> None:
+def test_keys_are_files_and_what_they_begin_with_directories(
+    s3: Any, bucket: str, files: RoutedFiles
+) -> None:
     top = f"s3://{bucket}"
     for key in ("in/b", "in/a", "in/sub/c", "in2"):
         with files.create(f"{top}/{key}") as out:

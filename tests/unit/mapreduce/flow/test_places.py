@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mrstream.mapreduce.dataflow.files import LocalFiles, files_for
+from mrstream.mapreduce.dataflow.files import LocalFiles, RoutedFiles
 from mrstream.mapreduce.flow import places
 from mrstream.mapreduce.flow.places import PlaceKeeper
 
@@ -14,7 +14,7 @@ from mrstream.mapreduce.flow.places import PlaceKeeper
 def test_a_final_name_tells_which_place_it_was_though_nobody_marked_it(tmp_path: Path) -> None:
     """P2: the flow was killed between the end of a job and the mark, then again after the move;
     nothing said what had moved, and the step ran once more."""
-    keeper = PlaceKeeper(files_for("file:///"))
+    keeper = PlaceKeeper(RoutedFiles("file:///"))
     place, final = tmp_path / "work" / "counts.1", tmp_path / "out" / "counts"
     place.mkdir(parents=True)
     (place / "_SUCCESS").touch()
@@ -56,7 +56,7 @@ class DyingFiles(LocalFiles):
 def write(place: Path, text: str) -> None:
     place.mkdir(parents=True)
     (place / "part-0").write_text(text)
-    PlaceKeeper(files_for("file:///")).mark(str(place))
+    PlaceKeeper(RoutedFiles("file:///")).mark(str(place))
 
 
 @pytest.mark.parametrize("dies_at", range(1, 6))
@@ -81,7 +81,7 @@ def test_where_two_names_cannot_be_exchanged_a_crash_loses_neither_output(
         assert (place / "part-0").read_text() == "new"
         assert ((final if seen else aside) / "part-0").read_text() == "old"
 
-    keeper = PlaceKeeper(files_for("file:///"))
+    keeper = PlaceKeeper(RoutedFiles("file:///"))
     keeper.publish(str(place), str(final))
     keeper.remove(str(place))
 

@@ -15,7 +15,7 @@ from mrstream.mapreduce.scheduler.events import (
     WorkerResumed,
 )
 from mrstream.mapreduce.scheduler.ids import HostName, JobId, RackName, TaskKind, WorkerId
-from tests.unit.mapreduce.scheduler.bench import (
+from tests.support.scheduler_bench import (
     QUICK,
     Bench,
     map_attempt,

@@ -31,7 +31,7 @@ from mrstream.mapreduce.scheduler.events import (
 )
 from mrstream.mapreduce.scheduler.ids import HostName, JobId, TaskKind, WorkerId
 from mrstream.mapreduce.scheduler.task import TRANSITIONS, Change, ForbiddenChange, TaskState
-from tests.unit.mapreduce.scheduler.bench import (
+from tests.support.scheduler_bench import (
     JOB,
     Bench,
     map_attempt,

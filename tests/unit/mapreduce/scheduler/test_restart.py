@@ -31,7 +31,7 @@ from mrstream.mapreduce.scheduler.ids import (
     parse_task_id,
 )
 from mrstream.mapreduce.scheduler.scheduler import Scheduler
-from tests.unit.mapreduce.scheduler.bench import (
+from tests.support.scheduler_bench import (
     JOB,
     QUICK,
     Bench,

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from mrstream.mapreduce.scheduler.commands import LoseWorker, StartAttempt
-from mrstream.mapreduce.scheduler.events import Tick, WorkerHeard
-from mrstream.mapreduce.scheduler.ids import WorkerId
+from mrstream.mapreduce.scheduler.commands import Command, LoseWorker, StartAttempt
+from mrstream.mapreduce.scheduler.events import FetchFailed, Tick, WorkerHeard, WorkerRegistered
+from mrstream.mapreduce.scheduler.ids import HostName, WorkerId
 from mrstream.mapreduce.scheduler.limits import SchedulerLimits
-from tests.unit.mapreduce.scheduler.bench import Bench, map_attempt, of_type, starts
+from tests.support.scheduler_bench import (
+    Bench,
+    map_attempt,
+    of_type,
+    reduce_attempt,
+    starts,
+)
 
 LIMITS = SchedulerLimits(silence_s_max=10.0)
 
@@ -110,3 +116,48 @@ def test_a_shell_that_knows_of_deaths_itself_sets_no_limit() -> None:
     bench.workers("a")
 
     assert ticking(bench, 1000) == []
+
+
+def fetches_that_fail(bench: Bench, seconds: int, *heard: str) -> list[Command]:
+    """Three reduces ask for a map in vain, once a second, while some workers beat."""
+    commands: list[Command] = []
+    for _ in range(seconds):
+        ticking(bench, 1, *heard)
+        for index in range(3):
+            commands += bench.tell(FetchFailed(reduce_attempt(index), map_attempt(0)))
+    return commands
+
+
+def finished_map(bench: Bench) -> str:
+    """A job of one map, which is done, and three reduces that want it; give the map's worker."""
+    bench.workers("a", "b", slots=3)
+    bench.submit(1, 3)
+    name = bench.where(map_attempt(0))
+    bench.succeed(map_attempt(0))
+    return name
+
+
+def test_a_worker_that_starts_again_within_its_time_repeats_no_map() -> None:
+    """However many reduces ask for its segments while it is away: they are on its disk."""
+    bench = Bench(LIMITS)
+    away = finished_map(bench)
+    other = "b" if away == "a" else "a"
+
+    commands = fetches_that_fail(bench, 9, other)
+    back = WorkerRegistered(WorkerId(away), HostName(away), 3, 3, 3, segments=(map_attempt(0),))
+    commands += bench.tell(back)
+
+    assert "m_000000_1" not in [attempt for attempt, _ in starts(commands)]
+    assert bench.scheduler.knows(WorkerId(away))
+
+
+def test_a_worker_that_speaks_and_gives_nothing_has_its_map_run_again() -> None:
+    """Its way to the reduces is broken, and the one to the master is not."""
+    bench = Bench(LIMITS)
+    deaf = finished_map(bench)
+
+    before = fetches_that_fail(bench, 2, "a", "b")
+    third = fetches_that_fail(bench, 1, "a", "b")
+
+    assert before == []
+    assert ("m_000000_1", "b" if deaf == "a" else "a") in starts(third)
