@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 
 from mrstream.cluster.clock import Clock
 from mrstream.cluster.errors import ClusterError, DiskFailed
+from mrstream.cluster.leader.link import Link
 from mrstream.cluster.wire.identity import Identity
 from mrstream.cluster.wire.network import Channel
 from mrstream.dfs.chunk import ChunkHandle, ChunkReport, ChunkVersion, pack_reports
@@ -46,7 +47,6 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 SAMPLE_CHUNKS = 1000
-RECONNECT_S = 0.2
 NOT_YET = ServerSettings(1.0, 60.0, 5.0, 64 << 20, 0)
 """What holds until a master has said otherwise."""
 
@@ -117,66 +117,47 @@ class News:
         return news
 
 
-class MasterLink:
-    """In touch with the master at one address, again and again."""
+class MasterLink(Link):
+    """In touch with the master at one address, again and again; registered with one that leads."""
 
     def __init__(self, master: str, holdings: Holdings) -> None:
+        super().__init__(log)
         self.master = master
-        self.is_registered = False
-        """With a master that leads."""
         self.leads = False
         self.epoch = 0
         """Of the master there, since the last registration."""
         self._h = holdings
         self.cell = holdings.cell
         self._settings = NOT_YET
-        self._channel: Channel | None = None
         self._to_sample: list[int] = []
 
-    async def talk(self) -> None:
-        """Register and beat, without end."""
-        said = ""
-        while True:
-            try:
-                await self._with_master()
-            except DiskFailed:
-                raise
-            except ClusterError as error:
-                # Also a refusal: the port may be another program's for a while.
-                if self.is_registered or str(error) != said:
-                    log.info("master=%s unavailable: %s", self.master, error)
-                said = str(error)
-            self.is_registered = False
-            await asyncio.sleep(RECONNECT_S)
+    @property
+    def address(self) -> str:
+        """Where the master is."""
+        return self.master
 
-    async def _with_master(self) -> None:
-        """Register, report, and beat until the connection is lost."""
-        channel = await Channel.connect(
+    async def connect(self) -> Channel:
+        """Connect to it."""
+        return await Channel.connect(
             self.master,
             self._h.identity,
             role=self._h.role,
             on_push=self._pushed,
             push_types=COMMANDS,
         )
-        self._channel = channel
-        try:
-            await self._register(channel)
-            while True:
-                try:
-                    await self._beat(channel)
-                except NotRegistered:
-                    await self._register(channel)
-                await asyncio.wait([channel.closed], timeout=self._settings.heartbeat_s)
-                if channel.closed.done():
-                    raise channel.closed.result()
-        finally:
-            self._channel = None
-            self._h.news.end(self)
-            channel.close()
+
+    def is_ours(self, error: ClusterError) -> bool:
+        """Say whether a disk of this server has failed."""
+        return isinstance(error, DiskFailed)
+
+    def parted(self) -> None:
+        """The next registration reports all there is."""
+        self._h.news.end(self)
 
     # --- what is told
 
-    async def _register(self, channel: Channel) -> None:
+    async def register(self, channel: Channel) -> None:
+        """Say who we are and what we hold."""
         h = self._h
         sent_at_s = h.clock.now_s()
         disks = await self._looked(self._disk_uses)
@@ -198,6 +179,7 @@ class MasterLink:
             h.on_settings(settings)
             await h.commands.settled(settings.epoch)
         self.leads, self.epoch, self._settings = settings.leads, settings.epoch, settings
+        self.beat_s = settings.heartbeat_s
         h.news.begin(self)
         await self._report(channel, registration)
         self.is_registered = settings.leads
@@ -217,7 +199,8 @@ class MasterLink:
             self.master, self.epoch, self.leads, len(reports),
         )  # fmt: skip
 
-    async def _beat(self, channel: Channel) -> None:
+    async def beat(self, channel: Channel) -> bool:
+        """Say what is new, and take what the master says to that."""
         h = self._h
         sent_at_s = h.clock.now_s()
         news = h.news.take(self)
@@ -236,8 +219,12 @@ class MasterLink:
             h.cell.corrupt(),
             h.is_busy(),
         )
-        reply: HeartbeatReply = await channel.call(request, timeout_s=self._settings.contact_s)
+        try:
+            reply: HeartbeatReply = await channel.call(request, timeout_s=self._settings.contact_s)
+        except NotRegistered:
+            return False
         self._take(reply, sent_at_s)
+        return True
 
     async def _looked(self, function: Callable[[], T]) -> T:
         """Have something looked up that touches the disks."""
@@ -300,7 +287,7 @@ class MasterLink:
 
     def tell(self, outcome: Outcome) -> None:
         """Answer a command, if the master is there to hear it."""
-        if self._channel is None:
+        if self.channel is None:
             return
         done = CommandDone(
             self._h.address.server,
@@ -311,5 +298,5 @@ class MasterLink:
             outcome.length_bytes,
             outcome.error,
         )
-        heard: asyncio.Future[Any] = self._channel.call(done, timeout_s=self._settings.contact_s)
+        heard: asyncio.Future[Any] = self.channel.call(done, timeout_s=self._settings.contact_s)
         heard.add_done_callback(self._h.on_told)

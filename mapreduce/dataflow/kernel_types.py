@@ -1,6 +1,6 @@
 """Used by `kernel`: what its objects can do, whether they are C or Python.
 
-Only type checkers and readers need this module.
+Only type checkers and readers need this module. The numbers are there to be read.
 """
 
 from __future__ import annotations
@@ -15,21 +15,14 @@ class Collector(Protocol):
     until `partition` is -1; `reset` then makes room for the next ones.
     """
 
-    @property
-    def records_total(self) -> int:
-        """Records taken since the beginning."""
-
-    @property
-    def bytes_total(self) -> int:
-        """Their size as Hadoop counts it (spec 8.1, Map output bytes)."""
-
-    @property
-    def records(self) -> int:
-        """Records in memory now."""
-
-    @property
-    def partition(self) -> int:
-        """The partition of the next blob; -1 at the end."""
+    records_total: int
+    """Records taken since the beginning."""
+    bytes_total: int
+    """Their size as Hadoop counts it (spec 8.1, Map output bytes)."""
+    records: int
+    """Records in memory now."""
+    partition: int
+    """The partition of the next blob; -1 at the end."""
 
     def feed(self, data: bytes | bytearray | memoryview, start: int = 0) -> int:
         """Take data[start:]; return up to where. Less than all means full: sort, empty, reset."""
@@ -54,21 +47,14 @@ class Collector(Protocol):
 class MergeTree(Protocol):
     """Merges sorted runs of framed records; equal keys come in the order of the runs."""
 
-    @property
-    def records(self) -> int:
-        """Records given so far."""
-
-    @property
-    def groups(self) -> int:
-        """Different whole keys among them."""
-
-    @property
-    def largest_group(self) -> tuple[bytes, int]:
-        """The key with the most records so far, and how many."""
-
-    @property
-    def hadoop_bytes(self) -> int:
-        """What Hadoop would have stored for them, lengths included."""
+    records: int
+    """Records given so far."""
+    groups: int
+    """Different whole keys among them."""
+    largest_group: tuple[bytes, int]
+    """The key with the most records so far, and how many."""
+    hadoop_bytes: int
+    """What Hadoop would have stored for them, lengths included."""
 
     def supply(self, run: int, block: bytes | memoryview | None) -> None:
         """Give the next block of a run; None ends it."""
@@ -86,17 +72,12 @@ class MergeTree(Protocol):
 class LineFeeder(Protocol):
     """Cuts the bytes of a split into lines and writes them for a map command."""
 
-    @property
-    def records(self) -> int:
-        """Lines given so far."""
-
-    @property
-    def done(self) -> bool:
-        """The next line belongs to the next split: no more data is needed."""
-
-    @property
-    def position(self) -> int:
-        """Offset behind the last byte looked at."""
+    records: int
+    """Lines given so far."""
+    done: bool
+    """The next line belongs to the next split: no more data is needed."""
+    position: int
+    """Offset behind the last byte looked at."""
 
     def feed(self, data: bytes | bytearray | memoryview) -> bytes:
         """Return what the command reads next."""
@@ -113,9 +94,8 @@ class CsvReader(LineFeeder, Protocol):
 class LineRewriter(Protocol):
     """Turns a command's lines into those of an output file."""
 
-    @property
-    def records(self) -> int:
-        """Lines given so far."""
+    records: int
+    """Lines given so far."""
 
     def feed(self, data: bytes | bytearray | memoryview) -> bytes:
         """Return the lines that are complete now."""

@@ -25,6 +25,7 @@ from mrstream.cluster.units import decimal_size
 from mrstream.mapreduce.environment import build, tree
 from mrstream.mapreduce.environment.build import Say
 from mrstream.mapreduce.environment.source import Kind, Source, source_of
+from mrstream.mapreduce.environment.tree import tree_bytes
 from mrstream.mapreduce.history import home
 from mrstream.mapreduce.job.environment import FUNCTIONS_LINK, BadEnvironment, Environment
 from mrstream.mapreduce.job.job import JobSpec
@@ -73,7 +74,7 @@ def here(source: Source, say: Say) -> Environment:
         except BadEnvironment as error:
             # Where it lies for a moment says nothing to whoever named it.
             raise BadEnvironment(str(error).replace(root, f"-env {source.path}")) from None
-        size, took_s = decimal_size(_tree_bytes(directory)), time.monotonic() - began_s
+        size, took_s = decimal_size(tree_bytes(directory)), time.monotonic() - began_s
         say(f"{source.path} is ready: {size} in {took_s:.1f} s")
         return environment
 
@@ -177,7 +178,7 @@ def _evict(but: str, say: Say) -> None:
         if os.path.isdir(path):
             mark = os.path.join(path, MARK)
             used_at_s = os.stat(mark).st_mtime if os.path.exists(mark) else 0.0
-            entries.append((used_at_s, name, _tree_bytes(path)))
+            entries.append((used_at_s, name, tree_bytes(path)))
     total = sum(size for _, _, size in entries)
     for _, name, size in sorted(entries):
         if total <= KEPT_BYTES_MAX:
@@ -208,11 +209,3 @@ def _remove(directory: str) -> None:
     with contextlib.suppress(FileNotFoundError):
         os.unlink(os.path.join(directory, MARK))
     shutil.rmtree(directory, ignore_errors=True)
-
-
-def _tree_bytes(path: str) -> int:
-    return sum(
-        os.lstat(os.path.join(place, name)).st_size
-        for place, _, names in os.walk(path)
-        for name in names
-    )

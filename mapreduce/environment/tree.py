@@ -248,3 +248,12 @@ def _run_conda_unpack(root: str) -> None:
         raise BadEnvironment(
             f"{_CONDA_UNPACK} of the environment ended with {ended.returncode}: {said}"
         )
+
+
+def tree_bytes(path: str) -> int:
+    """Return how much the files below a directory hold."""
+    return sum(
+        os.lstat(os.path.join(place, name)).st_size
+        for place, _, names in os.walk(path)
+        for name in names
+    )

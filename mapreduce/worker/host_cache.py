@@ -18,7 +18,7 @@ import msgspec
 from mrstream.dfs.client.client import DfsClient
 from mrstream.dfs.client.reader import DfsReader
 from mrstream.mapreduce.dfs_layout import is_executable, staged_key
-from mrstream.mapreduce.environment.tree import root_of, settle
+from mrstream.mapreduce.environment.tree import root_of, settle, tree_bytes
 from mrstream.mapreduce.job.environment import Environment
 from mrstream.streaming.conf.properties import from_wire, to_wire
 from mrstream.streaming.task.shipping import Shipped, is_archive, unpack
@@ -114,7 +114,7 @@ class HostCache:
         entries = []
         for name in sorted(os.listdir(self._directory)):
             path = os.path.join(self._directory, name)
-            entries.append((os.stat(path).st_mtime, name, path, _tree_bytes(path)))
+            entries.append((os.stat(path).st_mtime, name, path, tree_bytes(path)))
         total = sum(entry[3] for entry in entries)
         for _, name, path, held in sorted(entries):
             if total <= self._bytes_max:
@@ -138,11 +138,3 @@ def _entry_name(path: str, client: DfsClient, *, archive: bool) -> str:
         key = f"{path}\0{status.file_id}\0{status.modified_at_s}\0{status.length_bytes}"
     kind = "archive" if archive else "file"
     return f"{kind}-{hashlib.sha256(key.encode('utf-8', 'surrogateescape')).hexdigest()[:40]}"
-
-
-def _tree_bytes(path: str) -> int:
-    return sum(
-        os.lstat(os.path.join(place, name)).st_size
-        for place, _, names in os.walk(path)
-        for name in names
-    )

@@ -20,6 +20,7 @@ from mrstream.cluster.errors import ClusterError, Unavailable
 from mrstream.cluster.leader.channel import open_channel
 from mrstream.cluster.leader.connection import LeaderMoved
 from mrstream.cluster.leader.finding import Finding
+from mrstream.cluster.leader.link import Link
 from mrstream.cluster.wire.messages import Request
 from mrstream.cluster.wire.network import Channel
 from mrstream.mapreduce.protocol import (
@@ -34,7 +35,6 @@ from mrstream.mapreduce.worker.allegiance import Allegiance, StaleLeader
 
 log = logging.getLogger(__name__)
 
-RECONNECT_S = 0.2
 CALL_S_MAX = 30.0
 LOOK_S = 1.0
 """A leader that is silent for so long is no reason to leave it, but one to ask the others."""
@@ -60,46 +60,35 @@ class Speaker(Protocol):
         """The master has been away for so long."""
 
 
-class MasterLink:
+class MasterLink(Link):
     """The connection, whenever there is one."""
 
     def __init__(self, daemon: Daemon, speaker: Speaker) -> None:
+        super().__init__(log)
         self._finding = Finding(daemon.config.master_addresses(MAPREDUCE_MASTER))
         self.allegiance = Allegiance()
-        self.is_registered = False
         self.unacknowledged: dict[str, AttemptEnded] = {}
         """Ends of attempts, by attempt id."""
         self._identity = daemon.identity
         self._speaker = speaker
-        self._channel: Channel | None = None
-        self._settings = WorkerSettings(1.0, 10.0)
+        self._away_since_s = time.monotonic()
 
     @property
     def address(self) -> str:
         """Where the master is, as far as is known."""
         return self._finding.address
 
-    async def talk(self) -> None:
-        """Be in touch with the master, again and again."""
-        said, away_since_s = "", time.monotonic()
-        while True:
-            try:
-                await self._with_master()
-            except ClusterError as error:
-                if self.is_registered:
-                    away_since_s = time.monotonic()
-                if self.is_registered or str(error) != said:
-                    log.info("master unavailable: %s", error)
-                said = str(error)
-            self.is_registered = False
-            self._speaker.master_away(time.monotonic() - away_since_s)
-            await asyncio.sleep(RECONNECT_S)
+    def away(self, *, was_registered: bool) -> None:
+        """Tell for how long."""
+        if was_registered:
+            self._away_since_s = time.monotonic()
+        self._speaker.master_away(time.monotonic() - self._away_since_s)
 
     def call(self, request: Request) -> asyncio.Future[Any] | None:
         """Tell the master; lost if it is away."""
-        if self._channel is None:
+        if self.channel is None:
             return None
-        answer = self._channel.call(request, CALL_S_MAX)
+        answer = self.channel.call(request, CALL_S_MAX)
         answer.add_done_callback(_expected)
         return answer
 
@@ -117,23 +106,8 @@ class MasterLink:
         if not answer.cancelled() and not isinstance(answer.exception(), Unavailable):
             self.unacknowledged.pop(ended.attempt_id, None)
 
-    async def _with_master(self) -> None:
-        """Register, and beat until the connection is lost."""
-        channel = await self._connect()
-        self._channel = channel
-        try:
-            await self._register(channel)
-            while True:
-                if not await self._answer(channel, self._speaker.heartbeat()):
-                    await self._register(channel)
-                await asyncio.wait([channel.closed], timeout=self._settings.heartbeat_s)
-                if channel.closed.done():
-                    raise channel.closed.result()
-        finally:
-            self._channel = None
-            channel.close()
-
-    async def _connect(self) -> Channel:
+    async def connect(self) -> Channel:
+        """Connect to who leads."""
         if not self._may_move:
             return await Channel.connect(
                 self.address, self._identity, role=MAPREDUCE_MASTER, on_push=self._pushed,
@@ -188,11 +162,17 @@ class MasterLink:
         else:
             self._speaker.pushed(order)
 
-    async def _register(self, channel: Channel) -> None:
+    async def beat(self, channel: Channel) -> bool:
+        """Say what is new."""
+        is_known: bool = await self._answer(channel, self._speaker.heartbeat())
+        return is_known
+
+    async def register(self, channel: Channel) -> None:
+        """Say who we are, and all that the master has not acknowledged."""
         introduction = self._speaker.introduction(list(self.unacknowledged))
         settings: WorkerSettings = await self._answer(channel, introduction)
         self.allegiance.meet(settings.epoch)
-        self._settings = settings
+        self.beat_s = settings.heartbeat_s
         self.is_registered = True
         log.info(
             "registered running=%d segments=%d",

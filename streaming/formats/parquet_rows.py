@@ -11,59 +11,28 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from mrstream.streaming.formats.row_file import (
-    RecordFileCorrupt,
-    Source,
-    WholeReads,
-    decoded,
-    guarded,
-)
-from mrstream.streaming.formats.row_filter import Condition, Selection, may_hold
-from mrstream.streaming.formats.row_lines import BATCH_ROWS, LINES_OF
+from mrstream.streaming.formats.arrow_rows import BatchRows
+from mrstream.streaming.formats.row_file import RecordFileCorrupt, WholeReads, decoded
+from mrstream.streaming.formats.row_filter import may_hold
+from mrstream.streaming.formats.row_lines import BATCH_ROWS
 
 
-class ParquetRows:
-    """The rows of the row groups that begin in [start, end)."""
+class ParquetRows(BatchRows):
+    """The row groups that begin in the range."""
 
-    def __init__(
-        self,
-        source: Source,
-        start: int,
-        end: int,
-        *,
-        columns: Sequence[str] = (),
-        where: Sequence[Condition] = (),
-        form: str = "json",
-    ) -> None:
-        self.records = 0
-        self._url = source.url
-        self.position = start
-        """Where the row group begins that is being read."""
-        self._lines_of = LINES_OF[form]
-        self._start, self._end = start, end
-        whole = WholeReads(source)
-        self._size = whole.size
+    def _opened(self, whole: WholeReads) -> tuple[Any, Sequence[str]]:
         file = pa.PythonFile(whole, mode="r")
-        self._file: Any = decoded(
+        opened: Any = decoded(
             self._url, lambda: pq.ParquetFile(file, page_checksum_verification=True)
         )
-        self._chosen = Selection(self._url, self._file.schema_arrow.names, columns, where)
+        return opened, opened.schema_arrow.names
 
-    def lines(self) -> Iterator[bytes]:
-        """Return blobs of whole lines."""
-        return guarded(self._url, self._lines())
-
-    def _lines(self) -> Iterator[bytes]:
+    def _batches(self) -> Iterator[tuple[int, Any]]:
         for group, first_byte in self.groups():
-            self.position = first_byte
-            batches = self._file.iter_batches(
+            for batch in self._file.iter_batches(
                 BATCH_ROWS, row_groups=[group], columns=self._chosen.read, use_threads=False
-            )
-            for batch in batches:
-                batch.validate(full=True)
-                wanted = self._chosen.of(batch)
-                yield from self._lines_of(wanted)
-                self.records += wanted.num_rows
+            ):
+                yield first_byte, batch
 
     def groups(self) -> list[tuple[int, int]]:
         """Return (number, first byte) of the row groups that are to be read."""

@@ -4,6 +4,7 @@ script behind a real socket."""
 from __future__ import annotations
 
 import asyncio
+import gc
 import io
 import os
 import signal
@@ -139,7 +140,9 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Desk]:
     monkeypatch.setattr(
         client, "connect_to_leader", lambda *_, **options: LeaderConnection(finding, identity)
     )
+    gc.disable()  # Ctrl-C that comes while a collector's callback runs is lost
     yield Desk(tmp_path, master)
+    gc.enable()
     master.close()
     loop.call_soon_threadsafe(loop.stop)
     thread.join(60)
