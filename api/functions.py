@@ -142,7 +142,7 @@ def keep(data: bytes) -> str:
     """Write a file of functions where `-repeat` will find it; return its path."""
     import hashlib
 
-    from mrstream.mapreduce.history import home  # not for tasks, which start quickly
+    from mrstream.mapreduce.history import home, write_whole  # not for tasks, which start quickly
 
     directory = os.path.join(home(), "functions")
     os.makedirs(directory, mode=0o700, exist_ok=True)
@@ -151,10 +151,7 @@ def keep(data: bytes) -> str:
     if os.path.exists(path):
         os.utime(path)
         return path
-    partial = f"{path}.{os.getpid()}"
-    with open(partial, "wb") as file:
-        file.write(data)
-    os.replace(partial, path)
+    write_whole(path, data)
     return path
 
 

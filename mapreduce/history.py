@@ -62,7 +62,7 @@ class JobRecord:
 
     def write_spec(self, spec: JobSpec) -> None:
         """Keep the job itself."""
-        _write(os.path.join(self.directory, "job.msgpack"), encode(spec))
+        write_whole(os.path.join(self.directory, "job.msgpack"), encode(spec))
 
     def read_spec(self) -> JobSpec:
         """Return the job that was kept."""
@@ -72,7 +72,7 @@ class JobRecord:
     def write_report(self, report: dict[str, Any]) -> None:
         """Keep how the job went."""
         text = json.dumps(report, indent=1, ensure_ascii=False)
-        _write(os.path.join(self.directory, "report.json"), text.encode())
+        write_whole(os.path.join(self.directory, "report.json"), text.encode())
 
     def read_report(self) -> dict[str, Any]:
         """Return how the job went; empty while it runs."""
@@ -212,8 +212,18 @@ def _age_and_size(directory: str) -> tuple[float, int]:
     return changed_at_s, size_bytes
 
 
-def _write(path: str, data: bytes) -> None:
-    temporary = f"{path}.{os.getpid()}"
-    with open(temporary, "wb") as file:
-        file.write(data)
-    os.replace(temporary, path)
+def write_whole(path: str, data: bytes, *, sync: bool = False) -> None:
+    """Write a file that is there whole or not at all; an `OSError` names it, which that of a full
+    disk does not, and leaves nothing."""
+    partial = f"{path}.{os.getpid()}"
+    try:
+        with open(partial, "wb") as file:
+            file.write(data)
+            if sync:
+                file.flush()
+                os.fsync(file.fileno())
+        os.replace(partial, path)
+    except OSError as error:
+        with contextlib.suppress(OSError):  # it may not even have been made
+            os.unlink(partial)
+        raise OSError(error.errno, error.strerror, path) from None

@@ -47,6 +47,8 @@ class Gate(Generic[Said]):
         self._carry_out = carry_out
         self._may_speak = may_speak
         self._held: deque[tuple[int, Sequence[Said]]] = deque()
+        """What waits, in the order of decision, each behind the last record at that moment: these
+        never go down, so that nothing is said before what was decided earlier."""
 
     def __len__(self) -> int:
         return len(self._held)
@@ -69,6 +71,7 @@ class Gate(Generic[Said]):
             for command in commands:
                 self._carry_out(command)
         else:
+            assert not self._held or self._held[-1][0] <= self._log.seen, "the log went back"
             self._held.append((self._log.seen, commands))
 
     def release(self) -> None:

@@ -18,9 +18,9 @@ What it shares with clients, the bytes of the checksum file and the push along t
 `dfs.transfer`.
 
 Invariants:
-C1  an acknowledged byte is on disk, with a checksum that covers it, before the acknowledgement.
-C2  no byte leaves that its checksum does not cover.
-C3  a replica applies mutations of one version in the order of their serial numbers.
-C4  where appends are serialised, the bytes of an append and the note of whose they are are on disk
+B1  an acknowledged byte is on disk, with a checksum that covers it, before the acknowledgement.
+B2  no byte leaves that its checksum does not cover.
+B3  a replica applies mutations of one version in the order of their serial numbers.
+B4  where appends are serialised, the bytes of an append and the note of whose they are are on disk
     together; replicas of one version differ by the bytes of at most one append, the last.
 """

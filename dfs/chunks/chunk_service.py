@@ -2,7 +2,7 @@
 
 Takes requests from bulk connections, each in a thread of its own; gives verified bytes and
 acknowledgements. Mutations of one chunk go one after the other, under its lock: the primary
-resolves each at all replicas before it begins the next (C3). Knows nothing of the master, whose
+resolves each at all replicas before it begins the next (B3). Knows nothing of the master, whose
 word comes through `MutationOrder` and `ChunkStore`.
 """
 

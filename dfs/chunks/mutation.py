@@ -4,7 +4,7 @@ Takes what the master said (versions, leases, answered heartbeats), requests and
 serial numbers, or the reason for a refusal. Never does any IO, never reads a clock, takes no locks:
 its owner calls it for one chunk from one thread at a time.
 
-C3: a replica applies mutations of one version in the order of their serial numbers. The primary
+B3: a replica applies mutations of one version in the order of their serial numbers. The primary
 resolves one mutation (applied, or failed and said so) before it gives out the next number, so a
 number that arrives after a higher one was given up by its primary, and is refused.
 """

@@ -1,7 +1,7 @@
 """One replica of a chunk: two files of one disk, read and changed as docs/formats/chunk.md says.
 
-Takes byte ranges; gives verified bytes. A change returns when it is on disk (C1), a read gives
-nothing that its checksum does not cover (C2). Changes of one replica go one after the other;
+Takes byte ranges; gives verified bytes. A change returns when it is on disk (B1), a read gives
+nothing that its checksum does not cover (B2). Changes of one replica go one after the other;
 reads go beside them. Knows nothing of leases, of other replicas or of the network.
 """
 

@@ -1,4 +1,4 @@
-"""Reading a replica's bytes together with the proof that they are right (C2).
+"""Reading a replica's bytes together with the proof that they are right (B2).
 
 Takes the two files of a replica and the slot that vouches for them; gives bytes whose every block
 agrees with its checksum, or raises ChunkCorrupt. Never changes anything.

@@ -25,7 +25,7 @@ from mrstream.cluster.errors import UserError
 from mrstream.cluster.journal.journal import Journal
 from mrstream.mapreduce.flow.brain.messages import Record
 from mrstream.mapreduce.flow.brain.plan import FlowPlan
-from mrstream.mapreduce.history import home
+from mrstream.mapreduce.history import home, write_whole
 
 _PLAN = "plan.json"
 _encode = msgspec.msgpack.Encoder().encode
@@ -151,12 +151,7 @@ class FlowBook:
     def write_state(self, state: FlowState) -> None:
         """Keep the flow as it is now."""
         path = os.path.join(self.directory, _PLAN)
-        partial = f"{path}.{os.getpid()}"
-        with open(partial, "wb") as file:
-            file.write(msgspec.json.format(msgspec.json.encode(state)))
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(partial, path)
+        write_whole(path, msgspec.json.format(msgspec.json.encode(state)), sync=True)
 
     def read_state(self) -> FlowState:
         """Return the flow as it was kept."""

@@ -16,6 +16,7 @@ from mrstream.cluster.config.extras import require_of_cluster
 from mrstream.cluster.errors import ClusterError, UserError
 from mrstream.cluster.wire.network import Handler, Peer
 from mrstream.mapreduce.attempt.attempt_report import Failure
+from mrstream.mapreduce.dataflow.committer import OutputExists
 from mrstream.mapreduce.job.environment import refuse_misfit
 from mrstream.mapreduce.master.job_history import JobHistory
 from mrstream.mapreduce.master.job_journal import JobAccepted, JobClosed, PriorityChanged
@@ -54,6 +55,9 @@ class JobDesk:
         self._config = config
         self._number = 0
         self._coming: dict[str, asyncio.Task[JobId]] = {}
+        """By submission: those that are being taken in."""
+        self._arriving: dict[JobId, JobLedger] = {}
+        """The same, as far as their output is known; from there on they are in the books."""
         self._clear_at_s = shell.clock.now_s() + CLEAR_EVERY_S
         shell.on_finish = self._finish
         shell.on_lead = self._restore
@@ -98,6 +102,30 @@ class JobDesk:
         if ledger.spec.environment is not None:
             for link in shell.links:
                 refuse_misfit(ledger.spec.environment, link.platform, link.worker_id)
+        self._refuse_shared(ledger)
+        self._arriving[job_id] = ledger
+        try:
+            await self._take_in(ledger, record)
+        finally:
+            del self._arriving[job_id]
+        log.info("job=%s user=%s maps=%d reduces=%d submitted", job_id, ledger.spec.user,
+                 len(ledger.spec.splits), ledger.spec.reduces)  # fmt: skip
+        if not len(shell.links):
+            ledger.say("WARN", "no worker is connected: the job waits for one")
+        shell.event(ledger.asked())
+        return job_id
+
+    def _refuse_shared(self, ledger: JobLedger) -> None:
+        """Refuse a second job into one directory. The directory itself tells only once it is made:
+        of two that come at the same time both would find none, and the later commit would win."""
+        url = ledger.output.url
+        for other in (*self._arriving.values(), *self._shell.books.jobs.values()):
+            if other.output.url == url:
+                raise OutputExists(f"Output directory {url} already exists: {other.job_id} has it")
+
+    async def _take_in(self, ledger: JobLedger, record: JobAccepted) -> None:
+        """Make a job durable, and then its directory."""
+        shell = self._shell
         await shell.in_dfs(ledger.output.committer.check_output)
         # Accepted first, made then: a client whose answer was lost with a master asks the next
         # one again, which must not find the directory and refuse.
@@ -107,16 +135,10 @@ class JobDesk:
             await shell.in_dfs(ledger.output.set_up)
         except (UserError, OSError):
             # Refused only when that is durable: the next life must not run what a client gave up.
-            shell.append(JobClosed(job_id))
+            shell.append(JobClosed(ledger.job_id))
             await shell.settled()
             raise
         shell.books.admit(ledger)
-        log.info("job=%s user=%s maps=%d reduces=%d submitted", job_id, ledger.spec.user,
-                 len(ledger.spec.splits), ledger.spec.reduces)  # fmt: skip
-        if not len(shell.links):
-            ledger.say("WARN", "no worker is connected: the job waits for one")
-        shell.event(ledger.asked())
-        return job_id
 
     def _ledger_of(self, record: JobAccepted) -> JobLedger:
         return JobLedger(

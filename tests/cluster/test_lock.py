@@ -277,6 +277,17 @@ class TestCommands:
         assert done.returncode == 75
         assert b"/ls/local/busy is held by session" in done.stderr and b"tester" in done.stderr
 
+    def test_acquire_shares_a_lock_with_others_that_do(
+        self, cluster: LocalCluster, cell: CellClient
+    ) -> None:
+        """CH-17."""
+        acquire = ("lock", "acquire", "--wait", "200ms")
+        with cell.acquire("/ls/local/read", shared=True):
+            said = self.run(cluster, *acquire[1:], "--shared", "/ls/local/read", "--", "echo", "in")
+            alone = cluster.mrstream(*acquire, "/ls/local/read", "--", "true")
+
+        assert said == "in\n" and alone.returncode == 75
+
     def test_a_lost_session_ends_the_command_with_76(
         self, cluster: LocalCluster, cell: CellClient, tmp_path: Path
     ) -> None:

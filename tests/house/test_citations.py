@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.house.tree import ROOT
+from tests.house.tree import PACKAGES, ROOT
 
 SYSTEMS = "GFS|MR|P4|NU|MU|CH|BT|SZ|GC|SM|EV"
 ID = re.compile(rf"\b({SYSTEMS})-(\d\d)\b")
@@ -91,3 +91,42 @@ def test_every_fault_gate_is_cited_by_a_test_and_every_one_cited_is_there() -> N
     assert gates == set(range(1, 31))
     assert sorted(cited - gates) == []
     assert sorted(gates - cited) == [29], "the soak itself"
+
+
+def invariants() -> set[str]:
+    """Those that ARCHITECTURE.md names, or says where they are listed."""
+    text = (ROOT / "ARCHITECTURE.md").read_text().split("## Invariants", 1)[1].split("\n## ")[0]
+    named = set(re.findall(r"^\| ([A-Z]\d) \|", text, re.MULTILINE))
+    row = r"^\| ([A-Z])1 to [A-Z](\d) \|[^|]*\| listed in `([^`]+)` \|"
+    for letter, last, place in re.findall(row, text, re.MULTILINE):
+        listed = set(re.findall(rf"\b{letter}\d\b", (ROOT / place).read_text()))
+        assert {f"{letter}{number}" for number in range(1, int(last) + 1)} == listed, place
+        named |= listed
+    return named
+
+
+def test_every_invariant_that_is_cited_is_in_the_architecture() -> None:
+    """By its id in brackets, or before a colon; the course's protocol has ids of its own."""
+    known = invariants()
+    cited = re.compile(r"\(([A-Z]\d)\)|\b([A-Z]\d): [a-z{]")
+    lost = [
+        (str(path), one)
+        for path, text in sources(*PACKAGES)
+        for pair in cited.findall(text)
+        if path.parts[:2] != ("mapreduce", "p4") and (one := pair[0] or pair[1]) not in known
+    ]
+
+    assert len(known) > 40
+    assert lost == []
+
+
+def test_every_decision_that_is_cited_has_its_page() -> None:
+    pages = {int(path.name[:2]) for path in (ROOT / "docs" / "decisions").glob("[0-9]*.md")}
+    cited = [
+        (str(path), int(number))
+        for path, text in sources()
+        for number in re.findall(r"\b[Dd]ecisions? \[?(\d\d?)\b", text)
+    ]
+
+    assert len(cited) > 15
+    assert [one for one in cited if one[1] not in pages] == []

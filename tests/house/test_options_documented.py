@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 from mrstream.streaming import classes
 from mrstream.streaming.command import usage
@@ -13,8 +14,9 @@ from mrstream.streaming.command.options import (
     OWN_OPTIONS,
     STREAMING_OPTIONS,
 )
-from mrstream.streaming.conf.jobconf import settings
+from mrstream.streaming.conf.jobconf import JobConf, settings
 from mrstream.streaming.conf.properties import default_properties, deprecated_names
+from mrstream.streaming.conf.setting import Setting
 
 ROOT = Path(__file__).parents[2]
 GUIDE = (ROOT / "docs" / "guide" / "options.md").read_text()
@@ -44,6 +46,33 @@ def test_the_guide_names_no_property_that_nobody_reads() -> None:
     jobconf = (ROOT / "streaming" / "conf" / "jobconf.py").read_text()
 
     assert [name for name in sorted(rows) if f'"{name}"' not in jobconf] == []
+
+
+def default_of(setting: Setting[Any], conf: JobConf) -> str:
+    """The text that stands for a property that the job does not give."""
+    if setting._ours is not None:
+        return setting._ours
+    return conf.get(setting.name) or setting._default
+
+
+def test_the_defaults_in_the_guide_are_those_in_force() -> None:
+    """Where a default is a number, or true or false; others are told in words."""
+    rows = dict(re.findall(r"^\| `([\w.-]+\.[\w.-]+)` \| `?([\w.%-]*)`? \|", GUIDE, re.MULTILINE))
+    conf, compared, wrong = JobConf.from_dict({}), 0, []
+    for attribute, setting in settings():
+        told, raw = rows.get(setting.name, "").rstrip("%"), default_of(setting, conf)
+        if told in ("true", "false"):
+            is_right = getattr(conf, attribute) is (told == "true")
+        elif re.fullmatch(r"-?[\d.]+", told):
+            is_right = bool(raw) and float(raw) == float(told)
+        else:
+            continue
+        compared += 1
+        if not is_right:
+            wrong.append((setting.name, told, raw))
+
+    assert compared > 40
+    assert wrong == []
 
 
 def test_settings_use_new_names() -> None:

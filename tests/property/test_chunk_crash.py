@@ -1,4 +1,4 @@
-"""For all write sequences, crash points and flipped bits: C1 and C2 of `dfs.chunks` hold."""
+"""For all write sequences, crash points and flipped bits: B1 and B2 of `dfs.chunks` hold."""
 
 from __future__ import annotations
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import platform
@@ -19,10 +20,12 @@ from typing import Any
 import pytest
 
 from mrstream.cluster.agent import checks
-from mrstream.cluster.cli import _master_words, main
+from mrstream.cluster.cli import _finish_up, main
 from mrstream.cluster.config import extras, state
-from mrstream.cluster.config.config import ClusterConfig, HostConfig
+from mrstream.cluster.config.config import DFS_MASTER, Cluster, ClusterConfig, HostConfig
 from mrstream.cluster.config.reader import read_config
+from mrstream.cluster.consensus.members import MemberId
+from mrstream.cluster.consensus.standing import Standing, WhoLeads
 from mrstream.cluster.errors import HostUnreachable
 from mrstream.cluster.hosts import software
 from mrstream.cluster.hosts.arguments import _tell_follow_from_file
@@ -35,6 +38,8 @@ from mrstream.cluster.hosts.session import (
 )
 from mrstream.cluster.hosts.ssh import connect, resolve
 from mrstream.cluster.hosts.wheel import requirements_of, running_wheel
+from mrstream.cluster.wire.network import Server
+from tests.support.ports import free_ports
 
 SLEEPER = "import sys, time; time.sleep(1000)"
 
@@ -493,8 +498,27 @@ def test_an_answer_that_is_none_is_told_with_its_host(line: bytes) -> None:
         AgentSession("h1", Liar()).call("facts")
 
 
-def test_the_last_line_of_up_names_who_leads_or_says_that_nobody_does() -> None:
-    hosts = "{h1: {address: 10.0.0.1}, h2: {address: 10.0.0.2}, h3: {address: 10.0.0.3}}"
-    config = read_config(f"name: t\nmasters: [h1, h2, h3]\nhosts: {hosts}\n")
-    assert _master_words(config, "h2") == "master h2 (10.0.0.2)"
-    assert _master_words(config, "").startswith("no master leads at the moment")
+async def test_the_last_line_of_up_names_who_leads_or_says_that_nobody_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Not the first of `masters` that is up."""
+    monkeypatch.setenv("MRSTREAM_HOME", str(tmp_path))
+    hosts = ", ".join(f"h{n}: {{address: 127.0.0.{n}, via: local}}" for n in (1, 2, 3))
+    port = free_ports(1)[0]  # the dfs master's is the first of all
+    text = f"name: t\nports: {{base: {port}}}\nmasters: [h1, h2, h3]\nhosts: {{{hosts}}}\n"
+    secret = state.Secret.new()
+    state.write_private(state.cluster_file("t"), text)
+    state.write_private(state.identity_file("t"), secret.to_text())
+    config = read_config(text)
+    seen = Standing(MemberId("h2/x"), MemberId("h2/x"), 3, 1, 1, is_serving=True)
+    identity = Cluster(config, secret).identity(DFS_MASTER, "h2")
+    server = Server({WhoLeads: lambda request, peer: seen}, identity)
+
+    await server.start(config.address("h2", DFS_MASTER))
+    assert await asyncio.to_thread(_finish_up, config, {}) == 0
+    await server.close()
+    assert await asyncio.to_thread(_finish_up, config, {}) == 0
+
+    led, unled = capsys.readouterr().out.splitlines()
+    assert led == "cluster t is up: 3 hosts, master h2 (127.0.0.2)"
+    assert unled.startswith("cluster t is up: 3 hosts, no master leads at the moment")

@@ -78,7 +78,7 @@ def test_a_lease_that_was_given_up_is_not_revived_by_an_extension() -> None:
 
 
 def test_a_secondary_applies_in_order_and_knows_repeats() -> None:
-    """C3: a number that comes after a higher one was given up by its primary."""
+    """B3: a number that comes after a higher one was given up by its primary."""
     order = MutationOrder()
     assert order.accept(CHUNK, 1, 1)
     order.applied(CHUNK, 1, 1)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import resource
+import signal
 import stat
 from pathlib import Path
 
@@ -101,3 +104,21 @@ def test_of_a_good_job_only_the_report_stays() -> None:
 
     assert os.listdir(record.directory) == ["report.json"]
     assert record.read_report() == {"state": "succeeded"}
+
+
+def test_a_file_that_cannot_be_written_is_named_and_leaves_nothing(tmp_path: Path) -> None:
+    """What a full disk says has no name in it."""
+    path = tmp_path / "file"
+    path.write_bytes(b"before")
+    before_bytes = resource.getrlimit(resource.RLIMIT_FSIZE)
+    ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before_bytes[1]))
+    try:
+        with pytest.raises(OSError, match="file") as failed:
+            history.write_whole(str(path), bytes(2000))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before_bytes)
+        signal.signal(signal.SIGXFSZ, ignored)
+
+    assert failed.value.filename == str(path) and failed.value.errno == errno.EFBIG
+    assert path.read_bytes() == b"before" and os.listdir(tmp_path) == ["file"]

@@ -21,6 +21,7 @@ from mrstream.cluster.daemon import Daemon
 from mrstream.cluster.errors import UserError
 from mrstream.cluster.wire.messages import Message, Request
 from mrstream.mapreduce.attempt.attempt_report import AttemptNews, Done, Failure
+from mrstream.mapreduce.dataflow.committer import OutputExists
 from mrstream.mapreduce.dataflow.split_plan import Piece, Split
 from mrstream.mapreduce.job import counters as c
 from mrstream.mapreduce.job import job
@@ -166,9 +167,7 @@ class Room:
         worker.register(**brings)
         return worker
 
-    def submit(
-        self, maps: int = 2, reduces: int = 1, submission: str = "token", **more: str
-    ) -> str:
+    def packed_job(self, maps: int = 2, reduces: int = 1, **more: str) -> bytes:
         spec = JobSpec(
             JobId(""),
             JobConf({"mapreduce.job.reduce.slowstart.completedmaps": "1.0", **more}).to_dict(),
@@ -182,7 +181,13 @@ class Room:
                 Split(index, "TEXT", (Piece("file:/in", index * 10, 10),)) for index in range(maps)
             ),
         )
-        job_id: str = self.ask(SubmitJob(submission, job.encode(spec), 1))
+        return job.encode(spec)
+
+    def submit(
+        self, maps: int = 2, reduces: int = 1, submission: str = "token", **more: str
+    ) -> str:
+        packed = self.packed_job(maps, reduces, **more)
+        job_id: str = self.ask(SubmitJob(submission, packed, 1))
         return job_id
 
     @property
@@ -232,6 +237,24 @@ def reduce_on(*workers: WorkerDouble) -> tuple[WorkerDouble, str]:
     ((worker, name),) = found
     assert "_r_" in name
     return worker, name
+
+
+def test_of_two_jobs_that_come_at_once_one_gets_the_directory(room: Room) -> None:
+    """Both find none, and the later commit would replace the other's results without a word."""
+    peer: Any = WorkerDouble(room, "")
+
+    async def both() -> list[Any]:
+        submit = room.master.handlers[SubmitJob]
+        asked = [submit(SubmitJob(name, room.packed_job(), 1), peer) for name in ("one", "two")]
+        return await asyncio.gather(*asked, return_exceptions=True)
+
+    taken, refused = room.loop.run_until_complete(both())
+    room.settle()
+
+    assert isinstance(refused, OutputExists) and f"already exists: {taken} has it" in str(refused)
+    assert [row.key for row in room.ask(ListJobs(True))] == [taken]
+    with pytest.raises(OutputExists, match=f"{taken} has it"):
+        room.submit(submission="three")
 
 
 def test_a_job_goes_from_its_submission_to_its_report(room: Room) -> None:

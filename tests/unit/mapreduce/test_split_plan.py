@@ -5,6 +5,7 @@ from __future__ import annotations
 import getpass
 import os
 import struct
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -26,6 +27,7 @@ from mrstream.mapreduce.dataflow.input_paths import (
 from mrstream.mapreduce.dataflow.split_plan import Split, TooManyMaps, plan_splits
 from mrstream.mapreduce.dataflow.split_reader import SplitReader
 from mrstream.streaming.conf.jobconf import JobConf
+from mrstream.streaming.formats.text_lines import RecordBytes
 from mrstream.streaming.formats.writable import LONG, TEXT
 
 
@@ -365,6 +367,26 @@ def test_a_long_line_is_never_held_as_a_whole(tmp_path: Path, files: RoutedFiles
 
     assert max(map(len, blobs)) <= 1024 * 1024
     assert b"".join(blobs) == b"x" * 5_000_000 + b"\ny\n"
+
+
+def test_a_line_that_is_longer_than_its_pieces_is_read_twice_at_most() -> None:
+    """Each piece looked for the line's end from its own beginning on: a line ten times as long cost
+    seventy times as much."""
+    data, piece_bytes, blob_bytes = b"x" * 1_000_000 + b"\n", 50_000, 1_000
+    given: list[bytes] = []
+    read_bytes = 0
+
+    def blobs(start: int) -> Iterator[bytes]:
+        nonlocal read_bytes
+        for at in range(start, len(data), blob_bytes):
+            read_bytes += blob_bytes
+            yield data[at : at + blob_bytes]
+
+    for start in range(0, len(data), piece_bytes):
+        given += RecordBytes(blobs(start), start, start + piece_bytes)
+
+    assert b"".join(given) == data
+    assert read_bytes <= 2 * (len(data) + blob_bytes)
 
 
 def test_any_fsspec_url_is_input(tmp_path: Path) -> None:
