@@ -28,7 +28,7 @@ from mrstream.cluster.wire.messages import Request
 from mrstream.mapreduce.client import staging
 from mrstream.mapreduce.console import LIVE_EVERY_S, Console
 from mrstream.mapreduce.dataflow import dfs_files
-from mrstream.mapreduce.dataflow.committer import committer_for
+from mrstream.mapreduce.dataflow.committer import OutputExists, committer_for
 from mrstream.mapreduce.dataflow.files import Files, RoutedFiles, copy_parts
 from mrstream.mapreduce.dfs_layout import RESULTS
 from mrstream.mapreduce.interrupts import exit_status, interruptible
@@ -36,7 +36,14 @@ from mrstream.mapreduce.job import job
 from mrstream.mapreduce.job.counters import Counters
 from mrstream.mapreduce.job.errors import LaunchFailed
 from mrstream.mapreduce.job.job import SPEC_BYTES_MAX, JobSpec
-from mrstream.mapreduce.protocol import JobEnd, JobNews, KillJob, SubmitJob, WaitForNews
+from mrstream.mapreduce.protocol import (
+    JobEnd,
+    JobNews,
+    KillJob,
+    ListJobs,
+    SubmitJob,
+    WaitForNews,
+)
 from mrstream.streaming.conf.jobconf import JobConf
 
 FAILED = 1
@@ -183,11 +190,23 @@ class ClusterJob:
                 "Larger splits help: mapreduce.input.fileinputformat.split.minsize, fewer files"
             )
         if not self._prints:
-            self._committer.clear_output()
+            self._clear_output()
         self._asked = SubmitJob(self._submission, packed, self._file_count, self._prints)
         job_id: str = self._client.call_patiently(self._asked, on_wait=self._console.warn)
         console.job_runs(job_id)
         return job_id
+
+    def _clear_output(self) -> None:
+        """Delete an earlier job's output if this one overwrites; never that of a job which still
+        runs: it would go on, and succeed without the parts that it had committed."""
+        if self._conf.overwrites_output:
+            for row in self._client.call_patiently(ListJobs(), on_wait=self._console.warn):
+                if row.output == self._output:
+                    raise OutputExists(
+                        f"Output directory {self._output} is being written by {row.key}: wait for "
+                        f"it, or end it (mrstream job -kill {row.key})"
+                    )
+        self._committer.clear_output()
 
     def _wait(self, job_id: str) -> JobEnd:
         console = self._console

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from mrstream.cluster.config.config import MAPREDUCE_MASTER, Cluster, ClusterConfig, HostConfig
@@ -24,6 +25,7 @@ from mrstream.cluster.wire.network import Peer, Server, new_event_loop
 from mrstream.mapreduce.client import client
 from mrstream.mapreduce.client.client import ClusterJob, JobClient
 from mrstream.mapreduce.console import Console
+from mrstream.mapreduce.dataflow.committer import OutputExists
 from mrstream.mapreduce.job import job
 from mrstream.mapreduce.job.job import JobSpec
 from mrstream.mapreduce.progress import JobProgress
@@ -31,11 +33,13 @@ from mrstream.mapreduce.protocol import (
     JobEnd,
     JobNews,
     KillJob,
+    ListJobs,
     NewsLine,
     SubmitJob,
     WaitForNews,
 )
 from mrstream.mapreduce.scheduler.ids import JobId
+from mrstream.mapreduce.snapshot import JobRow
 from mrstream.streaming.command.command import Program
 from mrstream.streaming.conf.jobconf import JobConf
 
@@ -53,6 +57,7 @@ class Master:
         self.submissions: list[SubmitJob] = []
         self.seen: list[int] = []
         self.killed: list[str] = []
+        self.rows: list[JobRow] = []
         self.on_submit: list[Callable[[], Any]] = [lambda: JOB]
         self.on_wait: list[Callable[[], Any]] = []
         self._loop = loop
@@ -60,6 +65,7 @@ class Master:
             SubmitJob: self._submit,
             WaitForNews: self._wait,
             KillJob: self._kill,
+            ListJobs: lambda request, peer: tuple(self.rows),
         }
         self._server = Server(handlers, CLUSTER.identity(MAPREDUCE_MASTER, "h1"))
         self.address: str = self.do(self._server.start("127.0.0.1:0"))
@@ -110,6 +116,7 @@ class Desk:
 
     def __init__(self, directory: Path, master: Master) -> None:
         self.master = master
+        self.output = directory / "out"
         self.said = io.StringIO()
         (directory / "in").write_text("line\n")
         self._spec = JobSpec(
@@ -122,6 +129,11 @@ class Desk:
             (f"file:{directory}/in",),
             f"file:{directory}/out",
         )
+
+    def overwrite(self) -> None:
+        """The job may replace what an earlier one left."""
+        settings = {**self._spec.properties, "mrstream.output.overwrite": "true"}
+        self._spec = msgspec.structs.replace(self._spec, properties=settings)
 
     def run(self, *, background: bool = False) -> int:
         console = Console(self.said, is_live=False)
@@ -213,3 +225,26 @@ def test_ctrl_c_kills_a_job_whose_id_never_came(desk: Desk) -> None:
 
     assert len({each.submission for each in desk.master.submissions}) == 1
     assert desk.master.killed == [JOB]
+
+
+def test_overwriting_deletes_what_an_earlier_job_left(desk: Desk) -> None:
+    desk.overwrite()
+    desk.output.mkdir()
+    (desk.output / "part-00000").write_text("old")
+
+    assert desk.run(background=True) == 0
+    assert not desk.output.exists()
+
+
+def test_overwriting_never_deletes_the_output_of_a_job_that_runs(desk: Desk) -> None:
+    """That one would go on, and succeed without the parts that it had committed."""
+    desk.overwrite()
+    desk.output.mkdir()
+    (desk.output / "part-00000").write_text("committed")
+    desk.master.rows = [JobRow("job_1_0007", output=f"file:{desk.output}")]
+
+    with pytest.raises(OutputExists, match="job -kill job_1_0007"):
+        desk.run()
+
+    assert (desk.output / "part-00000").read_text() == "committed"
+    assert not desk.master.submissions
