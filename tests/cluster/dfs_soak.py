@@ -6,6 +6,7 @@ resumed, and its late write, which waited for it all the while, is fenced.
 
 from __future__ import annotations
 
+import shutil
 import signal
 import sys
 import tempfile
@@ -79,6 +80,7 @@ def main() -> int:
             report = client.report()
         with DfsReader(client, "/late") as back:
             assert back.read() == b"first second third"
+    shutil.rmtree(directory)  # of a run that failed it is kept, to be read
     print(f"gate 12: fenced after {STOPPED_S:g} s; all replicas {time.monotonic() - began_s:.0f} s")
     return 0
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import random
+import shutil
 import signal
 import sys
 import tempfile
@@ -152,13 +153,19 @@ def main() -> int:
     parser.add_argument("--master-kills", type=int, default=0)
     parser.add_argument("--seed", type=int, default=1)
     chosen = parser.parse_args()
-    with _room(chosen.hosts, Path(tempfile.mkdtemp(prefix="job-soak-"))) as room:
+    directory = Path(tempfile.mkdtemp(prefix="job-soak-"))
+    with _room(chosen.hosts, directory) as room:
         slow = room.program("slow.py", SLOW)
         room.job_s_max = 86_400.0
         trouble: Trouble = Chaos(room, chosen.seed, chosen.minutes * 60)
         if chosen.master_kills:
             trouble = MasterKills(room, chosen.seed, chosen.master_kills)
-        return _run(room, trouble, slow)
+        status = _run(room, trouble, slow)
+    if status:
+        print(f"what its daemons said is in {directory}")
+    else:
+        shutil.rmtree(directory)
+    return status
 
 
 @contextlib.contextmanager
