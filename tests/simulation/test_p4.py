@@ -152,8 +152,9 @@ class RunsFinishedTasksOfTheDeadAgain(MasterBrain):
 class TakesTheLastJobFirst(MasterBrain):
     """P4-08: in the order of arrival."""
 
-    def _next_job(self) -> Job:
-        return self._queue.pop()
+    def _submit(self, request: NewMasterJob) -> Iterator[Command]:
+        yield from super()._submit(request)
+        self._queue.rotate(1)
 
 
 class RunsJobsSideBySide(MasterBrain):
