@@ -320,7 +320,7 @@ def test_a_gateway_that_dies_in_the_middle_of_a_put_leaves_nothing_visible(
 def test_more_uploads_than_there_is_memory_for_wait_their_turn(
     fragile: tuple[GatewayCluster, Secret],
 ) -> None:
-    """§1.2: five writers fit into 64 MiB; the others are served after them, none is refused, and
+    """§1.2: four writers fit into 64 MiB; the others are served after them, none is refused, and
     all of them together cost the gateway its budget and little more."""
     cluster, key = fragile
     plain = f"http://127.0.0.1:{cluster.port()}/webhdfs/v1/crowd"

@@ -7,7 +7,8 @@ from collections import deque
 
 from mrstream.web.http.head import Refused
 
-WAIT_S_MAX = 20.0
+WAIT_S_MAX = 45.0
+"""Clients give up after a minute, most of them."""
 
 
 class Budget:
@@ -22,6 +23,12 @@ class Budget:
     def free_bytes(self) -> int:
         """What nobody holds."""
         return self._free_bytes
+
+    def split_off(self, size: int) -> Budget:
+        """Make a budget of its own out of bytes that nobody holds."""
+        assert size <= self._free_bytes, "there is no more"
+        self._free_bytes -= size
+        return Budget(size, self._wait_s_max)
 
     async def take(self, size: int) -> None:
         """Hold so many bytes until `give`; 503 if none become free in time."""
@@ -61,19 +68,26 @@ class Budget:
 
 
 class Share:
-    """What one stream holds of a budget; it may grow, and is given back at once."""
+    """What one stream holds, of one budget at a time; given back at once.
 
-    def __init__(self, budget: Budget) -> None:
-        self._budget = budget
-        self._held_bytes = 0
+    Who has a share of the one may wait for one of the other, never the other way round: else all
+    could hold what all wait for.
+    """
 
-    async def grow(self, size: int) -> None:
-        """Hold so many bytes in all; 503 if the rest does not become free in time."""
-        if size > self._held_bytes:
-            await self._budget.take(size - self._held_bytes)
-            self._held_bytes = size
+    def __init__(self) -> None:
+        self._held: tuple[Budget, int] | None = None
+
+    async def move(self, budget: Budget, size: int) -> None:
+        """Hold so many bytes of that budget, and then nothing of another; 503 if they do not become
+        free in time."""
+        if self._held is None or self._held[0] is not budget:
+            await budget.take(size)
+            self.end()
+            self._held = (budget, size)
 
     def end(self) -> None:
         """Hold nothing more."""
-        held_bytes, self._held_bytes = self._held_bytes, 0
-        self._budget.give(held_bytes)
+        if self._held is not None:
+            budget, size = self._held
+            self._held = None
+            budget.give(size)

@@ -39,8 +39,10 @@ SMALL_BYTES = 256 << 10
 """What is fetched in one go."""
 READER_BYTES = 2 << 20
 WRITER_BYTES = 12 << 20
-BODY_BYTES = 2 << 20
+BODY_BYTES = 5 << 18
 """Of a body before its first megabyte is there: many may be slow, and hold no writer's share."""
+BODIES_SHARE = 4
+"""A fourth of all memory is for those."""
 CALLS_MAX = 64
 """To the master, under way at a time; more wait."""
 STREAM_THREADS = 64
@@ -121,6 +123,9 @@ class Files:
     ) -> None:
         self._clients = Clients(connect)
         self._budget = budget
+        self._bodies = budget.split_off(budget.free_bytes // BODIES_SHARE)
+        """Of uploads whose first megabyte is not there yet, so that many slow ones keep nobody
+        from reading, nor those that do send."""
         self._figures = figures
         self._calls = concurrent.futures.ThreadPoolExecutor(CALLS_MAX, "door-call")
         self._streams = concurrent.futures.ThreadPoolExecutor(STREAM_THREADS, "door-stream")
@@ -196,8 +201,8 @@ class Files:
 
         `begin` comes before the client is told to send its body: what it refuses costs no upload.
         """
-        share = Share(self._budget)
-        await share.grow(BODY_BYTES)
+        share = Share()
+        await share.move(self._bodies, BODY_BYTES)
         client = None
         try:
             client = self._clients.take(user)
@@ -220,7 +225,7 @@ class Files:
             async for piece in pieces:
                 gathered += piece
                 if len(gathered) >= PIECE_BYTES:
-                    await share.grow(WRITER_BYTES)
+                    await share.move(self._budget, WRITER_BYTES)
                     await _all(underway)
                     underway = [self._streams.submit(writer.write, gathered)]
                     if watched is not None:

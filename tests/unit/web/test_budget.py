@@ -63,25 +63,42 @@ async def test_who_leaves_the_queue_holds_up_nobody() -> None:
     assert budget.free_bytes == 0
 
 
-async def test_a_share_grows_and_is_given_back_whole() -> None:
-    budget = Budget(10, wait_s_max=0.05)
-    one, other = Share(budget), Share(budget)
-    await one.grow(2)
-    await other.grow(2)
-    await one.grow(7)
-    await one.grow(2)
-    assert budget.free_bytes == 1
+async def test_a_share_moves_from_one_budget_to_another_and_is_given_back() -> None:
+    whole = Budget(12, wait_s_max=0.05)
+    small = whole.split_off(4)
+    one, other = Share(), Share()
+    await one.move(small, 2)
+    await other.move(small, 2)
+    await one.move(whole, 7)
+    await one.move(whole, 7)
+    assert (whole.free_bytes, small.free_bytes) == (1, 2)
 
     with pytest.raises(Refused):
-        await other.grow(7)
-    assert budget.free_bytes == 1  # what it had it has
+        await other.move(whole, 7)
+    assert (whole.free_bytes, small.free_bytes) == (1, 2)  # what it had it has
     one.end()
-    await other.grow(7)
-    assert budget.free_bytes == 3
+    await other.move(whole, 7)
     other.end()
     other.end()
 
-    assert budget.free_bytes == 10
+    assert (whole.free_bytes, small.free_bytes) == (8, 4)
+
+
+async def test_a_crowd_that_holds_all_small_shares_is_served_in_turn() -> None:
+    """Out of one budget they would hold all of it, and each wait for the others."""
+    whole = Budget(12, wait_s_max=60)
+    small = whole.split_off(4)
+
+    async def upload() -> None:
+        share = Share()
+        await share.move(small, 1)
+        await asyncio.sleep(0)
+        await share.move(whole, 8)
+        share.end()
+
+    await asyncio.gather(*(upload() for _ in range(50)))
+
+    assert (whole.free_bytes, small.free_bytes) == (8, 4)
 
 
 def outcome(status: int = 200, operation: str = "OPEN", **note: object) -> Outcome:
