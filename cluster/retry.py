@@ -22,6 +22,11 @@ SILENCE_S = 3.0
 _log = logging.getLogger(__name__)  # where nobody set logging up, Python prints it to stderr
 
 
+def _sleep(seconds: float) -> None:
+    """By the clock that is here when it is called: in a simulator that is another one."""
+    time.sleep(seconds)
+
+
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
     """How long to go on trying, and how the waits between grow."""
@@ -29,7 +34,7 @@ class RetryPolicy:
     total_s: float = 60.0
     first_s: float = 0.05
     longest_s: float = 1.0
-    wait: Callable[[float], bool | None] = time.sleep
+    wait: Callable[[float], bool | None] = _sleep
     """True: it was cut short, and there shall be no other try."""
 
     def attempts(self) -> Iterator[Attempt]:
