@@ -7,8 +7,7 @@ from collections import deque
 
 from mrstream.web.http.head import Refused
 
-WAIT_S_MAX = 45.0
-"""Clients give up after a minute, most of them."""
+WAIT_S_MAX = 20.0
 
 
 class Budget:
