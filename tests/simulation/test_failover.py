@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import random
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -34,6 +35,8 @@ from tests.unit.dfs.metadata import test_epochs, test_shadow
 
 SEEDS = range(*map(int, os.environ.get("MRSTREAM_FAILOVER_SEEDS", "5:10").split(":")))
 Patch = Callable[[pytest.MonkeyPatch], None]
+S_MAX = 3.0
+"""In so much time a wrong brain is to be caught."""
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -212,24 +215,29 @@ def who_watched_registers_anew() -> None:
     raise AssertionError("F3: nobody has told the new leader of leases")
 
 
-DIRECTED: list[tuple[Patch, Callable[[], None]]] = [
-    (obeys_any_epoch, a_late_order_meets_a_server_that_knows_the_successor),
-    (obeys_however_old, a_late_order_meets_a_server_that_knows_of_nobody_else),
-    (forgets_whom_it_met, a_power_cut_takes_nothing_of_whom_was_met),
-    (leases_before_all_have_registered, a_lease_of_before_is_waited_for),
-    (takes_watchers_for_registered, who_watched_registers_anew),
+DIRECTED: list[tuple[Patch, Callable[[], None], str]] = [
+    (obeys_any_epoch, a_late_order_meets_a_server_that_knows_the_successor, "^F2: "),
+    (obeys_however_old, a_late_order_meets_a_server_that_knows_of_nobody_else, "^F2: "),
+    (forgets_whom_it_met, a_power_cut_takes_nothing_of_whom_was_met, "^F2: "),
+    (leases_before_all_have_registered, a_lease_of_before_is_waited_for, "^F3: "),
+    (takes_watchers_for_registered, who_watched_registers_anew, "^F3: "),
 ]
 
 
-@pytest.mark.parametrize(("wrong", "history"), DIRECTED, ids=lambda x: x.__name__)
+@pytest.mark.parametrize(
+    ("wrong", "history", "why"), DIRECTED, ids=lambda x: getattr(x, "__name__", None)
+)
 def test_a_wrong_brain_fails_a_directed_history(
-    wrong: Patch, history: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+    wrong: Patch, history: Callable[[], None], why: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     history()
     wrong(monkeypatch)
+    began_s = time.process_time()
 
-    with pytest.raises(AssertionError):
+    with pytest.raises(AssertionError, match=why):
         history()
+
+    assert time.process_time() - began_s < S_MAX
 
 
 WRONG: list[tuple[Patch, int, str]] = [
@@ -247,6 +255,9 @@ def test_a_wrong_brain_is_caught(
     wrong: Patch, seed: int, why: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wrong(monkeypatch)
+    began_s = time.process_time()
 
     with pytest.raises(AssertionError, match=why):
         play(seed)
+
+    assert time.process_time() - began_s < S_MAX

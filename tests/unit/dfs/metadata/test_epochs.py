@@ -92,7 +92,7 @@ class TestLeases:
 
         call = self.find(model)
 
-        assert not model.is_answered(call)
+        assert not model.is_answered(call), "F3: it may hold the lease still"
         assert register(model, primary).void, "the others are at a higher version by now"
         assert not model.is_answered(call), "it may not have heard so yet"
         report(model, model.servers[primary])
