@@ -82,7 +82,7 @@ def test_one_seed_gives_one_history_whatever_the_hash_seed() -> None:
     assert len(outputs) == 1
 
 
-@pytest.mark.parametrize("bounds", GATE, ids=["one record, two epochs", "three epochs"])
+@pytest.mark.parametrize("bounds", GATE, ids=["two epochs", "three epochs", "a crash"])
 def test_every_history_of_a_small_group_keeps_the_log_safe(bounds: Bounds) -> None:
     """C1, C2, C3 without any rule about time, over all interleavings."""
     search = Search(bounds)

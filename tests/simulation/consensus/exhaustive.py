@@ -374,6 +374,7 @@ def key_of(world: World) -> int:
 GATE = (
     Bounds(epochs=2, records=1, crashes=0, beats=0, messages=4, is_lean=True),
     Bounds(epochs=3, records=0, crashes=0, beats=0, messages=3, is_lean=True),
+    Bounds(epochs=2, records=1, crashes=1, beats=0, messages=2, is_lean=True),
 )
 WHOLE = (
     Bounds(epochs=2, records=1, crashes=1, beats=0, messages=3, is_lean=True),
