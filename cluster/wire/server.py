@@ -174,7 +174,8 @@ class Peer(Wire):
                 self._turn_out(Speechless(f"a client sent a frame of kind {kind}"))
             if not self.connected:
                 return
-        self._flush()
+        # Answers leave at the end of the turn, with those to all who asked in it: a client that
+        # hears of one at a time sleeps in between, and to wake it costs more than to answer it.
         self._mind_reading()
 
     def _turn_out(self, error: ClusterError) -> None:
