@@ -89,12 +89,12 @@ def call_rates(place: Path) -> list[Row]:
         rounds = iter(range(ROUNDS))
         for _ in range(ROUNDS):
             turn = next(rounds)
-            rates["empty"].append(_rate(empty, identity, lambda at, number: Health()))
+            rates["empty"].append(call_rate(empty, identity, lambda at, number: Health()))
             rates["stat"].append(
-                _rate(master, identity, lambda at, number: Stat("/some/where/below"))
+                call_rate(master, identity, lambda at, number: Stat("/some/where/below"))
             )
-            rates["create"].append(_rate(master, identity, _create_in(turn)))
-            rates["mkdir"].append(_rate(master, identity, _mkdir_in(turn)))
+            rates["create"].append(call_rate(master, identity, _create_in(turn)))
+            rates["mkdir"].append(call_rate(master, identity, _mkdir_in(turn)))
     shutil.rmtree(home)
     middle = {name: statistics.median(found) for name, found in rates.items()}
     return [
@@ -139,7 +139,7 @@ def _empty(cluster: LocalCluster) -> Iterator[str]:
             process.kill()
 
 
-def _rate(address: str, identity: Identity, request_of: RequestOf) -> float:
+def call_rate(address: str, identity: Identity, request_of: RequestOf) -> float:
     """Calls a second, one in flight on each connection."""
     sockets = [_connected(address, identity) for _ in range(CONNECTIONS)]
     numbers = [0] * CONNECTIONS
@@ -194,7 +194,7 @@ def million_files(place: Path, count: int = FILES) -> list[Row]:
     dfs = {"chunk_size": "64MiB", "replication": "1", "safe_mode": "60s"}
     cluster = LocalCluster(home, 1, dfs=dfs)
     cluster.roles = (MASTER,)
-    _fill(cluster, count)
+    fill(cluster, count)
     reports = _reports(count)
     try:
         cluster.launch(MASTER, "h1")
@@ -217,7 +217,7 @@ def million_files(place: Path, count: int = FILES) -> list[Row]:
     ]  # fmt: skip
 
 
-def _fill(cluster: LocalCluster, count: int) -> None:
+def fill(cluster: LocalCluster, count: int) -> None:
     """Leave behind what a master killed with -9 would: a checkpoint and a log after it."""
     directory = cluster.host_directory("h1") / MASTER / "oplog"
     directory.parent.mkdir(parents=True, exist_ok=True)
