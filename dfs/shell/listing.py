@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import fnmatch
 import json
 from collections.abc import Iterator
 
 import msgspec
 
 from mrstream.cluster.errors import ClusterError
+from mrstream.cluster.globs import BadGlob, component_regex, expand_braces
 from mrstream.dfs.protocol import FileStatus
 from mrstream.dfs.shell import quotas
 from mrstream.dfs.shell.arguments import Arguments, BadUsage
@@ -283,8 +283,12 @@ class NameTest:
     """Does a name fit a pattern?"""
 
     def __init__(self, pattern: str, *, folds: bool) -> None:
-        self._pattern = pattern.lower() if folds else pattern
         self._folds = folds
+        try:
+            patterns = expand_braces(pattern.lower() if folds else pattern)
+            self._fits = [component_regex(one).fullmatch for one in patterns]
+        except BadGlob as error:
+            raise BadUsage(f"find: {pattern!r}: {error}") from None
 
     def __call__(self, name: str) -> bool:
-        return fnmatch.fnmatchcase(name.lower() if self._folds else name, self._pattern)
+        return any(fits(name.lower() if self._folds else name) for fits in self._fits)

@@ -7,7 +7,6 @@ paths, for the local side of copies, and for everything when there is no cluster
 
 from __future__ import annotations
 
-import glob
 import grp
 import io
 import os
@@ -18,11 +17,13 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol, TypeVar
 
 from mrstream.cluster.disk import WRITE_BYTES
+from mrstream.cluster.globs import BadGlob, component_regex, expand_braces, has_wildcard, unquoted
 from mrstream.dfs.chunk import CHUNK_BYTES_DEFAULT, FileId
 from mrstream.dfs.client import file_checksum, writer
 from mrstream.dfs.client.client import DfsClient
 from mrstream.dfs.client.reader import DfsReader
 from mrstream.dfs.errors import (
+    BadPath,
     BadRequest,
     DirectoryNotEmpty,
     FileExists,
@@ -201,7 +202,11 @@ class DiskVolume:
         return iter([_status(one, os.lstat(one)) for one in found])
 
     def glob(self, pattern: str) -> Sequence[FileStatus]:
-        return [_status(path, os.stat(path)) for path in sorted(glob.glob(pattern))]
+        try:
+            found = {path for plain in expand_braces(pattern) for path in _matches(plain)}
+        except BadGlob as error:
+            raise BadPath(f"glob {pattern[:200]!r}: {error}") from None
+        return [_status(path, os.stat(path)) for path in sorted(found, key=os.fsencode)]
 
     def find(self, path: str) -> Iterator[FileStatus]:
         yield self.status(path)
@@ -328,6 +333,23 @@ class DiskFile:
         self._file.close()
         if not self._is_direct:
             os.unlink(self._temporary)
+
+
+def _matches(pattern: str) -> Sequence[str]:
+    """What is there of an absolute pattern without braces."""
+    found = ["/"]
+    for component in filter(None, pattern.split("/")):
+        if has_wildcard(component):
+            fits = component_regex(component).fullmatch
+            found = [
+                os.path.join(directory, name)
+                for directory in filter(os.path.isdir, found)
+                for name in os.listdir(directory)
+                if fits(name)
+            ]
+        else:
+            found = [os.path.join(directory, unquoted(component)) for directory in found]
+    return list(filter(os.path.exists, found))
 
 
 def _status(path: str, found: os.stat_result) -> FileStatus:

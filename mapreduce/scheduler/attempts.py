@@ -70,6 +70,8 @@ def succeed(state: State, job: Job, attempt: Attempt) -> None:
     """Commit the task by this attempt, unless another has the right to."""
     task = attempt.task
     kind = task.task_id.kind
+    # Nobody: a leader of before let it, for a worker commits only when it is let; another attempt
+    # that we let now would have found the directory of this one fenced.
     if job.has_final_output(kind) and task.granted not in (None, attempt):
         kill_ended(state, job, attempt)
         return

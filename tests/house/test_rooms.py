@@ -83,6 +83,12 @@ ROOMS: dict[str, list[str]] = {
         "program",
         "report",
     ],
+    "tui": [
+        "messages widgets",
+        "screens once",
+        "app",
+        "cli",
+    ],
     "web": [
         "http",
         "webhdfs s3 pages rest",

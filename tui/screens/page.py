@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, ClassVar, cast
+from typing import ClassVar, Protocol, TypeVar, cast
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -16,12 +16,31 @@ from mrstream.tui.widgets.ink import PlainText
 from mrstream.tui.widgets.key_line import KeyLine
 from mrstream.tui.widgets.summary import Summary
 from mrstream.tui.widgets.table import RowTable
+from mrstream.view.actions import Action
 from mrstream.view.cells import Row, passes
 from mrstream.view.picture import Picture
+from mrstream.view.source import Source
 from mrstream.view.summary import NO_ANSWER_YET
 
-if TYPE_CHECKING:
-    from mrstream.tui.app import Monitor
+Answer = TypeVar("Answer")
+
+
+class Monitor(Protocol):
+    """The application, as its pages use it."""
+
+    source: Source
+    read_only: bool
+    picture: Picture
+
+    def watch_job(self, job_id: str) -> None: ...
+
+    def ask(
+        self, question: Callable[[Source], Answer], then: Callable[[Answer], object]
+    ) -> None: ...
+
+    def act(self, action: Action) -> None: ...
+
+    def confirm(self, action: Action) -> None: ...
 
 
 class Page(Screen[None]):

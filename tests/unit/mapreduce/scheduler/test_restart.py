@@ -187,6 +187,17 @@ def test_success_without_the_right_to_commit_counts_for_nothing() -> None:
     assert of_type(granted, RecordCommit) == [RecordCommit(map_attempt(0), WorkerId("a"))]
 
 
+def test_who_was_let_commit_in_the_life_before_succeeds_in_this_one() -> None:
+    """The brain was not asked in this life; its worker commits only what it was let commit."""
+    bench = Bench()
+    bench.tell(restored(maps=1, reduces=0))
+    bench.tell(registered("a", running=(map_attempt(0),)))
+
+    commands = bench.tell(AttemptSucceeded(map_attempt(0)))
+
+    assert of_type(commands, RecordCommit) == [RecordCommit(map_attempt(0), WorkerId("a"))]
+
+
 def test_the_story_of_a_task_names_its_events_and_commands() -> None:
     bench = Bench()
     bench.tell(registered("a"))
