@@ -251,7 +251,7 @@ class TestCommands:
     def test_acquire_runs_a_command_with_its_status_and_its_sequencer(
         self, cluster: LocalCluster
     ) -> None:
-        """CH-20; §5.3 of the design of availability."""
+        """CH-20."""
         script = 'echo "$MRSTREAM_SEQUENCER"; exit 7'
 
         done = cluster.mrstream("lock", "acquire", "/ls/local/job", "--", "sh", "-c", script)

@@ -252,7 +252,7 @@ def two_changes_of_members(mutant: Mutant | None = None) -> None:
 
 
 def answers_come_late(mutant: Mutant | None = None) -> None:
-    """§3.4: the lease runs from when a beat was sent; answers that took long give no more time."""
+    """C4: the lease runs from when a beat was sent; answers that took long give no more time."""
     stage = Stage("abc", mutant)
     stage.found("abc")
     late = lambda source, to, word: to == "a" and isinstance(word, Position)  # noqa: E731
@@ -271,7 +271,7 @@ def answers_come_late(mutant: Mutant | None = None) -> None:
 
 
 def hand_over_is_given_up(mutant: Mutant | None = None) -> None:
-    """§3.7: a release counts for what was promised before it, not for what was promised after the
+    """C5: a release counts for what was promised before it, not for what was promised after the
     leader went on."""
     stage = Stage("abc", mutant)
     stage.found("abc")
@@ -291,7 +291,7 @@ def hand_over_is_given_up(mutant: Mutant | None = None) -> None:
 
 
 def hand_over_comes_late(mutant: Mutant | None = None) -> None:
-    """§3.7: who went on after a hand-over has no lease of before it: the successor may lead."""
+    """C4: who went on after a hand-over has no lease of before it: the successor may lead."""
     stage = Stage("abc", mutant, Timing(lease_s=3.0, beat_s=0.1, transfer_s_max=1.0))
     stage.found("abc")
     stage.hold(lambda source, to, word: isinstance(word, TransferNow))
@@ -309,7 +309,7 @@ def hand_over_comes_late(mutant: Mutant | None = None) -> None:
 
 
 def hand_over(mutant: Mutant | None = None) -> None:
-    """§3.7: the successor leads in far less than a lease, and the old leader answers nobody."""
+    """C4: the successor leads in far less than a lease, and the old leader answers nobody."""
     stage = Stage("abc", mutant)
     stage.found("abc")
     stage.write("a", "x", "before")
@@ -326,7 +326,7 @@ def hand_over(mutant: Mutant | None = None) -> None:
 
 
 def logged_request_is_not_refused(mutant: Mutant | None = None) -> None:
-    """§3.5: a leader that loses its epoch says nothing about a request that its log has: the
+    """F5: a leader that loses its epoch says nothing about a request that its log has: the
     successor may commit it."""
     stage = Stage("abc", mutant)
     stage.found("abc")
@@ -392,7 +392,7 @@ def group_of_one_waits_for_its_disk(mutant: Mutant | None = None) -> None:
 
 
 def copy_on_one_learner(mutant: Mutant | None = None) -> None:
-    """§3.2, two hosts: an answer waits for the learner while it is in step, and goes on without it
+    """C8, two hosts: an answer waits for the learner while it is in step, and goes on without it
     after three seconds of silence."""
     stage = Stage("ab", mutant)
     stage.found("a", learners="b")
