@@ -48,6 +48,10 @@ PROVED_BY = {
     "skipping of bad records": (
         LOCAL, "test_a_poison_record_is_found_and_skipped_if_the_job_allows_it",
     ),
+    "`.crc` files beside those of a local output": (HERE, "test_output_has_no_checksum_files"),
+    "counters of Java and of the operations of file systems": (
+        HERE, "test_there_are_counters_of_the_job_and_none_of_java",
+    ),
     "lines on the console": (HERE, "test_console_lines_name_no_java_class"),
     "an empty file named `.gz` or `.deflate`": (HERE, "test_an_empty_packed_file_has_no_records"),
     '`-input ""` beside other inputs': (HERE, "test_an_empty_input_word_is_ignored"),
@@ -169,11 +173,28 @@ def test_pythonunbuffered_is_not_inherited(desk: Desk, monkeypatch: pytest.Monke
     assert maps_only(desk, mapper="bash -c 'echo =$PYTHONUNBUFFERED'") == b"=\t\n"
 
 
+def test_output_has_no_checksum_files(desk: Desk) -> None:
+    ran = desk.job("-mapper", "cat", "-reducer", "cat")
+
+    parts = {path.name: path.stat().st_size for path in desk.out.iterdir()}
+    assert sorted(parts) == ["_SUCCESS", "part-00000"]
+    assert f"Bytes Written={parts['part-00000']}\n" in ran.stderr
+
+
+def test_there_are_counters_of_the_job_and_none_of_java(desk: Desk) -> None:
+    ran = desk.job("-mapper", "cat", "-reducer", "cat")
+
+    assert "\t\tLaunched map tasks=1\n" in ran.stderr
+    assert "\t\tCPU time spent (ms)=" in ran.stderr
+    assert not re.search(r"GC time|heap|Virtual memory|operations=", ran.stderr)
+
+
 def test_console_lines_name_no_java_class(desk: Desk) -> None:
     ran = desk.job("-mapper", "cat", "-reducer", "cat")
 
     assert "map 100% reduce 100%" in ran.stderr
     assert not re.search(r"(INFO|WARN) [a-z]+\.[A-Z]", ran.stderr)
+    assert "url to track" not in ran.stderr
 
 
 @pytest.mark.parametrize("suffix", ["gz", "deflate"])
