@@ -95,7 +95,8 @@ def main() -> int:
             [MRSTREAM, "cluster", "down", "-f", cluster, "--purge", "--yes"], check=False
         )
         shutil.rmtree(home, ignore_errors=True)
-    say(f"Done in {time.monotonic() - started:.0f} s. Next: README.md, or `mrstream top --demo`.")
+    took_s = time.monotonic() - started
+    say(f"Done in {took_s:.0f} s. Next: README.md, or `{os.path.relpath(MRSTREAM)} top --demo`.")
     return 0
 
 

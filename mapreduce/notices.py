@@ -37,6 +37,7 @@ from mrstream.mapreduce.scheduler.events import (
     Event,
     FailAttemptRequested,
     JobPrioritySet,
+    JobRestored,
     ShuffleFinished,
     WorkerDraining,
     WorkerLost,
@@ -78,6 +79,7 @@ JOBS_KEPT_MAX = 200
 """Ended jobs shown in the table, oldest forgotten first; their report stays in the history."""
 BOARDS_KEPT_MAX = 20
 """Ended jobs whose every attempt is still shown."""
+AFTER_A_RESTART = "a master took over: finished tasks stay, what happened before is not listed"
 
 
 @dataclass(slots=True)
@@ -255,6 +257,8 @@ class Notices:
                 self._attempt_ended(event.attempt_id, "killed", event.reason, now_s)
             case FailAttemptRequested():
                 self._attempt_ended(event.attempt_id, "failed", "failed on request", now_s)
+            case JobRestored():
+                self._note(event.job_id, now_s, AFTER_A_RESTART)
             case JobPrioritySet():
                 name = PRIORITY_NAMES.get(event.priority, str(event.priority))
                 watched = self._watched.get(event.job_id)

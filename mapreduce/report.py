@@ -55,10 +55,10 @@ def exit_code_means(code: int) -> str:
 def failure_text(attempt_id: str, failure: Failure, *, repeatable: bool, host: str = "") -> str:
     """Return the report of one failed attempt; `host` if it may have run elsewhere."""
     rows: list[tuple[str, str]] = [("why", failure.message)]
-    if host:
-        rows.append(("host", host))
     if failure.exit_code is not None and failure.exit_code != 0:
         rows.append(("", f"exit code {failure.exit_code}: {exit_code_means(failure.exit_code)}"))
+    if host:
+        rows.append(("host", host))
     if failure.command:
         whose = f"{failure.stage} command" if failure.stage else "command"
         rows.append((whose, failure.command))

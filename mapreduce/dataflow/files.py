@@ -284,8 +284,10 @@ class FsspecFiles:
         self._scheme = scheme_of(url) or "file"
         try:
             self._fs: Any = fsspec.core.url_to_fs(url)[0]
-        except (ImportError, ValueError) as error:
-            raise UserError(f"{url} cannot be used: {error}{_hint(self._scheme)}") from None
+        except (ImportError, ValueError, OSError) as error:
+            # Of pyarrow, where there is no Java, a hundred lines of where it looked for one.
+            why = (str(error) or type(error).__name__).splitlines()[0]
+            raise UserError(f"{url} cannot be used: {why}{_hint(self._scheme)}") from None
 
     def qualify(self, path: str) -> str:
         return self._url(self._path(path))

@@ -120,8 +120,7 @@ class _Check:
         """What all maps together held in their sort buffers, in a run without a combiner."""
         sample = os.path.join(room, "sample")
         os.mkdir(sample)
-        lines, files = _take_sample(spec, self._files, sample)
-        self._sampled = f"{lines:,} lines of {files} files"
+        self._sampled = _take_sample(spec, self._files, sample)
         self._source = sample
 
     def run(self) -> int:
@@ -283,26 +282,26 @@ def _shown(line: bytes) -> str:
     return repr(text if len(text) <= _SHOWN_CHARS_MAX else text[:_SHOWN_CHARS_MAX] + "…")
 
 
-def _take_sample(spec: JobSpec, files: Files, directory: str) -> tuple[int, int]:
-    """Copy the beginnings of the input files, whole lines; give how many lines and files."""
+def _take_sample(spec: JobSpec, files: Files, directory: str) -> str:
+    """Copy the beginnings of the input files, whole lines; say how much that is."""
     plan = plan_splits(spec.conf(), spec.inputs, files)
     urls = list(dict.fromkeys(piece.url for split in plan.splits for piece in split.pieces))
     share = max(1, SAMPLE_BYTES_MAX // max(1, len(urls)))
     binary = any(split.input_format.is_sequence_file for split in plan.splits)
-    lines = 0
+    lines, is_repeated = 0, False
     for number, url in enumerate(urls):
         name = f"{number:05d}-{url.rpartition('/')[2]}"
+        is_text = not binary and codec_by_suffix(url) is None
         with files.open(url) as source:
-            if binary or codec_by_suffix(url) is not None:
-                data = _read_whole(source, url)
-            else:
-                data = _read_lines(source, share)
-                if spec.combiner is not None:
-                    data = _repeated(data)
+            data = _read_lines(source, share) if is_text else _read_whole(source, url)
         lines += data.count(b"\n")
+        if is_text and spec.combiner is not None:
+            is_repeated = is_repeated or len(data) < COMBINED_BYTES_MIN
+            data = _repeated(data)
         with open(os.path.join(directory, name), "wb") as sample:
             sample.write(data)
-    return lines, len(urls)
+    why = ", repeated so that combiners run more than once" if is_repeated else ""
+    return f"{lines:,} lines of {len(urls):,} {'file' if len(urls) == 1 else 'files'}{why}"
 
 
 def _repeated(data: bytes) -> bytes:

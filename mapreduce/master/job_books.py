@@ -115,10 +115,13 @@ class JobBooks:
             match command:
                 case StartAttempt(attempt_id=attempt_id, worker_id=worker_id):
                     self.job_of(attempt_id).workers[worker_id] = None
+                case RecordCommit(attempt_id=attempt_id, worker_id=worker_id):
+                    # Of an attempt that a life of the master before started, too.
+                    self.job_of(attempt_id).workers[worker_id] = None
                 case LoseWorker(worker_id=worker_id):
                     for ledger in self.jobs.values():
                         ledger.worker_deaths += worker_id in ledger.workers
-                case RecordCommit() | KillAttempt() | GrantCommit() | AbandonTask() | FinishJob():
+                case KillAttempt() | GrantCommit() | AbandonTask() | FinishJob():
                     pass
                 case PublishSegment() | WithdrawSegment() | QuarantineWorker() | ReleaseWorker():
                     pass

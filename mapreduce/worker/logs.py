@@ -57,8 +57,13 @@ class WorkerLogs:
     def read_kept(self, request: ReadKept) -> LogPiece:
         """Return a piece of a file that was kept of a failed attempt."""
         directory = self.kept_directory(request.attempt_id)
-        if request.name not in KEPT_FILES or not os.path.isdir(directory):
-            raise NoSuchLog(f"nothing is kept of {request.attempt_id} here under {request.name!r}")
+        if request.name not in KEPT_FILES:
+            raise NoSuchLog(f"{request.name!r} is not kept: there are {', '.join(KEPT_FILES)}")
+        if not os.path.isdir(directory):
+            raise NoSuchLog(
+                f"nothing is kept of {request.attempt_id}: what is kept, for a week, is the "
+                "attempt with which a task failed for good"
+            )
         return _piece(os.path.join(directory, request.name), request.offset)
 
     def prune(self, now_s: float) -> None:

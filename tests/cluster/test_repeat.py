@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -54,6 +55,23 @@ def test_a_failed_attempt_comes_here_to_be_repeated_and_narrowed(
     assert b"not that number" in again.stderr
     assert narrowed.returncode == 0, narrowed.stderr
     assert narrowed.stdout.strip() == b"42"
+
+
+def test_an_attempt_that_was_tried_again_is_refused_with_what_is_kept(
+    cluster: LocalCluster,
+) -> None:
+    program = str(cluster.directory / "bad.py")
+    failed = cluster.mrstream(
+        *("-D", "mapreduce.map.maxattempts=2"),
+        *("-input", "/n", "-mapper", program, "-reducer", "NONE"),
+    )
+    (last,) = re.findall(r"mrstream -repeat (\w+_1)\)", failed.stderr.decode())
+
+    refused = cluster.mrstream("-repeat", f"{last[:-1]}0")
+
+    assert refused.returncode == 1
+    assert b"the attempt with which a task failed for good" in refused.stderr
+    assert cluster.mrstream("-repeat", last).returncode == 1
 
 
 def test_what_is_no_attempt_is_refused_in_a_line(cluster: LocalCluster) -> None:

@@ -116,6 +116,7 @@ def job(cluster: LocalCluster, tab: Tab) -> Iterator[subprocess.Popen[bytes]]:
 def test_a_job_is_followed_moved_and_killed(
     cluster: LocalCluster, job: subprocess.Popen[bytes], tab: Tab
 ) -> None:
+    """MapReduce §4.8 (MR-33): over HTTP, with each attempt's output and what its host ran."""
     text = tab.until("/jobs", lambda text: "▸ running" in text)
     found = re.search(r"/jobs/(job_\d+_\d+)", text)
     assert found is not None

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import bz2
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -39,6 +40,10 @@ PROVED_BY = {
         "unit/mapreduce/test_split_plan.py", "test_ten_thousand_small_files_are_few_splits",
     ),
     "users' counters": (HERE, "test_hadoops_own_counters_do_not_count_among_the_users"),
+    "attempts, timeouts and tolerated failures on one machine": (
+        "paper/test_mapreduce_jobs.py",
+        "test_user_counters_count_each_task_once_though_an_attempt_failed",
+    ),
     "tasks on one machine": (HERE, "test_a_task_has_a_directory_of_its_own"),
     "`PYTHONUNBUFFERED` of the caller": (HERE, "test_pythonunbuffered_is_not_inherited"),
     "bytes of compressed files and map output": (
@@ -48,9 +53,15 @@ PROVED_BY = {
     "skipping of bad records": (
         LOCAL, "test_a_poison_record_is_found_and_skipped_if_the_job_allows_it",
     ),
+    "`.crc` files beside those of a local output": (HERE, "test_output_has_no_checksum_files"),
+    "counters of Java and of the operations of file systems": (
+        HERE, "test_there_are_counters_of_the_job_and_none_of_java",
+    ),
     "lines on the console": (HERE, "test_console_lines_name_no_java_class"),
     "an empty file named `.gz` or `.deflate`": (HERE, "test_an_empty_packed_file_has_no_records"),
     '`-input ""` beside other inputs': (HERE, "test_an_empty_input_word_is_ignored"),
+    "an output directory that is there and empty": (HERE, "test_an_empty_directory_is_used"),
+    "`.tar.bz2` and `.tar.xz` in `-archives`": (HERE, "test_more_kinds_of_archives_are_unpacked"),
     "blanks in the names of `-files`": (HERE, "test_a_file_with_a_blank_in_its_name_is_shipped"),
     "BinaryPartitioner on an empty key": (
         "unit/streaming/test_comparator.py", "test_binary_partitions_hash_a_part_of_the_key",
@@ -169,11 +180,28 @@ def test_pythonunbuffered_is_not_inherited(desk: Desk, monkeypatch: pytest.Monke
     assert maps_only(desk, mapper="bash -c 'echo =$PYTHONUNBUFFERED'") == b"=\t\n"
 
 
+def test_output_has_no_checksum_files(desk: Desk) -> None:
+    ran = desk.job("-mapper", "cat", "-reducer", "cat")
+
+    parts = {path.name: path.stat().st_size for path in desk.out.iterdir()}
+    assert sorted(parts) == ["_SUCCESS", "part-00000"]
+    assert f"Bytes Written={parts['part-00000']}\n" in ran.stderr
+
+
+def test_there_are_counters_of_the_job_and_none_of_java(desk: Desk) -> None:
+    ran = desk.job("-mapper", "cat", "-reducer", "cat")
+
+    assert "\t\tLaunched map tasks=1\n" in ran.stderr
+    assert "\t\tCPU time spent (ms)=" in ran.stderr
+    assert not re.search(r"GC time|heap|Virtual memory|operations=", ran.stderr)
+
+
 def test_console_lines_name_no_java_class(desk: Desk) -> None:
     ran = desk.job("-mapper", "cat", "-reducer", "cat")
 
     assert "map 100% reduce 100%" in ran.stderr
     assert not re.search(r"(INFO|WARN) [a-z]+\.[A-Z]", ran.stderr)
+    assert "url to track" not in ran.stderr
 
 
 @pytest.mark.parametrize("suffix", ["gz", "deflate"])
@@ -186,6 +214,21 @@ def test_an_empty_packed_file_has_no_records(desk: Desk, suffix: str) -> None:
 
 def test_an_empty_input_word_is_ignored(desk: Desk) -> None:
     assert maps_only(desk, "-input", "") == b"b\t1\na\t2\nc\t3\na\t4\n"
+
+
+def test_an_empty_directory_is_used(desk: Desk) -> None:
+    desk.out.mkdir()
+
+    assert maps_only(desk) == b"b\t1\na\t2\nc\t3\na\t4\n"
+
+
+@pytest.mark.parametrize("kind", ["bztar", "xztar"])
+def test_more_kinds_of_archives_are_unpacked(desk: Desk, kind: str) -> None:
+    name = Path(shutil.make_archive(str(desk.cwd / "a"), kind, desk.cwd, "in")).name
+
+    found = maps_only(desk, "-archives", name, mapper=f"cat {name}/in")
+
+    assert found == b"b\t1\na\t2\nc\t3\na\t4\n"
 
 
 def test_a_file_with_a_blank_in_its_name_is_shipped(desk: Desk) -> None:

@@ -78,6 +78,15 @@ def test_every_section_of_the_streaming_contract_that_is_cited_is_there() -> Non
     assert [(path, one) for path, one in cited if one not in sections] == []
 
 
+def test_every_golden_case_that_the_streaming_contract_cites_is_there() -> None:
+    text = (ROOT / "docs" / "spec.md").read_text()
+    cited = set(re.findall(r"\*([a-zA-Z]\w*_\w+)\*", text))
+    cases = {path.parent.name for path in (ROOT / "tests/conformance/cases").glob("*/args")}
+
+    assert len(cited) > 60
+    assert sorted(cited - cases) == []
+
+
 def test_every_fault_gate_is_cited_by_a_test_and_every_one_cited_is_there() -> None:
     text = (ROOT / "docs" / "faults.md").read_text()
     gates = {int(one) for one in re.findall(r"^\| (\d+) \|", text, re.MULTILINE)}

@@ -1,10 +1,14 @@
-"""Every key of cluster.yaml and every `cluster` command is in the guide."""
+"""Every key of cluster.yaml and every `cluster` command is in the guide, with its true default."""
 
 from __future__ import annotations
 
 import argparse
+import re
 from pathlib import Path
 
+import yaml
+
+from mrstream.cluster.config import config as cluster_config
 from mrstream.cluster.config import gateway_reader
 from mrstream.cluster.config import reader as config_reader
 from mrstream.cluster.config import values as config_values
@@ -31,6 +35,26 @@ def test_every_key_of_the_cluster_file_is_documented() -> None:
     ]
 
     assert [key for key in keys if key not in GUIDE] == []
+
+
+def test_the_defaults_that_the_guide_tells_are_those_of_the_code(tmp_path: Path) -> None:
+    """GFS-02, GFS-04, GFS-33, GFS-66: chunks of 64 MiB, three replicas, 60 s, three days."""
+    told: dict[str, dict[str, object]] = {"dfs": {}, "lock": {}, "backup": {"to": "/b"}}
+    for row in re.findall(r"^\|( `(?:dfs|lock|backup)\..*)\|$", GUIDE, re.MULTILINE):
+        keys, _, default = row.split("|")
+        values = default.replace("`", "").split(", ")
+        for name, value in zip(re.findall(r"`(\w+\.\w+)`", keys), values, strict=False):
+            part, _, key = name.partition(".")
+            if value.strip() not in ("", "none"):
+                told[part][key] = yaml.safe_load(value)
+    host = "{address: 10.0.0.1}"
+    for name, parts in (("said", told), ("silent", {"lock": {}, "backup": {"to": "/b"}})):
+        (tmp_path / name).write_text(f"name: c\nhosts: {{h1: {host}}}\n{yaml.safe_dump(parts)}")
+
+    said, silent = (cluster_config.load(str(tmp_path / name)) for name in ("said", "silent"))
+
+    assert len(told["dfs"]) == 10 and len(told["lock"]) == 2 and len(told["backup"]) == 3
+    assert (said.dfs, said.lock, said.backup) == (silent.dfs, silent.lock, silent.backup)
 
 
 def test_every_key_of_a_gateway_is_documented() -> None:

@@ -26,7 +26,7 @@ from mrstream.dfs.chunks.replica_files import path_of
 from mrstream.dfs.client.chunk_source import LocalSource, RemoteSource
 from mrstream.dfs.client.chunk_writer import Run, ask_primary, push, write_run
 from mrstream.dfs.client.client import DfsClient
-from mrstream.dfs.client.topology import Place, chain
+from mrstream.dfs.client.topology import Place, chain, nearest_first
 from mrstream.dfs.errors import (
     ChunkCorrupt,
     ChunkFull,
@@ -385,16 +385,27 @@ def test_data_that_aged_out_is_pushed_again(tmp_path: Path) -> None:
         servers.close()
 
 
+IN_RACKS = [
+    ServerAddress(ServerId(name), "127.0.0.1", 0, 0, rack)
+    for name, rack in [("a", "r1"), ("b", "r2"), ("c", "r1"), ("d", "r2")]
+]
+
+
 def test_the_chain_goes_to_the_nearest_next_hop() -> None:
     """§3.2 (GFS-40, 41): nearness comes from names and racks."""
-    servers = [
-        ServerAddress(ServerId(name), "127.0.0.1", 0, 0, rack)
-        for name, rack in [("a", "r1"), ("b", "r2"), ("c", "r1"), ("d", "r2")]
-    ]
-
-    order = chain(Place("d", "r2"), servers)
+    order = chain(Place("d", "r2"), IN_RACKS)
 
     assert [server.server for server in order] == ["d", "b", "a", "c"]
+
+
+def test_a_reader_tries_the_nearest_replica_first() -> None:
+    """§2.4 (GFS-06): that of its own host, then of its rack; equally near ones in any order."""
+    orders = {
+        tuple(server.server for server in nearest_first(Place("d", "r2"), IN_RACKS, chance))
+        for chance in map(random.Random, range(20))
+    }
+
+    assert orders == {("d", "b", "a", "c"), ("d", "b", "c", "a")}
 
 
 def test_a_record_lands_whole_at_an_offset_of_the_primary_s_choice(servers: Servers) -> None:

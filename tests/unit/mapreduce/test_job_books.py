@@ -11,10 +11,12 @@ from mrstream.mapreduce.master.job_journal import (
     TaskAbandoned,
     TaskCommitted,
 )
+from mrstream.mapreduce.notices import AFTER_A_RESTART
 from mrstream.mapreduce.scheduler.commands import LoseWorker, RecordCommit, StartAttempt
-from mrstream.mapreduce.scheduler.events import AttemptSucceeded, Tick
+from mrstream.mapreduce.scheduler.events import AttemptSucceeded, JobRestored, Tick
 from mrstream.mapreduce.scheduler.ids import AttemptId, JobId, TaskId, TaskKind, WorkerId
 from mrstream.mapreduce.scheduler.scheduler import Scheduler
+from mrstream.mapreduce.snapshot import JobSeen
 from tests.unit.mapreduce.test_job_ledger import JOB, attempt, ledger_of
 
 FIRST = attempt(TaskKind.MAP, 0)
@@ -52,6 +54,21 @@ def test_a_restored_job_has_the_results_of_the_life_before() -> None:
     assert list(ledger.workers) == ["h1"]
     row = books.notices.jobs.get(JOB)
     assert row is not None and (row.state, row.diagnosis) == ("failed", "why")
+
+
+def test_what_a_life_before_saw_is_said_to_be_missing_and_its_workers_count() -> None:
+    """The attempt was started by the master before; this one hears of its end only."""
+    books = JobBooks(Scheduler())
+    ledger = ledger_of()
+    books.admit(ledger)
+
+    books.take_down(JobRestored(JOB, (), 0, ledger.settings, (), 1000), [], 300.0)
+    books.take_down(AttemptSucceeded(FIRST), [RecordCommit(FIRST, H1)], 301.0)
+
+    board = books.notices.job(JOB, JobSeen(), 302.0)
+    assert board is not None
+    assert [row.text for row in board.events][1:] == [AFTER_A_RESTART]
+    assert list(ledger.workers) == ["h1"]
 
 
 def test_the_loss_of_a_worker_counts_for_the_jobs_that_used_it() -> None:

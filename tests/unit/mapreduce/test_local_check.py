@@ -25,8 +25,17 @@ def test_a_job_that_gives_the_same_however_it_is_cut_passes(
     assert checked(tmp_path, numReduceTasks="2") == SAME
 
     said = capsys.readouterr().err
-    assert "Checking on a sample of 30 lines of 1 files." in said
+    assert "Checking on a sample of 30 lines of 1 file." in said
     assert "one map, no combiner: 30 lines of output" in said and "All runs agree." in said
+
+
+def test_a_sample_that_is_repeated_for_the_combiner_is_said_to_be(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    checked(tmp_path, combiner="cat")
+
+    said = capsys.readouterr().err
+    assert "sample of 30 lines of 1 file, repeated so that combiners run more than once." in said
 
 
 def test_a_mapper_that_counts_its_records_is_found_out(

@@ -61,6 +61,14 @@ def test_a_failure_report_has_all_that_a_person_needs() -> None:
         assert words in text
 
 
+def test_the_meaning_of_the_exit_code_stands_below_the_reason_not_below_the_host() -> None:
+    lines = failure_text("attempt_1", FAILURE, repeatable=True, host="h7").splitlines()
+
+    assert (
+        "why:" in lines[1] and "exit code 139" in lines[2] and lines[3].split() == ["host:", "h7"]
+    )
+
+
 def test_what_was_not_kept_is_not_offered() -> None:
     assert "-repeat" not in failure_text("attempt_1", FAILURE, repeatable=False)
 

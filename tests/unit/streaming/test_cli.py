@@ -155,15 +155,19 @@ def test_input_on_this_machine_that_was_looked_for_in_the_dfs_is_pointed_out(
     assert _lies_here(words, "Input path does not exist: file:/tmp/here.txt") == []
 
 
+@pytest.mark.parametrize("lacks", ["pyarrow", "java"])
 def test_a_file_system_that_is_not_installed_is_one_line(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, lacks: str
 ) -> None:
-    monkeypatch.setitem(sys.modules, "pyarrow.fs", None)
+    """What pyarrow says of a machine without Java has a hundred lines."""
+    if lacks == "pyarrow":
+        monkeypatch.setitem(sys.modules, "pyarrow.fs", None)
 
     status = main(["-input", "hdfs://nn:9000/in", "-mapper", "cat"])
 
     err = capsys.readouterr().err
     assert status != 0 and "Traceback" not in err
+    assert len(err.splitlines()) == 2
     assert "hdfs://nn:9000/in cannot be used: " in err
     assert "a path of the current cluster is written without hdfs://HOST:PORT" in err
 
