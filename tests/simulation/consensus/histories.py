@@ -608,7 +608,7 @@ def learner_does_not_count(mutant: Mutant | None = None) -> None:
 
 
 def late_member_gets_a_checkpoint(mutant: Mutant | None = None) -> None:
-    """§3.7: who lacks records that nobody keeps any more gets the checkpoint, then the rest."""
+    """C7: who lacks records that nobody keeps any more gets the checkpoint, then the rest."""
     stage = Stage("abc", mutant)
     stage.found("abc")
     stage.cut("c", "ab")
