@@ -132,13 +132,15 @@ class Calls:
             raise Faulty(node.at, f"cannot convert {value.type} to {target}{with_parameters}")
         argument = node.arguments[0]
         if target == TIME and isinstance(argument, tree.Literal) and value.type == STRING:
-            return self.constant_time(argument.at, str(argument.value), value)
+            zone = parameters[0].constant if parameters else self._context.zone
+            if isinstance(zone, str):
+                return self.constant_time(argument.at, str(argument.value), zone)
         return replace(code, undef=code.undef or any(one.undef for one in (value, *parameters)))
 
-    def constant_time(self, at: int, text: str, code: Code) -> Code:
-        """Return a time that is written out, read now."""
+    def constant_time(self, at: int, text: str, zone: str) -> Code:
+        """Return a time that is written out, read now; `zone` is its own if the text has none."""
         try:
-            time = times.parse_time(text, self._context.zone)
+            time = times.parse_time(text, zone)
         except ValueError as error:
             raise Faulty(at, str(error)) from None
         return Code(str(time), TIME, low=time, high=time)
@@ -201,7 +203,7 @@ class Calls:
         self._context.mark_partial(kind)
         if node.name == "jsonof":
             self._check_json(node.at, kind)
-            read = self._context.constant("json", readers.json_reader(kind))
+            read = self._context.constant("json", readers.json_reader(kind, self._context.zone))
         else:
             read = self._context.constant("csv", readers.csv_reader(self._csv_fields(node, kind)))
         return Code(f"{read}({value.text})", kind, undef=True)

@@ -93,8 +93,7 @@ class Expressions:
                 raise Faulty(node.at, f"{node.value} is larger than an int can be")
             return known(node.value)
         if node.type == TIME:
-            text = Code(repr(node.value), STRING)
-            return self._calls.constant_time(node.at, str(node.value), text)
+            return self._calls.constant_time(node.at, str(node.value), self._context.zone)
         if node.type == FLOAT:
             finite = repr(node.value) != "inf"
             return Code(repr(node.value) if finite else "_math.inf", FLOAT)

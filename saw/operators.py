@@ -24,7 +24,7 @@ from mrstream.saw.code import (
 from mrstream.saw.source import Faulty
 from mrstream.saw.tables.kinds import BOOL, FLOAT, INT, TIME, Type
 
-_VERBS = {"+": "add", "-": "subtract", "*": "multiply", "/": "divide", "%": "divide"}
+_VERBS = {"+": "add", "-": "subtract", "*": "multiply", "/": "divide"}
 _BITS = {"&": BIT_AND, "|": BIT_OR, "^": BIT_XOR}
 
 

@@ -262,6 +262,8 @@ def test_no_more_than_ten_faults_are_told() -> None:
         ('hourof(T"2005-07-01 12:00:00 UTC", "America/Los_Angeles")', "int", "5"),
         ('hourof(T"2005-01-01 12:00:00 UTC", "America/Los_Angeles")', "int", "4"),
         ('dayofweek(T"2005-04-01")', "int", "5"),
+        ('hourof(time("2005-04-01 12:00:00", "PST"))', "int", "20"),
+        ('hourof(time("2005-04-01 12:" + "00:00", "PST"))', "int", "20"),
         ('string(int(addmonth(T"2005-01-31", 1)))', "string", "1109548800000000"),
         ('formattime("%H", trunctoday(T"2005-04-01 12:00:00 UTC", "Asia/Tokyo"))', "string", "15"),
         ("1 + 2 * 3 % 4 - -1", "int", "4"),
@@ -339,6 +341,19 @@ def test_a_web_servers_log_is_read() -> None:
     found = csv_of(text, [start + "200 23", start + '404 - "-" "A \\"b\\""', "junk"])
 
     assert found == 't,200,20,23\nt,404,20,0\nagents,"A \\""b\\"""\nbad,1\n'
+
+
+def test_times_of_json_that_name_no_zone_are_of_the_job_s() -> None:
+    text = "type R = { at: time }; r: R = jsonof(R, input); t: table sum of int;"
+    program = compiled(text + "emit t <- hourof(r.at);", zone="Asia/Tokyo")
+    records = [b'{"at": "2005-04-01 12:00:00"}', b'{"at": "2005-04-01 12:00:00 UTC"}']
+
+    assert shown(program, packed(program, records)) == f"t,{12 + 21}\n"
+
+
+def test_a_byte_of_a_bytes_literal_is_one_byte() -> None:
+    assert value_of(r'string(B"a\xff\u00e9\\x41\n", "hex")') == "61ffc3a95c7834310a"
+    assert value_of(r'string(len("a\xff"))') == "2"
 
 
 def test_names_of_python_are_no_names_of_the_language() -> None:
