@@ -111,8 +111,8 @@ def test_a_checkpoint_says_the_same_as_the_records_before_it() -> None:
 
 @pytest.mark.parametrize(("tasks", "spec_bytes"), [(1000, 10), (10, 3 << 20)])
 def test_a_checkpoint_of_any_size_is_read_back(tasks: int, spec_bytes: int) -> None:
-    """A journal cuts it into blocks of its own, wherever records end: a master with more than 256 of
-    them, or with more than 1 MiB, did not start again."""
+    """A journal cuts it into blocks of its own, wherever records end: a master with more than 256
+    of them, or with more than 1 MiB, did not start again."""
     disk = ForgetfulDisk()
     journal = Journal("/j", "c1", disk=disk)
     journal.recover()
