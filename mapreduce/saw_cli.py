@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
 HERE = "local"
 EXIT = "exit status: 0 done; 1 refused or failed, and why is said; 130 interrupted"
-_EXIT_OF_JOBS = f"{EXIT}; 5 the destination exists"
 
 
 class BadWords(UserError):
@@ -96,7 +95,8 @@ def _parser() -> Parser:
         prog="mrstream saw",
         allow_abbrev=False,
         description="Run a Sawzall program on every record of some files.",
-        epilog=f"The guide: docs/guide/saw.md, the language: docs/guide/saw-language.md; {_EXIT_OF_JOBS}",
+        epilog="The guide: docs/guide/saw.md, the language: docs/guide/saw-language.md; "
+        f"{EXIT}; 5 the destination exists",
     )
     made.add_argument("--program", required=True, metavar="FILE", help="the program's text")
     made.add_argument(

@@ -121,6 +121,7 @@ class Context:
         self.lines: list[tuple[str, int]] = []
         self._indent = 0
         self._blocks = 0
+        self._when_skipped = ""
 
     # --- names
 
@@ -269,8 +270,19 @@ class Context:
         with self.indented("except _UNDEFS as error:"):
             if self.ignore_undefs:
                 self.line(f"_skipped(error, {line}, {column})")
+                if self._when_skipped:
+                    self.line(self._when_skipped)
             else:
                 self.line(f"raise _stop(error, {line}, {column})")
+
+    @contextmanager
+    def when_skipped(self, then: str) -> Iterator[None]:
+        """Behind a statement inside that is skipped, this line comes too."""
+        self._when_skipped = then
+        try:
+            yield
+        finally:
+            self._when_skipped = ""
 
     @contextmanager
     def apart(self) -> Iterator[list[tuple[str, int]]]:

@@ -36,6 +36,32 @@ def test_an_undefined_value_in_an_initialiser_makes_the_variable_undefined() -> 
 
 
 @pytest.mark.parametrize(
+    ("statements", "total", "skipped"),
+    [
+        ("switch (v) { case 1: emit t <- 1; default: emit t <- 10; }", 1, 1),
+        ("switch (1) { case v: emit t <- 1; default: emit t <- 10; }", 1, 1),
+        ("switch (2) { case v: emit t <- 1; default: emit t <- 10; }", 10, 1),
+        ("for (i: int = v; i < 3; i++) emit t <- 1;", 2, 1),
+        ("i: int = 0; for (i = v; i < 3; i++) emit t <- 1;", 2, 1),
+        ("for (i: int = 0; i < 2; i = i + v) emit t <- 1;", 2 + 1, 1),
+        ("for (i: int = 0; i < 2; i = i + v) { emit t <- 1; continue; }", 2 + 1, 1),
+        ("i: int = 0; while (i < v) { emit t <- 1; i++; }", 1, 1),
+        ("do emit t <- 1; while (v > 5);", 2, 1),
+        ("if (v > 0) emit t <- 1; else emit t <- 10;", 1, 1),
+        ("f: function(): int { return v; }; emit t <- f();", 1, 1),
+    ],
+)
+def test_with_ignore_undefs_a_statement_is_skipped_whole(
+    statements: str, total: int, skipped: int
+) -> None:
+    """SZ-24. A switch took the value that it had at the record before, and a loop whose step was
+    undefined never ended."""
+    text = f"t: table sum of int; v: int = int(string(input)); {statements}"
+
+    assert csv_of(text, ["1", "x"], ignore_undefs=True) == f"t,{total}\n_undef_cnt,{skipped}\n"
+
+
+@pytest.mark.parametrize(
     ("statement", "reason"),
     [
         ("emit t <- 1 / zero;", "division by zero"),
