@@ -169,7 +169,7 @@ class Expressions:
         high = self.of_type(node.high, INT, "the end of a slice")
         ends = ":".join(end.text if end.low >= 0 else f"max({end.text}, 0)" for end in (low, high))
         undef = base.undef or low.undef or high.undef
-        fresh = not (base.type.name == "array" and base.type.parts[0].is_mutable)
+        fresh = not base.type.has_mutable_parts
         return Code(f"{base.at(ATOM)}[{ends}]", base.type, undef=undef, fresh=fresh)
 
     def field_number(self, node: tree.FieldOf, kind: Type) -> int:

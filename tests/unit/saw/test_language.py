@@ -137,6 +137,34 @@ def test_what_a_function_returns_may_be_undefined() -> None:
 # ---- values (§10) --------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(
+    "made",
+    [
+        "array of array of int = rows + rows",
+        "array of array of int = reverse(rows)",
+        "array of array of int = rows[0:2]",
+        "array of array of int = { rows[0], rows[0] }",
+        "array of array of int = new(array of array of int, 2, rows[0])",
+        "map[int] of array of int = { 0: rows[0] }",
+        "map[int] of array of int = convert(map[int] of array of int, by_name)",
+        "array of { s: string, l: array of int } = pairs",
+    ],
+)
+def test_a_value_made_of_others_shares_nothing_with_them(made: str) -> None:
+    text = f"""
+    rows: array of array of int = {{ {{ 1 }}, {{ 2 }} }};
+    by_name: map[string] of array of int = {{ "0": {{ 1 }} }};
+    pairs: array of {{ n: int, l: array of int }} = {{ {{ 1, {{ 1 }} }} }};
+    before: string = string(rows) + string(by_name) + string(pairs);
+    x: {made};
+    {"x[0].l[0] = 9;" if "pairs" in made else "x[0][0] = 9;"}
+    t: table collection of bool;
+    emit t <- before == string(rows) + string(by_name) + string(pairs);
+    """
+
+    assert csv_of(text) == "t,true\n"
+
+
 def test_nothing_is_shared() -> None:
     """SZ-27: arrays, maps and tuples are values, also inside of each other and of functions."""
     text = (
