@@ -6,6 +6,8 @@ import re
 
 import msgspec
 
+from mrstream.cluster.consensus.members import member_id
+from mrstream.cluster.consensus.records import EpochBegan, encode_own
 from mrstream.cluster.journal import format as journal
 from mrstream.cluster.wire.frames import Kind, encode_frame
 from mrstream.cluster.wire.messages import Health
@@ -63,6 +65,12 @@ def test_a_record_of_a_journal_is_that_of_its_page() -> None:
     assert journal.encode_record(marker, 3, 2, b"ab") == bytes_below("journal", "Record 3")
     header = journal.encode_file_header(journal.LOG_MAGIC, "c1", 3, marker)
     assert len(header) == 92
+
+
+def test_a_record_of_a_group_is_that_of_its_page() -> None:
+    record = EpochBegan(3, member_id("h1", "0123456789abcdef"))
+
+    assert encode_own(record) == bytes_below("consensus", "of epoch 3")
 
 
 def test_a_record_of_the_dfs_is_that_of_its_page() -> None:
