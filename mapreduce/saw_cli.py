@@ -41,7 +41,8 @@ def main(argv: Sequence[str]) -> int:
         if said.print_python:
             sys.stdout.write(program.python)
         else:
-            print(f"{said.program}: no faults; {len(program.tables)} tables")
+            count = len(program.tables)
+            print(f"{said.program}: no faults; {count} table{'s' * (count != 1)}")
         return 0
     for option in ("input_files", "destination"):
         if not getattr(said, option):
