@@ -224,6 +224,10 @@ class Context:
         """Say whether nobody needs the whole of a record (asking def() of it is fine)."""
         return not self.frame.is_function and name not in self.facts.whole | self.facts.assigned
 
+    def may_lack(self, kind: Type) -> bool:
+        """Say whether a value of this type may lack a field, its own or one of a part."""
+        return bool(self.partial) and (kind in self.partial or any(map(self.may_lack, kind.parts)))
+
     def mark_partial(self, kind: Type) -> None:
         """Remember that values of this type may lack fields."""
         if kind.name == "tuple":

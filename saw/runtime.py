@@ -72,6 +72,17 @@ def whole(value: Value) -> Value:
     return value
 
 
+def whole_inside(value: Value) -> Value:
+    """Return a value in which no field is missing, however deep."""
+    parts = value.values() if isinstance(value, dict) else value
+    if isinstance(parts, list | tuple) or parts is not value:
+        for part in parts:
+            whole_inside(part)
+    elif value is MISSING:
+        raise Undefined("the record lacks a field")
+    return value
+
+
 def is_defined(read: Callable[[], Value]) -> bool:
     """Say whether an expression has a value."""
     try:

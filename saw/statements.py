@@ -336,7 +336,7 @@ class Statements:
 
     def _switch(self, node: tree.Switch) -> None:
         context = self._context
-        value = self.expressions.value(node.value)
+        value = self.expressions.whole(self.expressions.value(node.value))
         is_kept = value.undef or not value.is_simple
         name = context.python_name("value") if is_kept else value.text
         cases = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from mrstream.saw.readers import MISSING
 from mrstream.saw.tables.kinds import Type
 
 
@@ -25,7 +26,7 @@ def copier(kind: Type) -> object:
                 return dict
             return lambda items: {key: value(item) for key, item in items.items()}  # type: ignore[operator]
     return lambda items: tuple(
-        item if copy is None else copy(item)  # type: ignore[operator]
+        item if copy is None or item is MISSING else copy(item)  # type: ignore[operator]
         for copy, item in zip(parts, items, strict=True)
     )
 

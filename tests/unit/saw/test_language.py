@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from mrstream.saw.program import ProgramStopped, compiled
@@ -395,6 +397,49 @@ def test_a_web_servers_log_is_read() -> None:
     found = csv_of(text, [start + "200 23", start + '404 - "-" "A \\"b\\""', "junk"])
 
     assert found == 't,200,20,23\nt,404,20,0\nagents,"A \\""b\\"""\nbad,1\n'
+
+
+PARTS = """
+    type I = { b: int }; type R = { a: I, l: array of I, m: map[string] of I };
+    type Other = { name: int }; type Text = { b: string };
+    t: table collection of string; whole: table collection of R;
+    by_array: table sum[array of I] of int;
+    f: function(x: Other): int { return x.name; };
+    r: R = jsonof(R, input);
+"""
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "emit whole <- r;",
+        "emit by_array[r.l] <- 1;",
+        "emit t <- string(r.a);",
+        "emit t <- string(r);",
+        "emit t <- string(fingerprintof(r.m));",
+        'if (r.a == r.l[0]) emit t <- "equal";',
+        "keys: map[I] of int = {:}; keys[r.a] = 1;",
+        "keys: map[I] of int = {:}; emit t <- string(lookup(keys, r.a, 5));",
+        "other: Other = r.a; emit t <- string(other.name);",
+        "text: Text = r.a; emit t <- text.b;",
+        "emit t <- string(f(r.a));",
+        'switch (r.a) { case r.l[0]: emit t <- "equal"; }',
+    ],
+)
+def test_a_value_that_lacks_a_field_is_not_read_as_a_whole(statement: str) -> None:
+    """SZ-23: what was missing came out as the word MISSING, or ended the task as a bug."""
+    record = '{"a": {}, "l": [{}], "m": {"k": {}}}'
+
+    why = stop(PARTS + statement, record)
+    assert re.search("the record lacks a field|(other|text) is undefined", why)
+    assert csv_of(PARTS + statement, [record], ignore_undefs=True) == "_undef_cnt,1\n"
+    assert "_undef_cnt" not in csv_of(PARTS + statement, [record.replace("{}", '{"b": 1}')])
+
+
+def test_a_field_that_is_missing_stays_so_in_a_copy_and_can_be_set() -> None:
+    text = PARTS + "q: R = r; if (!def(q.l)) { q.l = { { 7 } }; emit t <- string(q.l[0].b); }"
+
+    assert csv_of(text, ["{}"]) == "t,7\n"
 
 
 def test_times_of_json_that_name_no_zone_are_of_the_job_s() -> None:
