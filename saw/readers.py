@@ -16,6 +16,7 @@ import msgspec
 
 from mrstream.saw.tables.kinds import INT, STRING, TIME, Type, Value, tuple_of
 from mrstream.saw.times import parse_time
+from mrstream.saw.values import MISSING
 
 APACHE_LOG = tuple_of(
     host=STRING,
@@ -32,16 +33,6 @@ _QUOTED = rb'[^"\\]*(?:\\.[^"\\]*)*'
 _SIMPLY_QUOTED = rb'[^"]*(?<!\\)'
 _REQUEST_FIELDS = frozenset({"method", "path"})
 _TAIL_FIELDS = frozenset({"referer", "agent"})
-
-
-class Missing:
-    """What stands in a tuple for a field that the record did not have."""
-
-    def __repr__(self) -> str:
-        return "MISSING"
-
-
-MISSING = Missing()
 
 
 class MessageType(Protocol):

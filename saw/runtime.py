@@ -12,10 +12,10 @@ import struct
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from mrstream.saw.readers import MISSING
 from mrstream.saw.tables.kinds import Type, Value
 from mrstream.saw.tables.unique import fingerprint
 from mrstream.saw.times import time_text
+from mrstream.saw.values import MISSING
 
 ELEMENTS_MAX = 10_000_000
 _SIGN = 1 << 63

@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
-from mrstream.saw.readers import MISSING
 from mrstream.saw.tables.kinds import Type
+
+
+class Missing:
+    """What stands in a tuple for a field that the record did not have."""
+
+    def __repr__(self) -> str:
+        return "MISSING"
+
+
+MISSING = Missing()
 
 
 def same(a: Type, b: Type) -> bool:
