@@ -41,7 +41,8 @@ def main(argv: Sequence[str]) -> int:
         if said.print_python:
             sys.stdout.write(program.python)
         else:
-            print(f"{said.program}: no faults; {len(program.tables)} tables")
+            count = len(program.tables)
+            print(f"{said.program}: no faults; {count} table{'s' * (count != 1)}")
         return 0
     for option in ("input_files", "destination"):
         if not getattr(said, option):
@@ -95,7 +96,8 @@ def _parser() -> Parser:
         prog="mrstream saw",
         allow_abbrev=False,
         description="Run a Sawzall program on every record of some files.",
-        epilog=f"The guide: docs/guide/saw.md, the language: docs/guide/saw-language.md; {EXIT}",
+        epilog="The guide: docs/guide/saw.md, the language: docs/guide/saw-language.md; "
+        f"{EXIT}; 5 the destination exists",
     )
     made.add_argument("--program", required=True, metavar="FILE", help="the program's text")
     made.add_argument(

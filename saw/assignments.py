@@ -53,9 +53,10 @@ class Assignments:
             case tree.Index():
                 base = self._expressions.value(target.base)
                 if base.type.name == "map":
-                    index = self._expressions.of_type(
+                    key = self._expressions.of_type(
                         target.index, base.type.parts[0], "the key of this map"
-                    ).text
+                    )
+                    index = self._expressions.whole(key).text
                 elif base.type.name == "array":
                     index = not_negative(self._expressions.of_type(target.index, INT, "an index"))
                 else:

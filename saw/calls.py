@@ -17,6 +17,8 @@ from mrstream.saw.tables.kinds import BYTES, INT, STRING, TIME, Type, Value
 from mrstream.saw.values import copier
 
 _WITH_PATTERN = frozenset({"match", "matchstrs", "matchposns"})
+_HASHED = {"fingerprintof": 0, "haskey": 1, "lookup": 1}
+"""Which argument must be whole: it is encoded, or looked for among keys."""
 _READ_BY_CSV: dict[str, Callable[[str], Value]] = {
     "string": str,
     "bytes": str.encode,
@@ -37,6 +39,9 @@ class Translator(Protocol):
 
     def copied(self, code: Code) -> Code:
         """Return a value of one's own."""
+
+    def whole(self, code: Code) -> Code:
+        """Return a value that lacks no field."""
 
     def pattern(self, node: tree.Expression) -> Code:
         """Return the code of a regular expression."""
@@ -82,8 +87,12 @@ class Calls:
     def _library(self, node: tree.Call) -> Code:
         if node.name in _WITH_PATTERN and node.arguments:
             self._expressions.pattern(node.arguments[0])
+        values = self._values(node)
+        if node.name in _HASHED:
+            at = _HASHED[node.name]
+            values[at : at + 1] = map(self._expressions.whole, values[at : at + 1])
         try:
-            code = library.call(self._context, node.name, self._values(node))
+            code = library.call(self._context, node.name, values)
         except library.NoSuchCall as error:
             raise Faulty(node.at, str(error)) from None
         if code is None:
@@ -126,19 +135,22 @@ class Calls:
         if not node.arguments:
             raise Faulty(node.at, f"{node.name}(…) converts a value; there is none")
         value, *parameters = self._values(node)
+        value = self._expressions.whole(value)
         code = converted(self._context, value, target, parameters)
         if code is None:
             with_parameters = " with such a parameter" if parameters else ""
             raise Faulty(node.at, f"cannot convert {value.type} to {target}{with_parameters}")
         argument = node.arguments[0]
         if target == TIME and isinstance(argument, tree.Literal) and value.type == STRING:
-            return self.constant_time(argument.at, str(argument.value), value)
+            zone = parameters[0].constant if parameters else self._context.zone
+            if isinstance(zone, str):
+                return self.constant_time(argument.at, str(argument.value), zone)
         return replace(code, undef=code.undef or any(one.undef for one in (value, *parameters)))
 
-    def constant_time(self, at: int, text: str, code: Code) -> Code:
-        """Return a time that is written out, read now."""
+    def constant_time(self, at: int, text: str, zone: str) -> Code:
+        """Return a time that is written out, read now; `zone` is its own if the text has none."""
         try:
-            time = times.parse_time(text, self._context.zone)
+            time = times.parse_time(text, zone)
         except ValueError as error:
             raise Faulty(at, str(error)) from None
         return Code(str(time), TIME, low=time, high=time)
@@ -155,6 +167,7 @@ class Calls:
         if message is not None and value.type == BYTES:
             read = self._context.constant("message", message.reader(None))
             return Code(f"{read}({value.text})", target, undef=True)
+        value = self._expressions.whole(value)
         code = converted(self._context, value, target, self._values(node, 1))
         if code is None:
             raise Faulty(node.at, f"cannot convert {value.type} to {target}")
@@ -201,7 +214,7 @@ class Calls:
         self._context.mark_partial(kind)
         if node.name == "jsonof":
             self._check_json(node.at, kind)
-            read = self._context.constant("json", readers.json_reader(kind))
+            read = self._context.constant("json", readers.json_reader(kind, self._context.zone))
         else:
             read = self._context.constant("csv", readers.csv_reader(self._csv_fields(node, kind)))
         return Code(f"{read}({value.text})", kind, undef=True)

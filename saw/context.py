@@ -121,6 +121,7 @@ class Context:
         self.lines: list[tuple[str, int]] = []
         self._indent = 0
         self._blocks = 0
+        self._when_skipped = ""
 
     # --- names
 
@@ -223,6 +224,10 @@ class Context:
         """Say whether nobody needs the whole of a record (asking def() of it is fine)."""
         return not self.frame.is_function and name not in self.facts.whole | self.facts.assigned
 
+    def may_lack(self, kind: Type) -> bool:
+        """Say whether a value of this type may lack a field, its own or one of a part."""
+        return bool(self.partial) and (kind in self.partial or any(map(self.may_lack, kind.parts)))
+
     def mark_partial(self, kind: Type) -> None:
         """Remember that values of this type may lack fields."""
         if kind.name == "tuple":
@@ -269,8 +274,19 @@ class Context:
         with self.indented("except _UNDEFS as error:"):
             if self.ignore_undefs:
                 self.line(f"_skipped(error, {line}, {column})")
+                if self._when_skipped:
+                    self.line(self._when_skipped)
             else:
                 self.line(f"raise _stop(error, {line}, {column})")
+
+    @contextmanager
+    def when_skipped(self, then: str) -> Iterator[None]:
+        """Behind a statement inside that is skipped, this line comes too."""
+        self._when_skipped = then
+        try:
+            yield
+        finally:
+            self._when_skipped = ""
 
     @contextmanager
     def apart(self) -> Iterator[list[tuple[str, int]]]:

@@ -132,7 +132,8 @@ def _to_array(context: Context, code: Code, target: Type) -> Code | None:
         return None
     if code.hint[0] == "csv" and target.parts[0] == STRING:
         return Code(f"_csv_strings({code.hint[1]})", target, undef=True)
-    return Code(f"[{inner.text} for item in {code.text}]", target, undef=code.undef or inner.undef)
+    text, undef = f"[{inner.text} for item in {code.text}]", code.undef or inner.undef
+    return Code(text, target, undef=undef, fresh=not target.has_mutable_parts)
 
 
 def _to_map(context: Context, code: Code, target: Type) -> Code | None:
@@ -142,7 +143,7 @@ def _to_map(context: Context, code: Code, target: Type) -> Code | None:
         return None
     undef = code.undef or key.undef or value.undef
     pairs = f"{key.text}: {value.text} for key, item in {code.at(12)}.items()"
-    return Code(f"{{{pairs}}}", target, undef=undef)
+    return Code(f"{{{pairs}}}", target, undef=undef, fresh=not target.has_mutable_parts)
 
 
 def _to_tuple(context: Context, code: Code, target: Type) -> Code | None:
@@ -157,4 +158,5 @@ def _to_tuple(context: Context, code: Code, target: Type) -> Code | None:
     if None in fields:
         return None
     inner = ", ".join(field.text for field in fields if field is not None)
-    return Code(f"[({inner},) for item in ({code.text},)][0]", target, undef=True)
+    text = f"[({inner},) for item in ({code.text},)][0]"
+    return Code(text, target, undef=True, fresh=not target.has_mutable_parts)

@@ -114,10 +114,8 @@ class Emits:
         ]
 
     def _value(self, node: tree.Expression, kind: Type, what: str) -> Code:
-        code = self._expressions.copied(self._expressions.of_type(node, kind, what))
-        if kind in self._context.partial:
-            return Code(f"_whole({code.text})", kind, undef=True)
-        return code
+        code = self._expressions.of_type(node, kind, what)
+        return self._expressions.whole(self._expressions.copied(code))
 
     def _weight(self, node: tree.Emit, declaration: Declaration) -> Code | None:
         if declaration.weight is None:

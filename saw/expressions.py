@@ -36,8 +36,7 @@ class Expressions:
             case tree.Name():
                 return self._name(node)
             case tree.Binary():
-                left = self.value(node.left)
-                return binary(node, left, self.value(node.right, left.type))
+                return self._binary(node)
             case tree.Unary():
                 return self._unary(node)
             case tree.Index():
@@ -60,15 +59,16 @@ class Expressions:
         code = self.value(node, wanted)
         if not same(code.type, wanted):
             raise Faulty(node.at, f"{what} is {_a(wanted)}, not {_a(code.type)}")
-        return code
+        return code if self._context.may_lack(wanted) else self.whole(code)
 
     def initial(self, node: tree.Expression, wanted: Type, name: str) -> Code:
         """Return the code of an initialiser: converted to the variable's type if that is
         possible."""
         code = self.value(node, wanted)
         if same(code.type, wanted):
-            return replace(code, type=wanted)
-        other = converted(self._context, code, wanted)
+            kept = code if self._context.may_lack(wanted) else self.whole(code)
+            return replace(kept, type=wanted)
+        other = converted(self._context, self.whole(code), wanted)
         if other is None:
             raise Faulty(node.at, f"{name} is {_a(wanted)}, and {_a(code.type)} is none")
         return replace(other, undef=other.undef or code.undef)
@@ -84,6 +84,15 @@ class Expressions:
         copy = self._context.constant("copy", copier(code.type))
         return replace(code, text=f"{copy}({code.text})", prec=ATOM, fresh=True)
 
+    def whole(self, code: Code) -> Code:
+        """Return a value that lacks no field: one that does is undefined as a whole."""
+        context, kind = self._context, code.type
+        if not context.may_lack(kind):
+            return code
+        is_flat = kind in context.partial and not any(map(context.may_lack, kind.parts))
+        text = f"{'_whole' if is_flat else '_whole_inside'}({code.text})"
+        return replace(code, text=text, prec=ATOM, undef=True)
+
     # --- the simplest
 
     def _literal(self, node: tree.Literal) -> Code:
@@ -93,8 +102,7 @@ class Expressions:
                 raise Faulty(node.at, f"{node.value} is larger than an int can be")
             return known(node.value)
         if node.type == TIME:
-            text = Code(repr(node.value), STRING)
-            return self._calls.constant_time(node.at, str(node.value), text)
+            return self._calls.constant_time(node.at, str(node.value), self._context.zone)
         if node.type == FLOAT:
             finite = repr(node.value) != "inf"
             return Code(repr(node.value) if finite else "_math.inf", FLOAT)
@@ -123,6 +131,13 @@ class Expressions:
             raise Faulty(node.at, f"{node.name} changes with each record; a static value may not")
         return Code(var.python, var.type, undef=var.maybe, fresh=False, low=var.low, high=var.high)
 
+    def _binary(self, node: tree.Binary) -> Code:
+        left = self.value(node.left)
+        right = self.value(node.right, left.type)
+        if node.op in ("==", "!=") or left.type != right.type:
+            left, right = self.whole(left), self.whole(right)
+        return binary(node, left, right)
+
     def _unary(self, node: tree.Unary) -> Code:
         match node:
             case tree.Unary(op="-", operand=tree.Literal(value=int(number), type=kind)):
@@ -149,7 +164,8 @@ class Expressions:
         base = self.value(node.base)
         match base.type.name:
             case "map":
-                index = self.of_type(node.index, base.type.parts[0], "the key of this map")
+                key = base.type.parts[0]
+                index = self.whole(self.of_type(node.index, key, "the key of this map"))
                 text = f"{base.at(ATOM)}[{index.text}]"
                 return Code(text, base.type.parts[1], undef=True, fresh=False)
             case "array" | "string" | "bytes":
@@ -170,7 +186,7 @@ class Expressions:
         high = self.of_type(node.high, INT, "the end of a slice")
         ends = ":".join(end.text if end.low >= 0 else f"max({end.text}, 0)" for end in (low, high))
         undef = base.undef or low.undef or high.undef
-        fresh = not (base.type.name == "array" and base.type.parts[0].is_mutable)
+        fresh = not base.type.has_mutable_parts
         return Code(f"{base.at(ATOM)}[{ends}]", base.type, undef=undef, fresh=fresh)
 
     def field_number(self, node: tree.FieldOf, kind: Type) -> int:
@@ -250,7 +266,8 @@ class Expressions:
         if key is None:
             raise Faulty(node.at, "an element of a map is written key: value")
         value = self.of_type(node, target.parts[1], "a value of this map")
-        return self.of_type(key, target.parts[0], "a key of this map"), self.copied(value)
+        index = self.of_type(key, target.parts[0], "a key of this map")
+        return self.whole(index), self.copied(value)
 
     # --- def
 

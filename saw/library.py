@@ -293,7 +293,9 @@ def _reverse(context: Context, arguments: Sequence[Code]) -> Code:
         "reverse(array, string or bytes)",
         arguments,
     )
-    return Code(f"{arguments[0].at(12)}[::-1]", arguments[0].type, undef=_undef(arguments))
+    kind = arguments[0].type
+    fresh = not kind.has_mutable_parts
+    return Code(f"{arguments[0].at(12)}[::-1]", kind, undef=_undef(arguments), fresh=fresh)
 
 
 def _format(context: Context, arguments: Sequence[Code]) -> Code:

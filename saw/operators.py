@@ -24,7 +24,7 @@ from mrstream.saw.code import (
 from mrstream.saw.source import Faulty
 from mrstream.saw.tables.kinds import BOOL, FLOAT, INT, TIME, Type
 
-_VERBS = {"+": "add", "-": "subtract", "*": "multiply", "/": "divide", "%": "divide"}
+_VERBS = {"+": "add", "-": "subtract", "*": "multiply", "/": "divide"}
 _BITS = {"&": BIT_AND, "|": BIT_OR, "^": BIT_XOR}
 
 
@@ -52,7 +52,8 @@ def binary(node: tree.Binary, left: Code, right: Code) -> Code:
             code = _int(node, left, right, undef=undef)
             return Code(code.text, TIME, code.prec, undef, low=code.low, high=code.high)
         case "string" | "bytes" | "array" if node.op == "+":
-            return Code(f"{left.at(ADD)} + {right.at(ADD + 1)}", left.type, ADD, undef)
+            text, fresh = f"{left.at(ADD)} + {right.at(ADD + 1)}", not left.type.has_mutable_parts
+            return Code(text, left.type, ADD, undef, fresh=fresh)
     raise _refused(node, left.type, right.type)
 
 

@@ -15,7 +15,7 @@ from typing import Any
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.message import DecodeError
 
-from mrstream.saw.readers import MISSING, MessageType
+from mrstream.saw.readers import MessageType
 from mrstream.saw.tables.kinds import (
     BOOL,
     BYTES,
@@ -28,6 +28,7 @@ from mrstream.saw.tables.kinds import (
     array_of,
     map_of,
 )
+from mrstream.saw.values import MISSING
 
 FIELDS_MAX = 10_000
 """Of a message with all that lies in it: its type is written out in full."""

@@ -16,6 +16,7 @@ import msgspec
 
 from mrstream.saw.tables.kinds import INT, STRING, TIME, Type, Value, tuple_of
 from mrstream.saw.times import parse_time
+from mrstream.saw.values import MISSING
 
 APACHE_LOG = tuple_of(
     host=STRING,
@@ -32,16 +33,6 @@ _QUOTED = rb'[^"\\]*(?:\\.[^"\\]*)*'
 _SIMPLY_QUOTED = rb'[^"]*(?<!\\)'
 _REQUEST_FIELDS = frozenset({"method", "path"})
 _TAIL_FIELDS = frozenset({"referer", "agent"})
-
-
-class Missing:
-    """What stands in a tuple for a field that the record did not have."""
-
-    def __repr__(self) -> str:
-        return "MISSING"
-
-
-MISSING = Missing()
 
 
 class MessageType(Protocol):
@@ -210,11 +201,11 @@ def apache_field(name: str, group: str) -> str:
 # --- json
 
 
-def json_reader(kind: Type) -> Callable[[bytes], Value]:
+def json_reader(kind: Type, zone: str) -> Callable[[bytes], Value]:
     """Return the function that reads JSON as values of a type; fields that the type does not name
-    are passed over."""
+    are passed over. Times that name no zone are of `zone`."""
     decoder = msgspec.json.Decoder(_json_type(kind))
-    convert = _json_value(kind)
+    convert = _json_value(kind, zone)
 
     def read(data: bytes) -> Value:
         try:
@@ -245,16 +236,16 @@ def _json_type(kind: Type) -> Any:
     return {"int": int, "float": float, "bool": bool, "fingerprint": int}.get(kind.name, str)
 
 
-def _json_value(kind: Type) -> Callable[[Any], Value]:
+def _json_value(kind: Type, zone: str) -> Callable[[Any], Value]:
     match kind.name:
         case "array":
-            element = _json_value(kind.parts[0])
+            element = _json_value(kind.parts[0], zone)
             return lambda items: [element(item) for item in items]
         case "map":
-            value = _json_value(kind.parts[1])
+            value = _json_value(kind.parts[1], zone)
             return lambda items: {key: value(item) for key, item in items.items()}
         case "tuple":
-            fields = [(f"f{at}", _json_value(part)) for at, part in enumerate(kind.parts)]
+            fields = [(f"f{at}", _json_value(part, zone)) for at, part in enumerate(kind.parts)]
             return lambda record: tuple(
                 MISSING
                 if (item := getattr(record, name)) is msgspec.UNSET or item is None
@@ -262,7 +253,7 @@ def _json_value(kind: Type) -> Callable[[Any], Value]:
                 for name, convert in fields
             )
         case "time":
-            return lambda item: item if isinstance(item, int) else parse_time(item, "UTC")
+            return lambda item: item if isinstance(item, int) else parse_time(item, zone)
         case "int":
             return _in_64_bits
         case "bytes":

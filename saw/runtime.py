@@ -12,10 +12,10 @@ import struct
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from mrstream.saw.readers import MISSING
 from mrstream.saw.tables.kinds import Type, Value
 from mrstream.saw.tables.unique import fingerprint
 from mrstream.saw.times import time_text
+from mrstream.saw.values import MISSING
 
 ELEMENTS_MAX = 10_000_000
 _SIGN = 1 << 63
@@ -68,6 +68,17 @@ def given(value: Value) -> Value:
 def whole(value: Value) -> Value:
     """Return a tuple all of whose fields are there."""
     if MISSING in value:
+        raise Undefined("the record lacks a field")
+    return value
+
+
+def whole_inside(value: Value) -> Value:
+    """Return a value in which no field is missing, however deep."""
+    parts = value.values() if isinstance(value, dict) else value
+    if isinstance(parts, list | tuple) or parts is not value:
+        for part in parts:
+            whole_inside(part)
+    elif value is MISSING:
         raise Undefined("the record lacks a field")
     return value
 

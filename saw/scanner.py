@@ -11,6 +11,7 @@ from mrstream.saw.source import Faulty
 
 INT_MAX = 2**63 - 1
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v", "0": "\0"}
+_ESCAPE = re.compile(r"\\(x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|.)", re.DOTALL)
 _TOKEN = re.compile(
     r"""
       (?P<blank>[ \t\r\n]+|\#[^\n]*)
@@ -69,9 +70,9 @@ def _token(kind: str, word: str, at: int, prefix: str) -> Token:
         case "float":
             return Token("float", word, at, float(word))
         case "string":
-            plain = unescaped(word[1:-1], at + 1)
             if prefix == "B":
-                return Token("bytes", word, at, plain.encode("utf-8", "surrogatepass"))
+                return Token("bytes", word, at, _bytes(word[1:-1], at + 1))
+            plain = unescaped(word[1:-1], at + 1)
             return Token("time" if prefix == "T" else "string", prefix + word, at, plain)
         case "raw":
             return Token("string", word, at, word[1:-1])
@@ -82,24 +83,37 @@ def _token(kind: str, word: str, at: int, prefix: str) -> Token:
 
 def unescaped(text: str, at: int) -> str:
     """Return the text that a literal with backslashes stands for."""
-    if "\\" not in text:
-        return text
+    return _ESCAPE.sub(lambda match: _letter(match, at), text) if "\\" in text else text
 
-    def letter(match: re.Match[str]) -> str:
+
+def _bytes(text: str, at: int) -> bytes:
+    """Return the bytes that a literal stands for: letters as UTF-8, and `\\xff` is one byte."""
+    found, end = b"", 0
+    for match in _ESCAPE.finditer(text):
         code = match.group(1)
-        if code[0] in "xuU" and len(code) > 1:
-            number = int(code[1:], 16)
-            if number > 0x10FFFF:
-                raise Faulty(at + match.start(), f"there is no character \\{code}")
-            return chr(number)
-        if code in _ESCAPES:
-            return _ESCAPES[code]
-        if code in "\\\"'":
-            return code
-        raise Faulty(at + match.start(), f"\\{code} means nothing; write \\\\ for a backslash")
+        is_byte = code[0] == "x" and len(code) > 1
+        one = bytes.fromhex(code[1:]) if is_byte else _utf8(_letter(match, at))
+        found += _utf8(text[end : match.start()]) + one
+        end = match.end()
+    return found + _utf8(text[end:])
 
-    pattern = r"\\(x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|.)"
-    return re.sub(pattern, letter, text, flags=re.DOTALL)
+
+def _utf8(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
+
+
+def _letter(match: re.Match[str], at: int) -> str:
+    code = match.group(1)
+    if code[0] in "xuU" and len(code) > 1:
+        number = int(code[1:], 16)
+        if number > 0x10FFFF:
+            raise Faulty(at + match.start(), f"there is no character \\{code}")
+        return chr(number)
+    if code in _ESCAPES:
+        return _ESCAPES[code]
+    if code in "\\\"'":
+        return code
+    raise Faulty(at + match.start(), f"\\{code} means nothing; write \\\\ for a backslash")
 
 
 def _unreadable(text: str, at: int) -> str:

@@ -7,6 +7,7 @@ ends the statement that it is in; the next ones are still looked at.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 from mrstream.saw import tree
@@ -287,23 +288,34 @@ class Statements:
                 if condition is not None:
                     self._loop_test(condition)
                 self._inside(body)
-                for step in loop.repeat:
-                    self.statement(step)
+                self._step(loop)
                 if loop.until is not None:
                     self._loop_test(loop.until)
         finally:
             context.frame.loops.pop()
+
+    def _step(self, loop: Loop) -> None:
+        """Go on to the next round; a step that is undefined ends the loop, as a condition does."""
+        with self._context.when_skipped("break"):
+            for step in loop.repeat:
+                self.statement(step)
 
     def _do_while(self, node: tree.DoWhile) -> None:
         self._looped(node, Loop("loop", until=node.condition), None, node.body)
 
     def _for(self, node: tree.For) -> None:
         with self._context.scope():
+            begins = ""
             if node.first is not None:
-                self.statement(node.first)
+                if self._context.ignore_undefs and not isinstance(node.first, tree.Variable):
+                    begins = self._context.python_name("begins")
+                    self._context.line(f"{begins} = True")
+                with self._context.when_skipped(f"{begins} = False" if begins else ""):
+                    self.statement(node.first)
                 self._narrow(node)
             steps = [node.step] if node.step is not None else []
-            self._looped(node, Loop("loop", steps), node.condition, node.body)
+            with self._context.indented(f"if {begins}:") if begins else nullcontext():
+                self._looped(node, Loop("loop", steps), node.condition, node.body)
 
     def _narrow(self, node: tree.For) -> None:
         """Know that the variable of `for (i: int = 0; i < …; i++)` stays in between."""
@@ -324,18 +336,38 @@ class Statements:
 
     def _switch(self, node: tree.Switch) -> None:
         context = self._context
-        value = self.expressions.value(node.value)
-        name = value.text
-        with context.guarded(node.at, value.undef):
-            if not value.is_simple or value.undef:
-                name = context.python_name("value")
+        value = self.expressions.whole(self.expressions.value(node.value))
+        is_kept = value.undef or not value.is_simple
+        name = context.python_name("value") if is_kept else value.text
+        cases = [
+            [self.expressions.of_type(one, value.type, "this case") for one in values]
+            for values, _ in node.cases
+        ]
+        tests = [" or ".join(f"{name} == {one.at(5)}" for one in case) for case in cases]
+        undef = value.undef or any(one.undef for case in cases for one in case)
+        if not undef or not (context.ignore_undefs or context.frame.is_function):
+            if is_kept:
                 context.line(f"{name} = {value.text}", node.at)
+            self._cases(node, tests)
+            return
+        # As `if`: nothing of it is done unless all that decides between the cases is defined.
+        number = context.python_name("case")
+        with context.indented("try:", node.at, is_block=True):
+            if is_kept:
+                context.line(f"{name} = {value.text}", node.at)
+            context.line(f"{number} = -1")
+            for index, test in enumerate(tests):
+                context.line(f"{'elif' if index else 'if'} {test}: {number} = {index}", node.at)
+        self._on_undefined(node.at)
+        with context.indented("else:"):
+            self._cases(node, [f"{number} == {index}" for index in range(len(tests))])
+
+    def _cases(self, node: tree.Switch, tests: list[str]) -> None:
+        context = self._context
         context.frame.loops.append(Loop("switch"))
         try:
             word = "if"
-            for values, block in node.cases:
-                tests = [self.expressions.of_type(one, value.type, "this case") for one in values]
-                test = " or ".join(f"{name} == {one.at(5)}" for one in tests)
+            for test, (_, block) in zip(tests, node.cases, strict=True):
                 with context.indented(f"{word} {test}:", block.at):
                     self._case(block)
                 word = "elif"
@@ -365,8 +397,7 @@ class Statements:
             raise Faulty(node.at, "continue stands inside of loops")
         if loops[-1].kind != "loop":
             raise Faulty(node.at, f"continue cannot leave a {loops[-1].kind}")
-        for step in loops[-1].repeat:
-            self.statement(step)
+        self._step(loops[-1])
         until = loops[-1].until
         if until is not None:
             self._loop_test(until)

@@ -5,6 +5,16 @@ from __future__ import annotations
 from mrstream.saw.tables.kinds import Type
 
 
+class Missing:
+    """What stands in a tuple for a field that the record did not have."""
+
+    def __repr__(self) -> str:
+        return "MISSING"
+
+
+MISSING = Missing()
+
+
 def same(a: Type, b: Type) -> bool:
     """Say whether types are the same but for the names of fields."""
     if a.name != b.name or len(a.parts) != len(b.parts):
@@ -25,7 +35,7 @@ def copier(kind: Type) -> object:
                 return dict
             return lambda items: {key: value(item) for key, item in items.items()}  # type: ignore[operator]
     return lambda items: tuple(
-        item if copy is None else copy(item)  # type: ignore[operator]
+        item if copy is None or item is MISSING else copy(item)  # type: ignore[operator]
         for copy, item in zip(parts, items, strict=True)
     )
 

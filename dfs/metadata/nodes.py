@@ -54,9 +54,9 @@ class NodeTable:
         """Of every directory and of nothing else: its names, each with its row; `parent` and `name`
         the other way round."""
         self.more_chunks: dict[int, array[int]] = {}
-        """The chunks behind the first, of files that have several."""
+        """All chunks, the first too, of files that have several."""
         self.accessed_at_s: dict[int, float] = {}
-        """Where it is not the time of the last change; in no log."""
+        """Where it is not the time of the last change."""
         self.hidden: dict[int, None] = {}
         """Nodes with the name of something unfinished."""
         self._sorted: dict[int, list[bytes]] = {}

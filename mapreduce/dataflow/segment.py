@@ -283,9 +283,9 @@ def _read_index(fd: int, path: str) -> Sequence[PartitionEntry]:
 
 
 def _check_header(header: bytes, path: str) -> None:
-    magic, version, _, crc = _HEADER.unpack(header)
+    magic, version, zeros, crc = _HEADER.unpack(header)
     found = crc32c(header[:8])
-    if magic != MAGIC or found != crc:
+    if magic != MAGIC or found != crc or (version == VERSION and zeros != _ZEROS):
         raise SegmentCorrupt(f"segment {path}: header {header.hex()} is none, or fails its crc")
     if version != VERSION:
         raise NewerFormat(f"segment {path}: version {version}; this mrstream reads {VERSION}")

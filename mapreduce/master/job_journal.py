@@ -7,6 +7,7 @@ them when they register again. Never does any IO, reads no clock: every host fol
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterable, Iterator
 from typing import assert_never
 
@@ -106,8 +107,10 @@ AnyRecord = MasterStarted | JobAccepted | JobClosed | OfJob
 
 _encode = msgspec.msgpack.Encoder().encode
 _decoder: msgspec.msgpack.Decoder[AnyRecord] = msgspec.msgpack.Decoder(AnyRecord)
-_pieces_decoder: msgspec.msgpack.Decoder[list[AnyRecord]] = msgspec.msgpack.Decoder(list[AnyRecord])
-_PIECE_RECORDS = 256
+_state_decoder: msgspec.msgpack.Decoder[list[AnyRecord]] = msgspec.msgpack.Decoder(list[AnyRecord])
+_ARRAY = struct.Struct(">BI")
+_ARRAY_MARK = 0xDD
+"""What MessagePack begins an array with whose length takes four bytes."""
 
 
 def encode(record: AnyRecord) -> bytes:
@@ -192,24 +195,20 @@ class Journaled:
     def restore(self, checkpoint: Iterable[bytes], records: Iterable[tuple[int, bytes]]) -> None:
         """Fold what was found on disk; JournalCorrupt if a record says nothing."""
         try:
-            for piece in checkpoint:
-                for record in _pieces_decoder.decode(piece):
-                    self.apply(record)
+            # A journal cuts what it is given into blocks of its own: where one ends says nothing.
+            state = b"".join(checkpoint)
+            for record in _state_decoder.decode(state) if state else ():
+                self.apply(record)
             for _, payload in records:
                 self.apply(_decoder.decode(payload))
         except msgspec.DecodeError as error:
             raise JournalCorrupt(f"a record of the job journal cannot be read: {error}") from None
 
     def pieces(self) -> Iterator[bytes]:
-        """Yield the blocks of a checkpoint: the records that still matter."""
-        held: list[AnyRecord] = []
-        for record in self._records():
-            held.append(record)
-            if len(held) >= _PIECE_RECORDS:
-                yield _encode(held)
-                held = []
-        if held:
-            yield _encode(held)
+        """Yield what a checkpoint holds: one array of the records that still matter."""
+        records = list(self._records())
+        yield _ARRAY.pack(_ARRAY_MARK, len(records))
+        yield from map(_encode, records)
 
     def _records(self) -> Iterator[AnyRecord]:
         yield MasterStarted(self.life, self.stamp_ms, self.jobs_count)

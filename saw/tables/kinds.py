@@ -47,7 +47,12 @@ class Type(msgspec.Struct, frozen=True, omit_defaults=True):
     @property
     def is_mutable(self) -> bool:
         """Whether a value, or a part of it, can change in place."""
-        return self.name in ("array", "map") or any(part.is_mutable for part in self.parts)
+        return self.name in ("array", "map") or self.has_mutable_parts
+
+    @property
+    def has_mutable_parts(self) -> bool:
+        """Whether a value that was put together anew may still share something that can change."""
+        return any(part.is_mutable for part in self.parts)
 
     def depth(self) -> int:
         """How many types lie in each other, this one included."""

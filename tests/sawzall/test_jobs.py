@@ -238,7 +238,7 @@ def test_a_program_is_checked_and_shown_without_a_job(desk: Desk) -> None:
     checked = desk.run("saw", "--program", "p.szl", "--check")
     printed = desk.run("saw", "--program", "p.szl", "--print_python")
 
-    assert checked.stdout == b"p.szl: no faults; 1 tables\n"
+    assert checked.stdout == b"p.szl: no faults; 1 table\n"
     compile(printed.stdout.decode(), "p", "exec")
     assert b"for input_ in records:" in printed.stdout
     assert not desk.home.exists() or not list(desk.home.rglob("job_*"))

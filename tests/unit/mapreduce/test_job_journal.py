@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from mrstream.cluster.errors import JournalCorrupt
+from mrstream.cluster.journal.journal import Journal
 from mrstream.mapreduce.attempt.attempt_report import Done
 from mrstream.mapreduce.master import job_journal
 from mrstream.mapreduce.master.job_journal import (
@@ -20,6 +21,7 @@ from mrstream.mapreduce.master.job_journal import (
     TaskAbandoned,
     TaskCommitted,
 )
+from tests.support.forgetful_disk import ForgetfulDisk
 
 JOB = "job_1700000000000_0001"
 FIRST = "attempt_1700000000000_0001_m_000000_0"
@@ -105,6 +107,28 @@ def test_a_checkpoint_says_the_same_as_the_records_before_it() -> None:
     assert known.priority == 5
     assert list(known.committed.values()) == list(whole.jobs[JOB].committed.values())
     assert known.decided is not None
+
+
+@pytest.mark.parametrize(("tasks", "spec_bytes"), [(1000, 10), (10, 3 << 20)])
+def test_a_checkpoint_of_any_size_is_read_back(tasks: int, spec_bytes: int) -> None:
+    """A journal cuts it into blocks of its own, wherever records end: a master with more than 256
+    of them, or with more than 1 MiB, did not start again."""
+    disk = ForgetfulDisk()
+    journal = Journal("/j", "c1", disk=disk)
+    journal.recover()
+    journal.append(b"a record")
+    sequence = journal.rotate()
+    journal.commit()
+    job = JobAccepted(JOB, "token", bytes(spec_bytes), 1, False, 5.0)
+    attempts = [f"attempt_1700000000000_0001_m_{number:06d}_0" for number in range(tasks)]
+    commits = [TaskCommitted(JOB, attempt, "h1", Done({}), 1.0) for attempt in attempts]
+    journal.write_checkpoint(sequence, fold([MasterStarted(2), job, *commits]).pieces())
+
+    again = Journaled()
+    again.restore(Journal("/j", "c1", disk=disk).recover().checkpoint, [])
+
+    assert again.life == 2 and again.jobs[JOB].accepted == job
+    assert list(again.jobs[JOB].committed.values()) == commits
 
 
 def test_a_record_that_says_nothing_is_corruption() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from mrstream.saw.program import ProgramStopped, compiled
@@ -33,6 +35,32 @@ def test_an_undefined_value_in_an_initialiser_makes_the_variable_undefined() -> 
     text = TABLE + "v: int = int(string(input)); if (def(v)) emit t <- v; else emit t <- 100;"
 
     assert csv_of(text, ["5", "x"]) == "t,105\n"
+
+
+@pytest.mark.parametrize(
+    ("statements", "total", "skipped"),
+    [
+        ("switch (v) { case 1: emit t <- 1; default: emit t <- 10; }", 1, 1),
+        ("switch (1) { case v: emit t <- 1; default: emit t <- 10; }", 1, 1),
+        ("switch (2) { case v: emit t <- 1; default: emit t <- 10; }", 10, 1),
+        ("for (i: int = v; i < 3; i++) emit t <- 1;", 2, 1),
+        ("i: int = 0; for (i = v; i < 3; i++) emit t <- 1;", 2, 1),
+        ("for (i: int = 0; i < 2; i = i + v) emit t <- 1;", 2 + 1, 1),
+        ("for (i: int = 0; i < 2; i = i + v) { emit t <- 1; continue; }", 2 + 1, 1),
+        ("i: int = 0; while (i < v) { emit t <- 1; i++; }", 1, 1),
+        ("do emit t <- 1; while (v > 5);", 2, 1),
+        ("if (v > 0) emit t <- 1; else emit t <- 10;", 1, 1),
+        ("f: function(): int { return v; }; emit t <- f();", 1, 1),
+    ],
+)
+def test_with_ignore_undefs_a_statement_is_skipped_whole(
+    statements: str, total: int, skipped: int
+) -> None:
+    """SZ-24. A switch took the value that it had at the record before, and a loop whose step was
+    undefined never ended."""
+    text = f"t: table sum of int; v: int = int(string(input)); {statements}"
+
+    assert csv_of(text, ["1", "x"], ignore_undefs=True) == f"t,{total}\n_undef_cnt,{skipped}\n"
 
 
 @pytest.mark.parametrize(
@@ -109,6 +137,34 @@ def test_what_a_function_returns_may_be_undefined() -> None:
 
 
 # ---- values (§10) --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        "array of array of int = rows + rows",
+        "array of array of int = reverse(rows)",
+        "array of array of int = rows[0:2]",
+        "array of array of int = { rows[0], rows[0] }",
+        "array of array of int = new(array of array of int, 2, rows[0])",
+        "map[int] of array of int = { 0: rows[0] }",
+        "map[int] of array of int = convert(map[int] of array of int, by_name)",
+        "array of { s: string, l: array of int } = pairs",
+    ],
+)
+def test_a_value_made_of_others_shares_nothing_with_them(made: str) -> None:
+    text = f"""
+    rows: array of array of int = {{ {{ 1 }}, {{ 2 }} }};
+    by_name: map[string] of array of int = {{ "0": {{ 1 }} }};
+    pairs: array of {{ n: int, l: array of int }} = {{ {{ 1, {{ 1 }} }} }};
+    before: string = string(rows) + string(by_name) + string(pairs);
+    x: {made};
+    {"x[0].l[0] = 9;" if "pairs" in made else "x[0][0] = 9;"}
+    t: table collection of bool;
+    emit t <- before == string(rows) + string(by_name) + string(pairs);
+    """
+
+    assert csv_of(text) == "t,true\n"
 
 
 def test_nothing_is_shared() -> None:
@@ -262,6 +318,8 @@ def test_no_more_than_ten_faults_are_told() -> None:
         ('hourof(T"2005-07-01 12:00:00 UTC", "America/Los_Angeles")', "int", "5"),
         ('hourof(T"2005-01-01 12:00:00 UTC", "America/Los_Angeles")', "int", "4"),
         ('dayofweek(T"2005-04-01")', "int", "5"),
+        ('hourof(time("2005-04-01 12:00:00", "PST"))', "int", "20"),
+        ('hourof(time("2005-04-01 12:" + "00:00", "PST"))', "int", "20"),
         ('string(int(addmonth(T"2005-01-31", 1)))', "string", "1109548800000000"),
         ('formattime("%H", trunctoday(T"2005-04-01 12:00:00 UTC", "Asia/Tokyo"))', "string", "15"),
         ("1 + 2 * 3 % 4 - -1", "int", "4"),
@@ -339,6 +397,62 @@ def test_a_web_servers_log_is_read() -> None:
     found = csv_of(text, [start + "200 23", start + '404 - "-" "A \\"b\\""', "junk"])
 
     assert found == 't,200,20,23\nt,404,20,0\nagents,"A \\""b\\"""\nbad,1\n'
+
+
+PARTS = """
+    type I = { b: int }; type R = { a: I, l: array of I, m: map[string] of I };
+    type Other = { name: int }; type Text = { b: string };
+    t: table collection of string; whole: table collection of R;
+    by_array: table sum[array of I] of int;
+    f: function(x: Other): int { return x.name; };
+    r: R = jsonof(R, input);
+"""
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "emit whole <- r;",
+        "emit by_array[r.l] <- 1;",
+        "emit t <- string(r.a);",
+        "emit t <- string(r);",
+        "emit t <- string(fingerprintof(r.m));",
+        'if (r.a == r.l[0]) emit t <- "equal";',
+        "keys: map[I] of int = {:}; keys[r.a] = 1;",
+        "keys: map[I] of int = {:}; emit t <- string(lookup(keys, r.a, 5));",
+        "other: Other = r.a; emit t <- string(other.name);",
+        "text: Text = r.a; emit t <- text.b;",
+        "emit t <- string(f(r.a));",
+        'switch (r.a) { case r.l[0]: emit t <- "equal"; }',
+    ],
+)
+def test_a_value_that_lacks_a_field_is_not_read_as_a_whole(statement: str) -> None:
+    """SZ-23: what was missing came out as the word MISSING, or ended the task as a bug."""
+    record = '{"a": {}, "l": [{}], "m": {"k": {}}}'
+
+    why = stop(PARTS + statement, record)
+    assert re.search("the record lacks a field|(other|text) is undefined", why)
+    assert csv_of(PARTS + statement, [record], ignore_undefs=True) == "_undef_cnt,1\n"
+    assert "_undef_cnt" not in csv_of(PARTS + statement, [record.replace("{}", '{"b": 1}')])
+
+
+def test_a_field_that_is_missing_stays_so_in_a_copy_and_can_be_set() -> None:
+    text = PARTS + "q: R = r; if (!def(q.l)) { q.l = { { 7 } }; emit t <- string(q.l[0].b); }"
+
+    assert csv_of(text, ["{}"]) == "t,7\n"
+
+
+def test_times_of_json_that_name_no_zone_are_of_the_job_s() -> None:
+    text = "type R = { at: time }; r: R = jsonof(R, input); t: table sum of int;"
+    program = compiled(text + "emit t <- hourof(r.at);", zone="Asia/Tokyo")
+    records = [b'{"at": "2005-04-01 12:00:00"}', b'{"at": "2005-04-01 12:00:00 UTC"}']
+
+    assert shown(program, packed(program, records)) == f"t,{12 + 21}\n"
+
+
+def test_a_byte_of_a_bytes_literal_is_one_byte() -> None:
+    assert value_of(r'string(B"a\xff\u00e9\\x41\n", "hex")') == "61ffc3a95c7834310a"
+    assert value_of(r'string(len("a\xff"))') == "2"
 
 
 def test_names_of_python_are_no_names_of_the_language() -> None:

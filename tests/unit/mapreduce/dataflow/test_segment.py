@@ -12,6 +12,7 @@ from crc32c import crc32c
 from mrstream.cluster.errors import NewerFormat
 from mrstream.mapreduce.dataflow import block_codec, kernel, segment
 from mrstream.mapreduce.dataflow.segment import Block, SegmentCorrupt
+from mrstream.mapreduce.dataflow.sort_buffer import SortBuffer, SortPlan
 
 CODECS = ["none", "zlib", "lz4", "zstd", "snappy", "bzip2"]
 
@@ -48,17 +49,32 @@ def test_blocks_come_back_as_they_were_written(tmp_path: Path, codec: str) -> No
 def test_the_example_of_the_format_page_is_what_is_written(tmp_path: Path) -> None:
     """docs/formats/segment.md, "Example"."""
     path = tmp_path / "s"
+    buffer = SortBuffer(SortPlan(1), 4096)
+    assert buffer.add(b"a", b"1") and buffer.add(b"b", b"")
     writer = segment.Writer(str(path), 1)
-    writer.append(Block(0, 2, 13, kernel.encode_records([(b"a", b"1"), (b"b", b"")])))
+    for block in buffer.runs():
+        writer.append(block)
 
     entries = writer.finish()
 
-    assert entries == (segment.PartitionEntry(12, 39, 2, 7, 13),)
+    assert entries == (segment.PartitionEntry(12, 39, 2, 7, 11),)
     data = path.read_bytes()
     assert len(data) == 111
     assert data[:4] == b"MRSG"
     assert data[44:51] == bytes.fromhex("01016131010062")
     assert data[-4:] == b"MRSI"
+
+
+def test_a_header_with_something_in_its_zeros_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    write(path)
+    good = path.read_bytes()
+    head = good[:5] + b"\0\1\0"
+
+    path.write_bytes(head + crc32c(head).to_bytes(4, "little") + good[12:])
+
+    with pytest.raises(SegmentCorrupt, match="is none"):
+        read_all(path)
 
 
 @pytest.mark.parametrize("codec", CODECS)
