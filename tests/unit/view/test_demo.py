@@ -45,7 +45,7 @@ def test_the_demonstration_has_masters_that_are_well() -> None:
     assert list(picture.groups) == ["dfs", "jobs", "lock"]
     assert {len(view.answering) for view in picture.groups.values()} == {3}
     assert not [view.trouble() for view in picture.groups.values() if view.trouble()]
-    assert [event.text for event in picture.events][0] == "dfs: h0001 leads, epoch 1"
+    assert picture.events[0].text == "dfs: h0001 leads, epoch 1"
 
 
 def test_a_simulated_job_can_be_killed() -> None:
