@@ -173,10 +173,8 @@ class Monitor(App[None]):
             return
 
         def take() -> None:
-            were_known = bool(picture.groups)
             for event in picture.see_groups(groups, self.source.now_s()):
-                if were_known:
-                    self.notify(event.text)
+                self.notify(event.text)
             self._redraw()
 
         self.call_from_thread(take)

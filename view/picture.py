@@ -171,19 +171,20 @@ class Picture:
         return bool(changed_hosts or changed_jobs)
 
     def see_groups(self, groups: Mapping[str, GroupView], now_s: float) -> list[EventRow]:
-        """Take what members of groups said; returns a line for each that is led in a new epoch."""
+        """Take what members of groups said; returns the line of each that was known before and is
+        led in a new epoch."""
         began = {
-            name: view
+            name: EventRow(
+                view.since_s or now_s, f"{name}: {view.leader} leads, epoch {view.epoch}"
+            )
             for name, view in groups.items()
             if view.leader and view.epoch > self._epochs.get(name, 0)
         }
-        news = [
-            EventRow(view.since_s or now_s, f"{name}: {view.leader} leads, epoch {view.epoch}")
-            for name, view in began.items()
-        ]
-        self._epochs |= {name: view.epoch for name, view in began.items()}
+        news = [event for name, event in began.items() if name in self.groups]
+        self._epochs |= {name: groups[name].epoch for name in began}
         self.groups = groups
-        self.events = sorted([*self.events, *news], key=lambda event: event.at_s)[-EVENTS_MAX:]
+        events = [*self.events, *began.values()]
+        self.events = sorted(events, key=lambda event: event.at_s)[-EVENTS_MAX:]
         return news
 
     def see_job(self, news: JobSnapshot) -> None:

@@ -45,7 +45,8 @@ def test_only_groups_that_are_not_well_are_warned_of_cells_included() -> None:
 def test_there_is_a_line_for_each_new_epoch_and_none_for_the_same() -> None:
     picture = Picture()
     before = groups(group(DFS_MASTER), group(MAPREDUCE_MASTER, "h3", 3))
-    assert len(picture.see_groups(before, NOW_S)) == 2
+    assert picture.see_groups(before, NOW_S) == [], "nobody took over while we looked"
+    assert len(picture.events) == 2
     assert picture.see_groups(before, NOW_S + 2) == []
 
     unled = groups(group(DFS_MASTER, "", 8, silent=("h1",)), group(MAPREDUCE_MASTER, "h3", 3))
@@ -56,6 +57,7 @@ def test_there_is_a_line_for_each_new_epoch_and_none_for_the_same() -> None:
     assert event.text == "dfs: h2 leads, epoch 8"
     assert event.at_s == NOW_S - 187, "when it began, not when we heard of it"
     assert picture.groups == after
+    assert len(picture.events) == 3
 
 
 def test_the_last_one_that_took_over_is_told_with_its_age() -> None:
