@@ -48,6 +48,7 @@ WORKERS, MAPS, REDUCES, KILLED = 1746, 15_000, 4_000, 200
 GB = 1000 * MB
 _DISK_BYTES = 80 * GB
 MASTERS_COUNT = 3
+LED_SINCE_S = 1.0
 FILE_HOSTS = 12
 """So many hosts hold the files of the demonstration: a map of all would be empty for the most."""
 
@@ -191,7 +192,7 @@ class DemoSource(DemoFiles):
             for at, host in enumerate(hosts)
         }
         return {
-            group_name(role): GroupView(role, hosts[0], 1, 0, hosts, members)
+            group_name(role): GroupView(role, hosts[0], 1, 0, hosts, members, since_s=LED_SINCE_S)
             for role in (DFS_MASTER, MAPREDUCE_MASTER, LOCK_MASTER)
             if hosts
         }

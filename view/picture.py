@@ -180,12 +180,14 @@ class Picture:
             for name, view in groups.items()
             if view.leader and view.epoch > self._epochs.get(name, 0)
         }
-        news = [event for name, event in began.items() if name in self.groups]
+        news = {name: event for name, event in began.items() if name in self.groups}
+        # Of one that led before we looked there is a line if it says since when.
+        told = {name: event for name, event in began.items() if groups[name].since_s}
+        events = [*self.events, *(told | news).values()]
+        self.events = sorted(events, key=lambda event: event.at_s)[-EVENTS_MAX:]
         self._epochs |= {name: groups[name].epoch for name in began}
         self.groups = groups
-        events = [*self.events, *began.values()]
-        self.events = sorted(events, key=lambda event: event.at_s)[-EVENTS_MAX:]
-        return news
+        return list(news.values())
 
     def see_job(self, news: JobSnapshot) -> None:
         """Take what the job master said of the job being watched."""

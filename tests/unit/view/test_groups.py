@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from mrstream.cluster.config.config import DFS_MASTER, MAPREDUCE_MASTER
 from mrstream.view.groups import last_event, lines, troubles
 from mrstream.view.palette import Colour
@@ -58,6 +60,19 @@ def test_there_is_a_line_for_each_new_epoch_and_none_for_the_same() -> None:
     assert event.at_s == NOW_S - 187, "when it began, not when we heard of it"
     assert picture.groups == after
     assert len(picture.events) == 3
+
+
+def test_of_one_that_does_not_say_since_when_it_leads_there_is_a_line_only_if_we_saw_it() -> None:
+    """A leader of a version before, while an `up` replaces it: nobody took over `0s ago`."""
+    picture = Picture()
+
+    picture.see_groups(groups(replace(group(DFS_MASTER), since_s=0.0)), NOW_S)
+    assert picture.events == []
+
+    picture.see_groups(groups(replace(group(DFS_MASTER, "h2", 8), since_s=0.0)), NOW_S + 2)
+    assert [(event.at_s, event.text) for event in picture.events] == [
+        (NOW_S + 2, "dfs: h2 leads, epoch 8")
+    ]
 
 
 def test_the_last_one_that_took_over_is_told_with_its_age() -> None:
