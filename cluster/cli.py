@@ -224,10 +224,10 @@ def _status(options: Namespace) -> int:
 
 
 def _switch(options: Namespace) -> int:
-    from mrstream.cluster.hosts.switch import switch
+    from mrstream.cluster.hosts.switch import switch_alone
 
     cluster = _cluster_running(options)
-    before, epoch, took_s = switch(cluster, options.host, options.group)
+    before, epoch, took_s = switch_alone(cluster, options.host, options.group)
     if before == options.host:
         print(f"{options.host} leads already, epoch {epoch}")
     else:

@@ -1,10 +1,15 @@
-"""Work beside a loop: nobody waits for it, none of it is forgotten, and a bug in it is heard of."""
+"""Work beside a loop, or beside whoever asks for it: nobody waits for it, none of it is forgotten,
+and a bug in it is heard of."""
 
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable, Coroutine
-from typing import Any
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 
 class Tasks:
@@ -41,3 +46,18 @@ class Tasks:
         """Have all of it end where it waits."""
         for task in list(self._running):
             task.cancel()
+
+
+def beside(work: Callable[[], T]) -> Future[T]:
+    """Begin something in a thread of its own that does not keep the process alive, unlike one of a
+    pool: whoever ends meanwhile has no use for the answer."""
+    ending: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            ending.set_result(work())
+        except BaseException as error:
+            ending.set_exception(error)
+
+    threading.Thread(target=run, daemon=True).start()
+    return ending

@@ -157,6 +157,7 @@ class Monitor(App[None]):
     def _ask_for_ever(self) -> None:
         rounds = 0
         while not self._ending.is_set():
+            self._ask_groups()
             try:
                 self._ask_once(with_storage=rounds % STORAGE_EVERY == 0)
             except ClusterError as error:
@@ -164,6 +165,19 @@ class Monitor(App[None]):
             rounds += 1
             self._wake.wait(REFRESH_S)
             self._wake.clear()
+
+    def _ask_groups(self) -> None:
+        """What members of groups say needs no master that leads: it is asked without one."""
+        picture, groups = self.picture, self.source.groups()
+        if groups == picture.groups or self._ending.is_set():
+            return
+
+        def take() -> None:
+            for event in picture.see_groups(groups, self.source.now_s()):
+                self.notify(event.text)
+            self._redraw()
+
+        self.call_from_thread(take)
 
     def _ask_once(self, *, with_storage: bool) -> None:
         picture = self.picture

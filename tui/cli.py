@@ -5,9 +5,11 @@ from __future__ import annotations
 import argparse
 import sys
 
-from mrstream.cluster.errors import ClusterError, UserError
+from mrstream.cluster.errors import ClusterError, Unavailable, UserError
 from mrstream.view.source import Source
 
+GROUPS_S_MAX = 10.0
+"""For a picture that is taken once, every member is waited for, or until it is given up."""
 _MORE = """\
 In the monitor: 1 jobs, 2 hosts, 3 files, Enter opens, Esc goes back, / finds,
 ? shows all keys, q quits. The guide: docs/guide/top.md
@@ -90,13 +92,18 @@ def _watch(chosen: argparse.Namespace) -> int:
 
 
 def _once(source: Source, job_id: str = "", *, as_json: bool = False) -> int:
-    from mrstream.tui.once import json_picture, plain_picture
+    from mrstream.tui.once import json_picture, plain_picture, troubles
     from mrstream.view.picture import Picture
 
     picture = Picture(cluster=source.cluster)
     try:
+        picture.see_groups(source.groups(GROUPS_S_MAX), source.now_s())
         picture.see_cluster(source.snapshot(0, 0))
         picture.storage = source.storage()
+    except Unavailable:
+        for line in troubles(picture):
+            print(line, file=sys.stderr)
+        raise
     finally:
         source.close()
     if job_id and picture.jobs.get(job_id) is None:

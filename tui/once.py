@@ -1,10 +1,12 @@
-"""One plain-text picture of hosts, jobs and chunks, for scripts and for mail."""
+"""One plain-text picture of masters, hosts, jobs and chunks, for scripts and for mail."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict
 
+from mrstream.cluster.leader.group_view import GroupView
 from mrstream.mapreduce.snapshot import JobRow, by_name
 from mrstream.view.hosts import Host, listed
 from mrstream.view.jobs import elapsed_s
@@ -30,6 +32,8 @@ def plain_picture(picture: Picture, now_s: float, job_id: str = "") -> str:
             [_job(job, now_s) for job in sorted(jobs, key=lambda job: job.key)],
         ),
         "",
+        _table(("MASTER", "HOST", "STATE", "FOR"), _masters(picture.groups, now_s)),
+        "",
         f"Chunks: {counts.total}",
         f"Under-replicated chunks: {counts.under_replicated}",
         f"Missing chunks: {counts.missing}",
@@ -37,6 +41,7 @@ def plain_picture(picture: Picture, now_s: float, job_id: str = "") -> str:
         f"Repairing chunks: {counts.repairing}",
     ]
     in_step, wanted = picture.storage.log_copies
+    parts += troubles(picture)
     if wanted:  # a master that is alone has none
         parts.append(f"Copies of the master's log in step: {in_step} of {wanted}")
     return "\n".join(parts) + "\n"
@@ -52,9 +57,28 @@ def json_picture(picture: Picture, now_s: float, job_id: str = "") -> str:
         "chunkservers": [asdict(server) for server in picture.storage.servers],
         "jobs": [by_name(job) for job in picture.jobs if job_id in ("", job.key)],
         "chunks": asdict(picture.storage.counts),
+        "groups": {name: view.document() for name, view in picture.groups.items()},
         "log_copies": dict(zip(("in_step", "wanted"), picture.storage.log_copies, strict=True)),
     }
     return json.dumps(document, indent=2) + "\n"
+
+
+def troubles(picture: Picture) -> list[str]:
+    """Return a line for each group of masters that is not well."""
+    return [f"Trouble: {said}" for view in picture.groups.values() if (said := view.trouble())]
+
+
+def _masters(groups: Mapping[str, GroupView], now_s: float) -> list[tuple[str, ...]]:
+    return [
+        (
+            name,
+            host,
+            view.badge(host),
+            span(max(0.0, now_s - view.since_s)) if host == view.leader and view.since_s else "-",
+        )
+        for name, view in groups.items()
+        for host in view.members
+    ]
 
 
 def _host(host: Host, now_s: float) -> tuple[str, ...]:

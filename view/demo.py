@@ -9,7 +9,9 @@ from __future__ import annotations
 import threading
 import time
 
+from mrstream.cluster.config.config import DFS_MASTER, LOCK_MASTER, MAPREDUCE_MASTER, group_name
 from mrstream.cluster.errors import UserError
+from mrstream.cluster.leader.group_view import LEADER, SHADOW, GroupView, MemberView
 from mrstream.mapreduce.notices import Notices
 from mrstream.mapreduce.protocol import AttemptRecord, JobReport
 from mrstream.mapreduce.scheduler.events import (
@@ -45,6 +47,8 @@ CATCH_UP_S = 0.3
 WORKERS, MAPS, REDUCES, KILLED = 1746, 15_000, 4_000, 200
 GB = 1000 * MB
 _DISK_BYTES = 80 * GB
+MASTERS_COUNT = 3
+LED_SINCE_S = 1.0
 FILE_HOSTS = 12
 """So many hosts hold the files of the demonstration: a map of all would be empty for the most."""
 
@@ -178,6 +182,20 @@ class DemoSource(DemoFiles):
             servers,
             ChunkCounts(total, under_replicated=len(lost) * 480, repairing=len(lost) * 2),
         )
+
+    def groups(self, wait_s: float = 0.0) -> dict[str, GroupView]:
+        """As if the first hosts had masters, of which none dies: the paper had one that did not."""
+        with self._lock:
+            hosts = tuple(row.key for row in self._notices.hosts)[:MASTERS_COUNT]
+        members = {
+            host: MemberView(SHADOW if at else LEADER, behind_s=0.0)
+            for at, host in enumerate(hosts)
+        }
+        return {
+            group_name(role): GroupView(role, hosts[0], 1, 0, hosts, members, since_s=LED_SINCE_S)
+            for role in (DFS_MASTER, MAPREDUCE_MASTER, LOCK_MASTER)
+            if hosts
+        }
 
     def log(self, attempt_id: str, stream: str, offset: int) -> bytes:
         return b"a simulated attempt writes nothing\n"[offset:] if stream == "stderr" else b""

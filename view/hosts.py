@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
+from mrstream.cluster.leader.group_view import GroupView
 from mrstream.mapreduce.snapshot import HostRow
+from mrstream.view import groups as masters
 from mrstream.view.cells import NOT_KNOWN, Cell, Column, passes, warning
 from mrstream.view.palette import host_mark
-from mrstream.view.picture import Masters, Picture, StorageRow
+from mrstream.view.picture import Picture, StorageRow
 from mrstream.view.words import count, natural, size, span
 
 COLUMNS = (
@@ -35,6 +38,8 @@ class Host:
     name: str
     worker: HostRow | None
     server: StorageRow | None
+    silent: tuple[str, ...] = ()
+    """The groups whose master here does not answer."""
 
     def silence_s(self, now_s: float) -> float:
         """Return for how long neither of its roles was heard of."""
@@ -66,14 +71,18 @@ def listed(picture: Picture, *, sort: str = "name", wanted: str = "") -> list[Ho
         ),
         key=natural,
     )
-    found = [Host(name, workers.get(name), servers.get(name)) for name in names]
+    found = [
+        Host(name, workers.get(name), servers.get(name), masters.silent_on(picture.groups, name))
+        for name in names
+    ]
     return found if sort == "name" else sorted(found, key=lambda host: -host.weight(sort))
 
 
 def host_named(picture: Picture, name: str) -> Host:
     """Return one host; without roles if nothing is known of it."""
     server = next((row for row in picture.storage.servers if row.host == name), None)
-    return Host(name, picture.hosts.get(name), server)
+    silent = masters.silent_on(picture.groups, name)
+    return Host(name, picture.hosts.get(name), server, silent)
 
 
 def host_cells(host: Host, now_s: float) -> tuple[Cell, ...]:
@@ -82,6 +91,7 @@ def host_cells(host: Host, now_s: float) -> tuple[Cell, ...]:
     worker, server = host.worker, host.server
     roles = {"worker": worker.state} if worker else {}
     roles |= {"chunkserver": server.state} if server else {}
+    roles |= {f"{name} master": "lost" for name in host.silent}
     age_s = host.silence_s(now_s)
     memory = NOT_KNOWN
     if worker and worker.memory_total_bytes:
@@ -120,10 +130,12 @@ def trouble(host: Host) -> str:
     return f"{worker.state}: {worker.reason}" if worker and worker.reason else ""
 
 
-def facts(host: Host, masters: Masters) -> list[Fact]:
-    """Return the roles of a host, its disks, and what it runs."""
+def facts(host: Host, groups: Mapping[str, GroupView]) -> list[Fact]:
+    """Return the masters and the other roles of a host, its disks, and what it runs."""
     worker = host.worker
-    said = [Fact("roles", _roles(host, masters))]
+    leading = masters.of_host(groups, host.name)
+    said = [Fact("master", leading)] if leading else []
+    said.append(Fact("roles", _roles(host)))
     for disk in worker.disks if worker else ():
         used = f"{disk.path}  {size(disk.used_bytes)} of {size(disk.capacity_bytes)} used"
         said.append(Fact("disk", used, "" if disk.state == "up" else disk.state))
@@ -132,17 +144,9 @@ def facts(host: Host, masters: Masters) -> list[Fact]:
     return said
 
 
-def _led(name: str, masters: Masters) -> str:
-    if name and masters == Masters(name, name):
-        return "both masters"
-    return {masters.dfs: "dfs master", masters.jobs: "job master"}.get(name, "") if name else ""
-
-
-def _roles(host: Host, masters: Masters) -> str:
+def _roles(host: Host) -> str:
     worker, server = host.worker, host.server
-    roles = [words] if (words := _led(host.name, masters)) else []
-    if server:
-        roles.append(f"chunkserver {server.state}, {count(server.chunks)} chunks")
+    roles = [f"chunkserver {server.state}, {count(server.chunks)} chunks"] if server else []
     if worker:
         roles.append(f"worker {worker.state}, {worker.slots_used} of {worker.slots} slots")
     return "; ".join(roles)

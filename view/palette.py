@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from mrstream.cluster.leader.group_view import LEADER, LEARNER, OUTSIDE, SHADOW, SILENT
 from mrstream.mapreduce.snapshot import BACKUP, COMMITTED, FAILED, IDLE, RUNNING
 
 
@@ -78,6 +79,19 @@ _ATTEMPT_MARKS = {
     "failed": Mark("✗", "failed", Colour.VERMILLION, loud=True),
     "killed": Mark("✗", "killed", Colour.VERMILLION, loud=True),
 }
+
+_MEMBER_MARKS = {
+    LEADER: Mark("★", "leads", Colour.SKY),
+    SHADOW: Mark("○", "follows"),
+    LEARNER: Mark("↻", "learns", Colour.YELLOW),
+    OUTSIDE: Mark("?", "outside", Colour.YELLOW, loud=True),
+    SILENT: Mark("✗", "silent", Colour.VERMILLION, loud=True),
+}
+
+
+def member_mark(state: str) -> Mark:
+    """Return the mark of a member of a group of masters."""
+    return _MEMBER_MARKS[state]
 
 
 def job_mark(state: str) -> Mark:

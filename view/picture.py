@@ -5,19 +5,23 @@ Takes answers of a `Source`; gives rows to whatever draws. Never does IO and nev
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
+from mrstream.cluster.leader.group_view import GroupView
 from mrstream.mapreduce.snapshot import (
     Board,
     ClusterSnapshot,
+    EventRow,
     HostRow,
     JobBoard,
     JobRow,
     JobSeen,
     JobSnapshot,
 )
+
+EVENTS_MAX = 100
 
 
 class Masters(NamedTuple):
@@ -145,6 +149,10 @@ class Picture:
     hosts: Board[HostRow] = field(default_factory=Board)
     jobs: Board[JobRow] = field(default_factory=Board)
     storage: Storage = field(default_factory=Storage)
+    groups: Mapping[str, GroupView] = field(default_factory=dict)
+    """The masters of each group, by its name."""
+    events: list[EventRow] = field(default_factory=list)
+    """Who took over the lead of a group, the last one last."""
     job: JobBoard | None = None
     job_seen: JobSeen = field(default_factory=JobSeen)
     remarks: tuple[str, ...] = ()
@@ -152,6 +160,8 @@ class Picture:
     """Why the master does not tell of the job being watched."""
     lost_reason: str = ""
     lost_at_s: float = 0.0
+    _epochs: dict[str, int] = field(default_factory=dict)
+    """The last epoch of each group that there was a line for."""
 
     def see_cluster(self, news: ClusterSnapshot) -> bool:
         """Take what the job master said; tells whether any row differs."""
@@ -159,6 +169,25 @@ class Picture:
         changed_hosts = self.hosts.apply(news.hosts)
         changed_jobs = self.jobs.apply(news.jobs)
         return bool(changed_hosts or changed_jobs)
+
+    def see_groups(self, groups: Mapping[str, GroupView], now_s: float) -> list[EventRow]:
+        """Take what members of groups said; returns the line of each that was known before and is
+        led in a new epoch."""
+        began = {
+            name: EventRow(
+                view.since_s or now_s, f"{name}: {view.leader} leads, epoch {view.epoch}"
+            )
+            for name, view in groups.items()
+            if view.leader and view.epoch > self._epochs.get(name, 0)
+        }
+        news = {name: event for name, event in began.items() if name in self.groups}
+        # Of one that led before we looked there is a line if it says since when.
+        told = {name: event for name, event in began.items() if groups[name].since_s}
+        events = [*self.events, *(told | news).values()]
+        self.events = sorted(events, key=lambda event: event.at_s)[-EVENTS_MAX:]
+        self._epochs |= {name: groups[name].epoch for name in began}
+        self.groups = groups
+        return list(news.values())
 
     def see_job(self, news: JobSnapshot) -> None:
         """Take what the job master said of the job being watched."""

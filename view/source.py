@@ -16,11 +16,14 @@ from mrstream.cluster.config.config import (
     DFS_MASTER,
     MAPREDUCE_MASTER,
     Cluster,
+    ClusterConfig,
     current_cluster,
     load,
 )
 from mrstream.cluster.errors import ClusterError, HostUnreachable, UserError
 from mrstream.cluster.leader.connection import connect_to_leader
+from mrstream.cluster.leader.group_view import GroupView
+from mrstream.cluster.leader.group_watch import GroupWatch
 from mrstream.cluster.retry import RetryPolicy
 from mrstream.cluster.wire.messages import Metrics, Request
 from mrstream.dfs.client.client import DfsClient, client_of
@@ -86,6 +89,10 @@ class Source(Protocol):
 
     def storage(self) -> Storage:
         """Chunkservers and the health of the chunks."""
+
+    def groups(self, wait_s: float = 0.0) -> dict[str, GroupView]:
+        """What the members of each group of masters said last, by its name. Never waits for one
+        that is silent, but so long at most for the first answers."""
 
     def job(self, job_id: str, seen: JobSeen) -> JobSnapshot:
         """What changed in one job."""
@@ -183,6 +190,7 @@ class ClusterSource:
         self._cluster = cluster
         self._dfs = client_of(cluster, user=self._user, retry=RetryPolicy(total_s=0.0))
         self._jobs = connect_to_leader(cluster, MAPREDUCE_MASTER, connect_s_max=ANSWER_S_MAX)
+        self._groups = GroupWatch(cluster)
 
     @staticmethod
     def of_current(explicit: str | None) -> ClusterSource:
@@ -211,6 +219,16 @@ class ClusterSource:
         self._dfs.close()
         if self._carrier is not None:
             self._carrier.close()
+
+    # --- masters
+
+    def groups(self, wait_s: float = 0.0) -> dict[str, GroupView]:
+        found = self._groups.latest(wait_s)
+        # Who votes and is not known here came in later: another administrator's cluster file, or
+        # that of a command of this one, tells where it is.
+        if any(set(view.voters) - set(view.members) for view in found.values()) and self._follow():
+            return self._groups.latest(wait_s)
+        return found
 
     # --- jobs
 
@@ -273,13 +291,13 @@ class ClusterSource:
         return self._jobs.call(request, ANSWER_S_MAX)
 
     def _follow(self) -> bool:
-        """Turn to where the masters are now, if `cluster restore` has moved them since; say whether
-        it has."""
+        """Turn to where the masters are now, if a command has moved them since; say whether it
+        has."""
         try:
             config = load(state.cluster_file(self._cluster.config.name))
         except (ClusterError, OSError):
             return False  # a cluster that another machine looks after, or a file half edited
-        if config.master == self._cluster.config.master:
+        if _masters_in(config) == _masters_in(self._cluster.config):
             return False
         self.close()
         self._carrier = None
@@ -402,6 +420,10 @@ class ClusterSource:
         if self._carrier is None:
             self._carrier = client_of(self._cluster, user=self._user)
         return self._carrier
+
+
+def _masters_in(config: ClusterConfig) -> tuple[str, tuple[str, ...], str]:
+    return config.master, config.masters, config.learner
 
 
 def _storage_row(server: ServerStatus, now_s: float) -> StorageRow:

@@ -24,6 +24,8 @@ from mrstream.view.source import Source
 ASK_S = 0.5
 STORAGE_S = 2.0
 """The chunk table changes slowly, and is asked for less often."""
+FIRST_GROUPS_S = 0.5
+"""So long the first look waits for what groups say of themselves; who looks on never does."""
 BOARDS_MAX = 32
 
 
@@ -94,6 +96,9 @@ class Watch:
     def _ask_cluster_now(self) -> None:
         picture, source = self._picture, self.source
         wants_storage = self._clock_s() - self._stored_at_s >= STORAGE_S
+        groups = source.groups(FIRST_GROUPS_S if self._asked_at_s == float("-inf") else 0.0)
+        with self._lock:
+            picture.see_groups(groups, source.now_s())
         try:
             news = source.snapshot(picture.hosts.version, picture.jobs.version)
             storage = source.storage() if wants_storage else picture.storage

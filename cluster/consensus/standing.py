@@ -37,6 +37,8 @@ class Standing(Message, frozen=True):
     """What its leader called committed when it was last heard of."""
     clock_rate: float = 0.0
     """How much faster its clock runs than its leader's, by beats: 0.01 is 1 %; 0: not known yet."""
+    since_s: float = 0.0
+    """Since when it leads, by its wall clock; 0: it does not."""
 
 
 class WhoLeads(Request, frozen=True):

@@ -17,7 +17,7 @@ from mrstream.cluster.hosts.health import DEAD, DOWN, RoleState
 from mrstream.cluster.hosts.launcher import HostLink, Hosts
 from mrstream.cluster.hosts.status import left_down, log_copy_lines, roles_now
 from mrstream.cluster.hosts.up import CLOCK_SKEW_S_MAX, FREE_BYTES_LOW
-from mrstream.cluster.leader.group_view import look_at_groups
+from mrstream.cluster.leader.group_view import look_at_groups, short_lease
 from mrstream.cluster.units import binary_size
 from mrstream.cluster.version import version
 
@@ -42,6 +42,7 @@ def examine(
     ]
     for group in look_at_groups(cluster).values():
         findings += group.findings(cluster.config)
+    findings += filter(None, [short_lease(cluster.config)])
     findings += one_host(cluster.config)
     if state.current_name() != cluster.config.name:
         findings.append(

@@ -6,7 +6,14 @@ import concurrent.futures
 import time
 from typing import Any
 
-from mrstream.cluster.config.config import Cluster, ClusterConfig
+from mrstream.cluster.config.config import (
+    DFS_MASTER,
+    GROUP_NAMES,
+    Cluster,
+    ClusterConfig,
+    base_role,
+    group_name,
+)
 from mrstream.cluster.hosts.health import UP, RoleState, ask
 
 ASK_AT_ONCE_MAX = 64
@@ -121,15 +128,14 @@ def status_lines(document: dict[str, Any]) -> list[str]:
     rows = [("HOST", "ROLE", "STATE", "PID", "SINCE", "")]
     for name, host in document["hosts"].items():
         for role, state in host["roles"].items():
-            since = time.strftime("%m-%d %H:%M", time.localtime(state["since"] or 0))
             rows.append(
                 (
                     f"{name} ({host['address']})",
                     role,
                     state["state"] if state["state"] != UP or state["ready"] else "starting",
                     str(state["pid"] or "-"),
-                    since if state["since"] else "-",
-                    state["detail"] or "",
+                    _moment(state["since"]) if state["since"] else "-",
+                    (state["detail"] or "") + _lead(document, name, role),
                 )
             )
     widths = [max(len(row[column]) for row in rows) for column in range(5)]
@@ -140,13 +146,37 @@ def status_lines(document: dict[str, Any]) -> list[str]:
     known = {key: value for key, value in document["chunks"].items() if value is not None}
     chunks = ", ".join(f"{value} {key.replace('_', '-')}" for key, value in known.items())
     return [
-        f"cluster {document['name']}, master {document['master']}",
+        f"cluster {document['name']}, {_master(document)}",
         *[line.rstrip() for line in lines],
         f"chunks: {chunks or 'unknown (the dfs master does not answer)'}",
         *cell_lines(document.get("cells", {})),
         *log_copy_lines(document["log_copies"]),
         *guard_lines(document),
     ]
+
+
+def _moment(at_s: float) -> str:
+    return time.strftime("%m-%d %H:%M", time.localtime(at_s))
+
+
+def _group(document: dict[str, Any], role: str) -> dict[str, Any] | None:
+    group: dict[str, Any] | None = document.get("groups", {}).get(group_name(role))
+    return group
+
+
+def _master(document: dict[str, Any]) -> str:
+    """Who leads the dfs, whoever was to lead first."""
+    group = _group(document, DFS_MASTER)
+    leader = document["master"] if group is None else group["leader"]
+    return f"master {leader}" if leader else "no master leads at the moment"
+
+
+def _lead(document: dict[str, Any], host: str, role: str) -> str:
+    """Since when this one leads; nothing of one that does not."""
+    group = _group(document, role) if base_role(role) in GROUP_NAMES else None
+    if group is None or group["leader"] != host or not group["since"]:
+        return ""
+    return f", since {_moment(group['since'])}"
 
 
 def cell_lines(cells: dict[str, Any]) -> list[str]:

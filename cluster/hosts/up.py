@@ -27,6 +27,7 @@ from mrstream.cluster.hosts.rolling import NotReplaced, Rolling
 from mrstream.cluster.hosts.session import HostRefused, advice_on_keys
 from mrstream.cluster.hosts.software import Software
 from mrstream.cluster.leader.forming import form_group
+from mrstream.cluster.leader.group_view import short_lease
 from mrstream.cluster.units import binary_size
 from mrstream.cluster.version import version
 
@@ -83,6 +84,8 @@ class Up:
         self._forget_no_host()
         if self.config.dfs.log_replicas is not None:
             self._say(self.config.name, "dfs.log_replicas counts for nothing: `masters` rules now")
+        if said := short_lease(self.config):
+            self._say(self.config.name, f"WARNING: {said}")
         kept = self._kept_secret()
         self.cluster = Cluster(self.config, self._secret(kept))
         with Hosts(self.config, self._only) as hosts:

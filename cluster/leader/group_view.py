@@ -5,19 +5,22 @@ Asking is at the bottom; what is made of the answers is plain values and words.
 
 from __future__ import annotations
 
-import concurrent.futures
+import functools
 from dataclasses import dataclass
 from typing import Any
 
-from mrstream.cluster.config.config import Cluster, ClusterConfig, group_name
+from mrstream.cluster.config.config import DFS_MASTER, Cluster, ClusterConfig, group_name
 from mrstream.cluster.consensus.members import host_of, is_alone
 from mrstream.cluster.consensus.standing import Standing, WhoLeads
 from mrstream.cluster.errors import ClusterError
 from mrstream.cluster.leader.office import share_learned
+from mrstream.cluster.tasks import beside
 from mrstream.cluster.wire.network import Connection
 
 ASK_S_MAX = 3.0
 BEHIND_S_MAX = 2.0
+TENTHS_S_MAX = 10.0
+"""Tenths of a second are told up to here."""
 LEASE_S_LOW = 2.0
 CLOCK_RATE_OFF = 0.01
 
@@ -57,6 +60,8 @@ class GroupView:
     members: dict[str, MemberView]
     is_founded: bool = True
     """Not so: who leads belongs to no group yet."""
+    since_s: float = 0.0
+    """Since when its leader leads, by the wall clock there; 0: nobody leads, or it does not say."""
 
     @property
     def answering(self) -> tuple[str, ...]:
@@ -79,6 +84,8 @@ class GroupView:
         return {
             "epoch": self.epoch,
             "leader": self.leader or None,
+            "since": self.since_s or None,
+            "trouble": self.trouble() or None,
             "committed": self.committed,
             "voters": list(self.voters),
             "needed": self.needed,
@@ -101,14 +108,64 @@ class GroupView:
 
     def _listening(self) -> str:
         """Of two hosts, what the one that cannot lead has; "" where all can."""
-        others = {host: one for host, one in self.members.items() if host not in self.voters}
-        if len(self.voters) != 1 or not others:
+        host = self._listener()
+        if not host:
             return ""
-        host, member = next(iter(others.items()))
+        member = self.members[host]
         if member.state != LEARNER:
             return f"ONE COPY ONLY: {host} does not listen ({member.state})"
         share = self._learned(member)
         return f"{host} listens" + ("" if share == 100 else f", and has {share} % of the log")
+
+    def _listener(self) -> str:
+        """The host that is to keep the log of one that leads alone; "" where there is none."""
+        others = [host for host in self.members if host not in self.voters]
+        return others[0] if len(self.voters) == 1 and others else ""
+
+    def badge(self, host: str) -> str:
+        """One member in a few words."""
+        member = self.members[host]
+        if member.state == LEADER:
+            return f"leader epoch {self.epoch}"
+        if member.state == SHADOW:
+            return f"shadow{_behind(member.behind_s)}"
+        if member.state == LEARNER:
+            return f"learner {self._learned(member)} %"
+        return "in no group" if member.state == OUTSIDE else "does not answer"
+
+    def trouble(self) -> str:
+        """What is wrong at this moment, in one line for whoever watches; "" while all is well."""
+        said = self._unled() if not self.leader else self._weakened()
+        return f"{group_name(self.role)}: {said}" if said else ""
+
+    def _unled(self) -> str:
+        if self.is_silent:
+            verb = "does" if len(self.members) == 1 else "do"
+            return f"{_and(list(self.members))} {verb} not answer: nothing is served"
+        if not self.voters:
+            return "not founded: `mrstream cluster up` founds it"
+        if len(self.answering) < self.needed:
+            here = f"{len(self.answering)} of {len(self.voters)}"
+            return f"no quorum ({here}): changes are refused"
+        return "nobody leads at the moment: changes wait"
+
+    def _weakened(self) -> str:
+        """What a group that is led should have, and has not."""
+        listener = self._listener()
+        if listener and self.members[listener].state != LEARNER:
+            return f"one copy only: {listener} does not listen"
+        states = {host: member.state for host, member in self.members.items()}
+        silent = [host for host in self.voters if states.get(host) == SILENT]
+        if silent:
+            spare = len(self.voters) - len(silent) - self.needed
+            bears = f"{spare} more may fail" if spare > 0 else "the next failure stops writes"
+            return f"{_and(silent)} {'does' if len(silent) == 1 else 'do'} not answer: {bears}"
+        late = [
+            f"{host} is {member.behind_s:.0f} s behind"
+            for host, member in self.members.items()
+            if member.state == SHADOW and member.behind_s > BEHIND_S_MAX
+        ]
+        return _and(late)
 
     def line(self) -> str:
         """For `status`."""
@@ -193,12 +250,28 @@ class GroupView:
                 f"{self.role}: all of masters are in rack {racks.pop()!r}, whose loss stops it: "
                 "name hosts of several racks"
             )
-        if config.failover_after_s < LEASE_S_LOW:
-            found.append(
-                f"failover_after is {config.failover_after_s:g}s: a busy host may lose the lead "
-                f"for nothing; {LEASE_S_LOW:g}s and more are safe"
-            )
         return found
+
+
+def short_lease(config: ClusterConfig) -> str:
+    """What is unwise about `failover_after`; "" where it is long enough, or nobody could follow."""
+    if config.failover_after_s >= LEASE_S_LOW or len(config.voters_of(DFS_MASTER)) == 1:
+        return ""
+    return (
+        f"failover_after is {config.failover_after_s:g}s: a busy host may lose the lead for "
+        f"nothing; {LEASE_S_LOW:g}s and more are safe"
+    )
+
+
+def _behind(seconds: float) -> str:
+    """How far a shadow is behind; nothing where that is not known."""
+    if seconds < 0.0:
+        return ""
+    return f" {seconds:.{0 if seconds >= TENTHS_S_MAX else 1}f} s behind"
+
+
+def _and(words: list[str]) -> str:
+    return " and ".join(filter(None, (", ".join(words[:-1]), *words[-1:])))
 
 
 def view_of(role: str, answers: dict[str, Standing | str]) -> GroupView:
@@ -224,7 +297,8 @@ def view_of(role: str, answers: dict[str, Standing | str]) -> GroupView:
     committed = max((one.committed for one in heard.values()), default=0)
     is_founded = not any(map(is_alone, voters))
     hosts = tuple(map(host_of, voters))
-    return GroupView(role, leader, epoch, committed, hosts, members, is_founded)
+    since_s = heard[leader].since_s if leader else 0.0
+    return GroupView(role, leader, epoch, committed, hosts, members, is_founded, since_s)
 
 
 def look_at_group(cluster: Cluster, role: str) -> GroupView:
@@ -242,16 +316,13 @@ def look_at_group(cluster: Cluster, role: str) -> GroupView:
         except ClusterError as error:
             return str(error)
 
-    with concurrent.futures.ThreadPoolExecutor(len(hosts)) as pool:
-        return view_of(role, dict(zip(hosts, pool.map(ask, hosts), strict=True)))
+    asked = {host: beside(functools.partial(ask, host)) for host in hosts}
+    return view_of(role, {host: answer.result() for host, answer in asked.items()})
 
 
 def look_at_groups(cluster: Cluster) -> dict[str, GroupView]:
     """Ask the members of all groups that the cluster has, by name."""
     config = cluster.config
     roles = [role for role in config.master_roles if len(config.masters_of(role)) > 1]
-    if not roles:
-        return {}
-    with concurrent.futures.ThreadPoolExecutor(len(roles)) as pool:
-        views = pool.map(lambda role: look_at_group(cluster, role), roles)
-        return {group_name(view.role): view for view in views}
+    asked = [beside(functools.partial(look_at_group, cluster, role)) for role in roles]
+    return {group_name(view.role): view for view in (answer.result() for answer in asked)}

@@ -87,6 +87,8 @@ class Office:
         self.log = RecordLog(self.journal, checkpoint_bytes)
         self.epoch = 0
         """Of our own lead; 0: we do not lead."""
+        self._since_s = 0.0
+        """When it began, by the wall clock: for people, and for nothing else."""
         daemon.epoch = lambda: self.epoch
         self._is_parked = False
         """The lead is being handed over: nobody is answered, and nothing appended."""
@@ -240,10 +242,12 @@ class Office:
             journal, epoch, is_serving = self.journal, self.epoch, self.may_speak()
             return Standing(
                 me, me if epoch else MemberId(""), epoch, journal.durable, journal.sequence, (me,),
-                (), journal.durable, 0.0, is_serving, self._daemon.address,
+                (), journal.durable, 0.0, is_serving, self._daemon.address, since_s=self._since_s,
             )  # fmt: skip
         seen = self._group.standing()
-        return msgspec.structs.replace(seen, address=self._address_of(seen.leader))
+        return msgspec.structs.replace(
+            seen, address=self._address_of(seen.leader), since_s=self._since_s
+        )
 
     def not_leader(self) -> NotLeader:
         """What whoever asks a member that does not lead is told: who does."""
@@ -387,7 +391,7 @@ class Office:
         self._lead(epoch)
 
     def _lead(self, epoch: int) -> None:
-        self.epoch = epoch
+        self.epoch, self._since_s = epoch, time.time()
         log.info("leads epoch=%d sequence=%d", epoch, self.seen)
         self._machine.lead(epoch)
 

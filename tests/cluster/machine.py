@@ -33,6 +33,13 @@ def run(*argv: str | Path, check: bool = True, input: bytes | None = None) -> st
     return ended.stdout.decode(errors="replace")
 
 
+def switched_s(said: str) -> float:
+    """The seconds without a leader, as `cluster switch` tells them."""
+    words = said.strip().rsplit(" ", 3)
+    assert words[1] == "in" and words[3] == "ms", said
+    return int(words[2]) / 1000
+
+
 def wait_for(true: Callable[[], object], what: str, limit_s: float = TIME_S_MAX) -> None:
     """Return once it is so; fail with the words otherwise."""
     deadline_s = time.monotonic() + limit_s

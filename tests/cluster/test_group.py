@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from mrstream.cluster.consensus.standing import AskGroup, Standing, WhoLeads
-from mrstream.cluster.errors import CallTimedOut, ClusterError
+from mrstream.cluster.errors import CallTimedOut, ClusterError, HostUnreachable
 from mrstream.cluster.wire.messages import Request
 from mrstream.cluster.wire.network import Channel, Identity
 from tests.cluster.group_process import SECRET, Checkpoint, Get, Hang, Put
@@ -204,23 +204,45 @@ async def test_an_emptied_disk_comes_back_as_a_new_member(group: Group) -> None:
     await group.check()
 
 
-async def test_a_hand_over_takes_far_less_than_a_lease_and_a_hung_program_loses_the_lead(
-    group: Group,
-) -> None:
+async def hand_over(group: Group) -> tuple[str, float]:
+    """Let another lead; return who, and after how many seconds it does."""
     leader = await group.leader()
     other = next(name for name in "abc" if name != leader)
-    await group.put("x", "before")
-    standing = await group.standing(other)
-    assert standing is not None
-    with contextlib.suppress(ClusterError):  # the old leader ends before it can say that it is done
-        await group.call(group.places[leader][0], AskGroup("transfer", standing.member), 3.0)
 
     async def is_taken() -> bool:
         found = await group.standing(other)
         return found is not None and found.leader == found.member
 
-    await group.until(is_taken)
-    await group.check()
+    async def took_s() -> float:
+        standing = await group.standing(other)
+        if standing is None:
+            return 0.0  # the leader of before is starting anew
+        began_s = time.monotonic()
+        try:
+            await group.call(group.places[leader][0], AskGroup("transfer", standing.member), 3.0)
+        except HostUnreachable:
+            pass  # the old leader ends before it can say that it is done
+        except ClusterError as error:
+            print(f"{other} cannot take over yet: {error}")
+            return 0.0
+        await group.until(is_taken)
+        return time.monotonic() - began_s
+
+    return other, float(await group.until(took_s))
+
+
+async def test_a_hand_over_takes_far_less_than_a_lease_and_a_hung_program_loses_the_lead(
+    group: Group,
+) -> None:
+    """The best of three hand-overs counts: others may have the cores."""
+    await group.put("x", "before")
+    took_s = []
+    for _ in range(3):
+        other, one_s = await hand_over(group)
+        took_s.append(one_s)
+        await group.check()
+    print("handed over in", [f"{one_s:.3f} s" for one_s in took_s])
+    assert min(took_s) < LEASE_S / 2
     before = await group.standing(other)
     assert before is not None and before.leader == before.member
     with pytest.raises(CallTimedOut):  # it was asked, and hangs

@@ -307,6 +307,33 @@ class TestCommands:
         with pytest.raises(ProcessLookupError):
             os.kill(int(pid_file.read_text()), 0)
 
+    def test_a_command_goes_on_in_jeopardy_with_one_line_of_warning(
+        self, cluster: LocalCluster, tmp_path: Path
+    ) -> None:
+        """Nobody else has the lock yet: to end the command would be to lose what it did."""
+        gate, ready = tmp_path / "gate", tmp_path / "ready"
+        os.mkfifo(gate)
+        script = f"touch {ready}; read word < {gate}; echo $word"
+        process = cluster.begin("lock", "acquire", "/ls/local/danger", "--", "sh", "-c", script)
+        assert process.stderr is not None
+        wait_for(ready.exists, 30, "the command to run")
+
+        cluster.signal(ROLE, "h1", signal.SIGSTOP)
+        try:
+            lines = [process.stderr.readline()]
+        finally:
+            cluster.signal(ROLE, "h1", signal.SIGCONT)
+        lines.append(process.stderr.readline())
+        gate.write_text("done\n")
+        output, errors = process.communicate(timeout=30)
+
+        assert (process.returncode, output) == (0, b"done\n")
+        lines += errors.splitlines(keepends=True)  # on a crowded machine it may happen again
+        said = b"mrstream lock: /ls/local/danger: "
+        warning = said + b"no contact with the cell, the lock may be lost; waiting\n"
+        relief = said + b"contact is back; the lock was held all the time\n"
+        assert lines == [warning, relief] * (len(lines) // 2)
+
     def test_a_signal_to_acquire_goes_to_the_command(
         self, cluster: LocalCluster, tmp_path: Path
     ) -> None:
@@ -423,6 +450,29 @@ def test_the_cells_files_by_the_interface_of_file_systems(
     files.rm("ls://local/fs", recursive=True)
     assert not cell.exists("/ls/local/fs")
     files.cell.close()
+
+
+def test_fsspec_finds_the_cell_by_its_scheme(cluster: LocalCluster, cell: CellClient) -> None:
+    """CH-09: by the entry point of what is installed, in a program that names nothing of ours."""
+    cell.put("/ls/local/found", b"by fsspec")
+    code = (
+        "import fsspec, sys\n"
+        "assert not [name for name in sys.modules if name.startswith('mrstream')]\n"
+        "with fsspec.open('ls://local/found') as file: print(file.read().decode())\n"
+        "print(fsspec.get_filesystem_class('ls').__module__)\n"
+    )
+
+    ended = subprocess.run(
+        [sys.executable, "-P", "-c", code],
+        env=cluster.environment,
+        cwd=cluster.directory,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert ended.stdout.split("\n") == ["by fsspec", "mrstream.lock.filesystem", ""], ended.stderr
 
 
 def test_a_client_that_dies_loses_its_lock_after_lease_and_delay(cluster: LocalCluster) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.cluster.local import wait_for
+from tests.cluster.machine import switched_s
 from tests.cluster.test_local_hosts import Laptop
 
 
@@ -60,6 +61,7 @@ def test_a_cell_of_one_becomes_a_cell_of_three_that_outlives_its_leader(laptop: 
     document |= {"masters": ["h1", "h2", "h3"], "failover_after": "1s"}
     file.write_text(json.dumps(document))
     said = laptop.good("cluster", "up")
+    assert "here: WARNING: failover_after is 1s: a busy host may lose the lead" in said
     assert "h1: founds the group of lock.master" in said
     assert "h3: votes in the group of lock.master" in said
     assert "h3: votes in the group of mapreduce.master" in said
@@ -74,9 +76,16 @@ def test_a_cell_of_one_becomes_a_cell_of_three_that_outlives_its_leader(laptop: 
         "h1": "leader", "h2": "shadow", "h3": "shadow",
     }  # fmt: skip
     assert "group lock: h1 leads epoch 2; 3 of 3" in laptop.good("cluster", "status")
-    assert laptop.good("cluster", "switch", "h2", "lock").startswith("h2 leads after h1, epoch 3")
+    switches = [laptop.good("cluster", "switch", "h2", "lock")]
+    assert switches[-1].startswith("h2 leads after h1, epoch 3")
     assert "member:    h2, leader" in laptop.good("lock", "cell")
-    assert laptop.good("cluster", "switch", "h3", "jobs").startswith("h3 leads after h1, epoch 3")
+    switches.append(laptop.good("cluster", "switch", "h3", "jobs"))
+    assert switches[-1].startswith("h3 leads after h1, epoch 3")
+    switches.append(laptop.good("cluster", "switch", "h3", "dfs"))
+    assert min(map(switched_s, switches)) < 1.0, switches  # the best of three: cores are shared
+    first, *lines = laptop.good("cluster", "status").splitlines()
+    assert first == "cluster here, master h3"
+    assert sum(", since " in line and ", epoch 3" in line for line in lines) == 3
     assert "Total jobs:0" in laptop.good("job", "-list")
     assert laptop.good("lock", "ls", "/ls/local") == "acl\nkept\n"
 

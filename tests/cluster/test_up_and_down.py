@@ -244,19 +244,32 @@ def test_kill_9_of_up_leaves_nothing(make_netns: MakeHosts, operator_at: Operato
     wait_for(lambda: no_daemon_left(hosts), "no daemon is left", 60)
 
 
-def test_a_second_up_while_one_runs_is_refused(pair: Pair) -> None:
+def test_a_second_up_while_one_runs_is_refused_and_so_is_down(pair: Pair) -> None:
+    """Two administrators at once. Workers wait at a gate, so that the first is at work until the
+    others have been refused."""
     hosts, operator = pair
     operator.good("cluster", "down")
-    first = operator.start("cluster", "up", "-f", pair.path)
-    wait_for(lambda: not no_daemon_left(hosts), "the first has started something")
-
-    second = operator.run("cluster", "up", "-f", pair.path)
-    out, err = first.communicate(timeout=60)
+    gate, python = operator.home / "gate", operator.home / "gated-python"
+    os.mkfifo(gate)
+    waits = f'*"-m mrstream.mapreduce.worker"*) read word < {gate};;'
+    python.write_text(f'#!/bin/sh\ncase "$*" in {waits} esac\nexec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    path = operator.write_cluster(guard=False, python=str(python))
+    both = os.open(gate, os.O_RDWR)  # whoever comes to the gate finds it open to be waited at
+    try:
+        first = operator.start("cluster", "up", "-f", path)
+        wait_for(lambda: not no_daemon_left(hosts), "the first has started something")
+        refused = [operator.refused("cluster", verb, "-f", path) for verb in ("up", "down")]
+        os.write(both, b"go\n" * len(hosts.names))
+        out, err = first.communicate(timeout=60)
+    finally:
+        os.close(both)
 
     assert first.returncode == 0, (out, err)
-    # It may have come just after the first had ended; then there was nothing left for it to do.
-    assert "another `mrstream cluster` command is at work" in second.stderr or not second.returncode
+    for said in refused:
+        assert said.count("another `mrstream cluster` command is at work on this host") == 2, said
     assert operator.roles("up") == all_roles(operator)
+    operator.good("cluster", "up", "-f", pair.path)  # with the file that the others use
 
 
 def test_a_connection_lost_during_up_costs_that_host_only(

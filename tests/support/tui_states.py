@@ -5,7 +5,9 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass, field
 
+from mrstream.cluster.config.config import DFS_MASTER, LOCK_MASTER, MAPREDUCE_MASTER, group_name
 from mrstream.cluster.errors import Unavailable, UserError
+from mrstream.cluster.leader.group_view import LEADER, SHADOW, SILENT, GroupView, MemberView
 from mrstream.mapreduce.protocol import AttemptRecord, JobReport
 from mrstream.mapreduce.snapshot import (
     BACKUP,
@@ -53,6 +55,7 @@ class Recorded:
     boards: dict[str, JobBoard] = field(default_factory=dict)
     past: dict[str, JobBoard] = field(default_factory=dict)
     store: Storage = field(default_factory=Storage)
+    led: dict[str, GroupView] = field(default_factory=dict)
     files: dict[str, list[FileEntry]] = field(default_factory=dict)
     deleted: list[FileEntry] = field(default_factory=list)
     places: list[ChunkPlace] = field(default_factory=list)
@@ -79,6 +82,9 @@ class Recorded:
     def storage(self) -> Storage:
         self._answer()
         return self.store
+
+    def groups(self, wait_s: float = 0.0) -> dict[str, GroupView]:
+        return self.led
 
     def job(self, job_id: str, seen: JobSeen) -> JobSnapshot:
         self._answer()
@@ -241,6 +247,7 @@ def busy() -> Recorded:
         tuple(_server(i, i * 7 * GIB) for i in range(1, 11)),
         ChunkCounts(total=4812, under_replicated=3, repairing=2, files=1200),
     )
+    state.led = groups(group(DFS_MASTER), group(MAPREDUCE_MASTER, "h2", 3), group(LOCK_MASTER))
     sort = _job(JOB, "sort of the web log", "running", 0.62, 0.41, 0.05)
     state.jobs.put(sort)
     state.jobs.put(_job("job_1700000000_0006", "word count", "succeeded", 1.0, 1.0, 1.0))
@@ -289,6 +296,9 @@ def failing() -> Recorded:
         state.store.servers,
         ChunkCounts(total=4812, under_replicated=120, missing=2, corrupt=1, repairing=8),
     )
+    state.led |= groups(
+        group(DFS_MASTER, "h2", 8, silent=("h1",)), group(LOCK_MASTER, "", silent=("h1", "h3"))
+    )
     return state
 
 
@@ -304,8 +314,29 @@ def huge() -> Recorded:
 
 
 def lost() -> Recorded:
-    """A master that does not answer."""
-    return Recorded(lost="mapreduce.master at h1:7703 refuses the connection")
+    """A master that does not answer: of its group there is one member left."""
+    return Recorded(
+        lost="mapreduce.master at h1:7703 refuses the connection",
+        led=groups(group(DFS_MASTER), group(MAPREDUCE_MASTER, "", 8, silent=("h1", "h2"))),
+    )
+
+
+def group(role: str, leader: str = "h1", epoch: int = 7, silent: tuple[str, ...] = ()) -> GroupView:
+    """Three masters, led for the last three minutes; the silent ones say nothing."""
+    hosts = ("h1", "h2", "h3")
+    states = dict.fromkeys(hosts, SHADOW) | dict.fromkeys(silent, SILENT)
+    if leader:
+        states[leader] = LEADER
+    members = {
+        host: MemberView(state, 50, 50, 0.0 if state == LEADER else 0.04 if leader else 34.0)
+        for host, state in states.items()
+    }
+    return GroupView(role, leader, epoch, 50, hosts, members, since_s=NOW_S - 187 if leader else 0)
+
+
+def groups(*views: GroupView) -> dict[str, GroupView]:
+    """These by name."""
+    return {group_name(view.role): view for view in views}
 
 
 def _found(state: Recorded, key: str) -> JobRow:

@@ -14,7 +14,7 @@ from mrstream.cluster.errors import UserError
 from mrstream.tui.screens.confirm import Ask
 from mrstream.tui.widgets.ink import PlainText
 from mrstream.tui.widgets.key_line import KeyLine
-from mrstream.tui.widgets.summary import Summary
+from mrstream.tui.widgets.summary import Summary, Troubles
 from mrstream.tui.widgets.table import RowTable
 from mrstream.view.actions import Action
 from mrstream.view.cells import Row, passes
@@ -74,6 +74,7 @@ class Page(Screen[None]):
 
     def compose(self) -> ComposeResult:
         yield Summary()
+        yield Troubles()
         yield from self.body()
         yield Input(
             placeholder="show only rows with this text; Enter keeps, Esc clears", id="filter"
@@ -108,6 +109,7 @@ class Page(Screen[None]):
             return
         now_s = self.monitor.source.now_s()
         self.query_one(Summary).show(self.picture, now_s, read_only=self.monitor.read_only)
+        self.query_one(Troubles).show(self.picture)
 
     def show_rows(self, table: RowTable, rows: list[Row], nothing: str) -> None:
         """Show these rows; if there are none, say why in the place of the table's body."""

@@ -1,10 +1,12 @@
-"""The line at the top of every page: the cluster at a glance, and whether we still hear of it."""
+"""The line at the top of every page: the cluster at a glance, and whether we still hear of it.
+Below it a line for each group of masters that is not well."""
 
 from __future__ import annotations
 
 from textual.widgets import Static
 
 from mrstream.tui.widgets.ink import PlainText, ink
+from mrstream.view.groups import troubles
 from mrstream.view.picture import Picture
 from mrstream.view.summary import Part, parts, silence
 
@@ -51,3 +53,16 @@ class Summary(Static):
         if line.markup != self._shown:
             self._shown = line.markup
             self.update(line)
+
+
+class Troubles(Static):
+    """What is wrong with the masters; not there while they are well."""
+
+    DEFAULT_CSS = "Troubles { height: auto; max-height: 5; padding: 0 1; display: none; }"
+
+    def show(self, picture: Picture) -> None:
+        """Draw a line for each group that is not well."""
+        said = troubles(picture.groups)
+        self.display = bool(said)
+        lines = [PlainText(cell.text, ink(cell.colour, loud=cell.loud)) for cell in said]
+        self.update(PlainText("\n").join(lines))

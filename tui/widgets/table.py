@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from textual.widgets import DataTable
+from textual.widgets.data_table import ColumnKey
 
 from mrstream.tui.widgets.bar import bar
 from mrstream.tui.widgets.ink import PlainText, ink
@@ -78,8 +79,15 @@ class RowTable(DataTable[PlainText]):
             old = self._cells[key]
             for index, cell in enumerate(cells):
                 if old[index] != cell:
-                    self.update_cell(key, str(index), self._drawn(index, cell))
+                    self._write(key, index, self._drawn(index, cell))
             self._cells[key] = cells
+
+    def _write(self, key: str, index: int, text: PlainText) -> None:
+        """Write one cell; its column grows where the words need more room than any before had. To
+        make it narrower again would be to measure all of it each time."""
+        column = self.columns[ColumnKey(str(index))]
+        is_wider = column.auto_width and text.cell_len > column.content_width
+        self.update_cell(key, str(index), text, update_width=is_wider)
 
     def _rebuild(self, rows: Sequence[Row], keys: list[str]) -> None:
         selected, row_before, scroll = self.selected_key, self.cursor_row, self.scroll_y

@@ -7,6 +7,7 @@ import hashlib
 from markupsafe import Markup
 
 from mrstream.cluster.version import version
+from mrstream.view.groups import troubles
 from mrstream.view.picture import Picture
 from mrstream.view.summary import parts as summary_parts
 from mrstream.view.summary import silence
@@ -132,6 +133,7 @@ def summary(picture: Picture, now_s: float, *, read_only: bool) -> Markup:
     ]
     return joined(
         element("p", said, cls="lost", role="alert") if said else None,
+        [element("p", cell_words(each), role="alert") for each in troubles(picture.groups)],
         element(
             "ul",
             element("li", element("strong", picture.cluster)),

@@ -32,10 +32,11 @@ def job(board: JobBoard, remarks: tuple[str, ...]) -> Value:
 
 
 def hosts(picture: Picture) -> Value:
-    """Workers and chunkservers."""
+    """Workers, chunkservers and the groups of masters."""
     return _head(picture) | {
         "workers": [by_name(host) for host in picture.hosts],
         "chunkservers": [asdict(server) for server in picture.storage.servers],
+        "groups": {name: view.document() for name, view in picture.groups.items()},
     }
 
 

@@ -15,6 +15,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.metrics_core import Metric
 
+from mrstream.cluster.config.config import DFS_MASTER, MAPREDUCE_MASTER
+from mrstream.cluster.leader.group_view import SILENT
 from mrstream.mapreduce.snapshot import JobRow
 from mrstream.view.picture import Masters, Picture
 from mrstream.web.http.figures import SECONDS
@@ -31,7 +33,7 @@ def text(
 ) -> bytes:
     """Return the page that a Prometheus collects."""
     families = [*_cluster(picture, leading), *_jobs(picture), *_hosts(picture)]
-    families += [*_storage(picture), *_masters(masters)]
+    families += [*_storage(picture), *_groups(picture), *_masters(masters)]
     if gateway is not None:
         families += _gateway(gateway)
 
@@ -55,8 +57,13 @@ def _counter(name: str, words: str, labels: Iterable[str] = ()) -> CounterMetric
 def _cluster(picture: Picture, leading: Masters) -> Iterator[Metric]:
     up = _gauge("up", "1 while a daemon is heard of", ("role", "host"))
     answers = 0.0 if picture.lost_reason else 1.0
-    up.add_metric(["dfs.master", leading.dfs], answers)
-    up.add_metric(["mapreduce.master", leading.jobs], answers)
+    known = {view.role: view for view in picture.groups.values()}
+    for role, leader in ((DFS_MASTER, leading.dfs), (MAPREDUCE_MASTER, leading.jobs)):
+        if role not in known:
+            up.add_metric([role, leader], answers)
+    for role, view in known.items():
+        for name, member in view.members.items():
+            up.add_metric([role, name], float(member.state != SILENT))
     for host in picture.hosts:
         up.add_metric(["mapreduce.worker", host.key], float(host.state != "lost"))
     for server in picture.storage.servers:
@@ -138,6 +145,23 @@ def _storage(picture: Picture) -> Iterator[Metric]:
         room.add_metric([server.host, "used"], server.used_bytes)
         room.add_metric([server.host, "total"], server.capacity_bytes)
     yield from (files, chunks, room)
+
+
+def _groups(picture: Picture) -> Iterator[Metric]:
+    epoch = _gauge("group_epoch", "Which leader a group of masters has", ("role",))
+    leads = _gauge("group_leader", "1 for the member that leads its group", ("role", "host"))
+    count = _gauge("group_members", "Members of a group", ("role", "state"))
+    behind = _gauge("group_behind_seconds", "How far a member is behind", ("role", "host"))
+    for view in picture.groups.values():
+        epoch.add_metric([view.role], view.epoch)
+        count.add_metric([view.role, "voters"], len(view.voters))
+        count.add_metric([view.role, "needed"], view.needed)
+        count.add_metric([view.role, "answering"], len(view.answering))
+        for host, member in view.members.items():
+            leads.add_metric([view.role, host], float(host == view.leader))
+            if member.behind_s >= 0.0:
+                behind.add_metric([view.role, host], member.behind_s)
+    yield from (epoch, leads, count, behind)
 
 
 def _masters(masters: MasterFigures) -> Iterator[Metric]:

@@ -237,6 +237,28 @@ def test_bug_upon_bug_is_left_down_until_up_and_is_told(
     host.down()
 
 
+@pytest.mark.parametrize(
+    ("comes_of_it", "minutes"),
+    [(True, [0, 60, 120, 180]), (False, list(range(0, 181, 10)))],
+    ids=["done", "in vain"],
+)
+def test_the_backup_is_made_every_so_often_and_in_vain_is_tried_again_sooner(
+    tmp_path: Path, comes_of_it: bool, minutes: list[int]
+) -> None:
+    """Time passes as the guard sees it: by its own clock, and by the age of the note that the last
+    backup has left."""
+    note, begun, wanted = tmp_path / "note", list[int](), {"every_s": 3600.0}
+    backup = guard._Backup()
+    for minute in range(181):
+        if begun and comes_of_it:
+            at_s = time.time() - 60 * (minute - begun[-1])
+            note.write_text(json.dumps({"at_s": at_s}))
+        backup.look(wanted | {"note": str(note)}, 60.0 * minute, lambda _: begun.append(minute))  # noqa: B023
+
+    assert begun == minutes
+    assert bool(backup.said) == comes_of_it
+
+
 def test_status_says_what_guards_did_and_what_they_gave_up() -> None:
     config = read_config("name: lab\nhosts: {h1: {}, h2: {}}\n")
     said = GuardReply(7, {"dfs.master": 3}, {"dfs.chunkserver": "ended by a bug, 5 times"})

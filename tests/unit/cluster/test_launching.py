@@ -26,7 +26,7 @@ from mrstream.cluster.config.config import DFS_MASTER, Cluster, ClusterConfig, H
 from mrstream.cluster.config.reader import read_config
 from mrstream.cluster.consensus.members import MemberId
 from mrstream.cluster.consensus.standing import Standing, WhoLeads
-from mrstream.cluster.errors import HostUnreachable
+from mrstream.cluster.errors import ClusterError, HostUnreachable
 from mrstream.cluster.hosts import software
 from mrstream.cluster.hosts.arguments import _tell_follow_from_file
 from mrstream.cluster.hosts.launcher import HostLink
@@ -37,6 +37,7 @@ from mrstream.cluster.hosts.session import (
     bootstrap_command,
 )
 from mrstream.cluster.hosts.ssh import connect, resolve
+from mrstream.cluster.hosts.switch import switch_alone
 from mrstream.cluster.hosts.wheel import requirements_of, running_wheel
 from mrstream.cluster.wire.network import Server
 from tests.support.ports import free_ports
@@ -496,6 +497,27 @@ def test_an_answer_that_is_none_is_told_with_its_host(line: bytes) -> None:
 
     with pytest.raises(HostUnreachable, match=r"h1: the answer to 'facts' cannot be read"):
         AgentSession("h1", Liar()).call("facts")
+
+
+@pytest.mark.parametrize(
+    ("unreached", "said"),
+    [(("h3",), "has no leader that could hand over"), (("h2", "h3"), "port 1 does not answer")],
+)
+def test_a_switch_needs_a_majority_of_the_hosts_for_itself_and_not_all(
+    tmp_path: Path, unreached: tuple[str, ...], said: str
+) -> None:
+    """It is what one does before a host is taken down, and one may be down already. (No master runs
+    here: who gets as far as that has the hosts.)"""
+    hosts = ", ".join(
+        f"h{number}: {{address: 127.0.0.{number}, "
+        + ("port: 1}" if f"h{number}" in unreached else f"via: local, dir: {tmp_path}/h{number}}}")
+        for number in (1, 2, 3)
+    )
+    head = f"name: t\nports: {{base: {free_ports(1)[0]}}}\nmasters: [h1, h2, h3]"
+    cluster = Cluster(read_config(f"{head}\nhosts: {{{hosts}}}\n"), state.Secret.new())
+
+    with pytest.raises(ClusterError, match=said):
+        switch_alone(cluster, "h2", "dfs")
 
 
 async def test_the_last_line_of_up_names_who_leads_or_says_that_nobody_does(

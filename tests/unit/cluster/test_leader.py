@@ -20,7 +20,7 @@ from mrstream.cluster.journal.clock_rate import ClockRate
 from mrstream.cluster.leader.epoch_file import EpochFile
 from mrstream.cluster.leader.finding import HOPS_MAX, Finding
 from mrstream.cluster.leader.gate import Gate
-from mrstream.cluster.leader.group_view import view_of
+from mrstream.cluster.leader.group_view import short_lease, view_of
 from mrstream.cluster.leader.hint import Hint, read_hint, write_hint
 from mrstream.cluster.leader.office import words_of
 
@@ -341,6 +341,77 @@ class TestGroupView:
         assert "none of h1, h2, h3 answers: nothing is served" in line
         assert "not founded" in new.line() and "not founded" in new.findings(self.CONFIG)[0]
 
+    def test_a_group_that_is_well_has_no_trouble_and_badges_say_what_each_member_is(self) -> None:
+        leads = self.one(self.H1, self.H1, is_serving=True, since_s=1000.0)
+        late = msgspec.structs.replace(self.one(self.H3, self.H1), behind_s=1.26)
+        view = view_of("dfs.master", {"h1": leads, "h2": self.one(self.H2, self.H1), "h3": late})
+
+        assert view.trouble() == ""
+        assert [view.badge(host) for host in view.members] == [
+            "leader epoch 7",
+            "shadow 0.0 s behind",
+            "shadow 1.3 s behind",
+        ]
+        assert view.document()["since"] == 1000.0
+        assert view.document()["trouble"] is None
+
+    @pytest.mark.parametrize(
+        ("silent", "leader", "trouble"),
+        [
+            ("h3", "h1", "dfs: h3 does not answer: the next failure stops writes"),
+            ("h2 h3", "", "dfs: no quorum (1 of 3): changes are refused"),
+            ("h3", "", "dfs: nobody leads at the moment: changes wait"),
+            ("h1 h2 h3", "", "dfs: h1, h2 and h3 do not answer: nothing is served"),
+        ],
+    )
+    def test_what_is_wrong_is_one_line(self, silent: str, leader: str, trouble: str) -> None:
+        answers: dict[str, Standing | str] = {
+            host: self.one(member, MemberId(""), is_serving=host == leader)
+            for host, member in (("h1", self.H1), ("h2", self.H2), ("h3", self.H3))
+        } | dict.fromkeys(silent.split(), "no answer")
+        view = view_of("dfs.master", answers)
+
+        assert view.trouble() == trouble
+        assert view.document()["trouble"] == trouble
+        assert {view.badge(host) for host in silent.split()} == {"does not answer"}
+
+    def test_of_five_members_one_may_be_lost_and_another(self) -> None:
+        members = {f"h{n}": MemberId(f"h{n}/j") for n in range(1, 6)}
+        answers: dict[str, Standing | str] = {
+            host: Standing(
+                member, members["h1"], 7, 5, 5, tuple(members.values()), is_serving=host == "h1"
+            )
+            for host, member in members.items()
+        }
+        one = view_of("dfs.master", answers | {"h5": ""}).trouble()
+        two = view_of("dfs.master", answers | {"h4": "", "h5": ""}).trouble()
+
+        assert one == "dfs: h5 does not answer: 1 more may fail"
+        assert two == "dfs: h4 and h5 do not answer: the next failure stops writes"
+
+    def test_a_lag_one_copy_and_a_group_that_was_never_founded_are_troubles(self) -> None:
+        leads = self.one(self.H1, self.H1, is_serving=True)
+        lagging = msgspec.structs.replace(self.one(self.H2, self.H1), behind_s=12.0)
+        third = self.one(self.H3, self.H1)
+        late = view_of("mapreduce.master", {"h1": leads, "h2": lagging, "h3": third})
+        assert late.trouble() == "jobs: h2 is 12 s behind"
+        assert late.badge("h2") == "shadow 12 s behind"
+
+        two = Standing(self.H1, self.H1, 7, 50, 50, (self.H1,), (self.H2,), is_serving=True)
+        alone = view_of("dfs.master", {"h1": two, "h2": "no answer"})
+        assert alone.trouble() == "dfs: one copy only: h2 does not listen"
+
+        new = view_of("lock.master", {"h1": Standing(self.H1, MemberId(""), 0, 0, 0), "h2": ""})
+        assert new.trouble().startswith("lock: not founded")
+        assert new.badge("h1") == "in no group"
+
+    def test_a_member_of_whom_nobody_was_asked_is_not_called_silent(self) -> None:
+        """Another administrator has put it there: our cluster file does not name it yet."""
+        leads = self.one(self.H1, self.H1, is_serving=True)
+        view = view_of("dfs.master", {"h1": leads, "h2": self.one(self.H2, self.H1)})
+
+        assert "h3" in view.voters and view.trouble() == ""
+
     def test_a_learner_says_how_much_it_has(self) -> None:
         new = MemberId("h3/new")
         voters = (self.H1, self.H2, self.H3)
@@ -352,6 +423,7 @@ class TestGroupView:
         view = view_of("lock.master", answers)
 
         assert view.document()["members"]["h3"]["learned_percent"] == 62
+        assert view.badge("h3") == "learner 62 %"
         assert view.document()["members"]["h2"]["learned_percent"] is None
         assert any("h3 does not vote (learner)" in line for line in view.findings(self.CONFIG))
 
@@ -391,6 +463,20 @@ class TestGroupView:
         alone = view_of("dfs.master", {"h1": leads, "h2": "no answer"})
         assert "ONE COPY ONLY: h2 does not listen (silent)" in alone.line()
         assert any("one copy only" in line for line in alone.findings(config))
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ("masters: [h1, h2, h3]\nfailover_after: 1500ms", "failover_after is 1.5s: a busy host"),
+        ("masters: [h1, h2, h3]\nfailover_after: 2s", ""),
+        ("masters: [h1]\nfailover_after: 1s", ""),  # there is nobody to fail over to
+    ],
+)
+def test_a_short_lease_is_unwise_where_it_can_be_lost(more: str, said: str) -> None:
+    config = read_config(f"name: t\n{more}\nhosts: {{h1: {{}}, h2: {{}}, h3: {{}}}}\n")
+
+    assert short_lease(config).startswith(said) and bool(short_lease(config)) == bool(said)
 
 
 def test_a_cluster_without_fail_over_is_named_by_doctor() -> None:

@@ -26,7 +26,7 @@ from mrstream.tui.screens.jobs import JobsScreen
 from mrstream.tui.screens.report import ReportScreen
 from mrstream.tui.widgets.curves import Curves
 from mrstream.tui.widgets.key_line import KeyLine
-from mrstream.tui.widgets.summary import Summary
+from mrstream.tui.widgets.summary import Summary, Troubles
 from mrstream.tui.widgets.table import RowTable
 from mrstream.view.actions import PRIORITIES
 from mrstream.view.curves import curves as view_curves
@@ -306,7 +306,70 @@ async def test_a_host_is_not_called_up_when_one_of_its_roles_is_gone() -> None:
 
         assert str(table.get_row_at(0)[1]) == "✗ no chunkserver"
         detail = str(pilot.app.screen.query_one("#detail", Static).render())
-        assert "both masters; chunkserver dead" in detail and "worker up" in detail
+        assert "chunkserver dead" in detail and "worker up" in detail
+
+
+async def test_what_is_wrong_with_masters_is_a_line_of_its_own_on_every_page() -> None:
+    source = tui_states.busy()
+    async with Monitor(source).run_test(size=(80, 24)) as pilot:
+        await keys()(pilot)
+        troubles = pilot.app.screen.query_one(Troubles)
+        assert not troubles.display
+
+        source.led = tui_states.failing().led
+        await until(pilot, lambda: bool(troubles.display))
+        assert [line.strip() for line in drawn(troubles)] == [
+            "✗ dfs: h1 does not answer: the next failure stops writes",
+            "✗ lock: no quorum (1 of 3): changes are refused",
+        ]
+        await pilot.press("3")
+        await until(pilot, lambda: bool(pilot.app.screen.query_one(Troubles).display))
+
+
+async def test_who_takes_over_is_said_once_and_not_at_the_first_look() -> None:
+    source = tui_states.busy()
+    monitor = Monitor(source)
+    async with monitor.run_test(size=(80, 24)) as pilot:
+        await keys("2")(pilot)
+        await until(pilot, lambda: bool(monitor.picture.groups))
+        assert [note.message for note in monitor._notifications] == []
+
+        source.led = source.led | tui_states.groups(tui_states.group("dfs.master", "h2", 8))
+        await until(pilot, lambda: monitor.picture.groups["dfs"].leader == "h2")
+        await until(pilot, lambda: bool(monitor._notifications))
+        assert [note.message for note in monitor._notifications] == ["dfs: h2 leads, epoch 8"]
+        masters = pilot.app.screen.query_one("#masters", Static)
+        await until(pilot, lambda: "★ h2 leader epoch 8" in drawn(masters)[0])
+
+
+async def test_a_state_that_takes_more_room_than_before_is_read_whole() -> None:
+    """Columns kept the width of the first words in them: `✗ no` was all that one saw."""
+    source = tui_states.empty()
+    async with Monitor(source).run_test(size=(80, 24)) as pilot:
+        await keys("2")(pilot)
+        table = pilot.app.screen.query_one(RowTable)
+        await until(pilot, lambda: "■ up" in drawn(table)[1])
+
+        source.led = tui_states.groups(tui_states.group("dfs.master", "h2", silent=("h1",)))
+
+        await until(pilot, lambda: "✗ no dfs master" in drawn(table)[1])
+
+
+@pytest.mark.parametrize("size", SIZES, ids=str)
+async def test_no_badge_of_a_master_is_torn(size: tuple[int, int]) -> None:
+    """Names of hosts and cells may be long: a line breaks between two of them."""
+    source = tui_states.busy()
+    source.led = tui_states.groups(
+        *(tui_states.group(role) for role in ("dfs.master", "dfs.master@collections"))
+    )
+    async with Monitor(source).run_test(size=size) as pilot:
+        await keys("2")(pilot)
+        masters = pilot.app.screen.query_one("#masters", Static)
+        await until(pilot, lambda: bool(masters.display))
+        lines = drawn(masters)
+
+    badges = ["★ h1 leader epoch 7", "○ h2 shadow 0.0 s behind", "○ h3 shadow 0.0 s behind"]
+    assert [sum(line.count(badge) for line in lines) for badge in badges] == [2, 2, 2]
 
 
 async def test_read_only_has_no_actions() -> None:

@@ -35,6 +35,19 @@ def test_a_picture_of_the_demonstration_has_hosts_a_job_and_its_curves() -> None
     assert [job.state for job in picture.jobs] == ["running"]
 
 
+def test_the_demonstration_has_masters_that_are_well() -> None:
+    source = small()
+    source.advance_to(60.0)
+    picture = Picture()
+
+    picture.see_groups(source.groups(), source.now_s())
+
+    assert list(picture.groups) == ["dfs", "jobs", "lock"]
+    assert {len(view.answering) for view in picture.groups.values()} == {3}
+    assert not [view.trouble() for view in picture.groups.values() if view.trouble()]
+    assert picture.events[0].text == "dfs: h0001 leads, epoch 1"
+
+
 def test_a_simulated_job_can_be_killed() -> None:
     source = small()
     source.advance_to(5.0)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from mrstream.cluster.config.config import DFS_MASTER, LOCK_MASTER, MAPREDUCE_MASTER
 from mrstream.mapreduce.snapshot import Changes, ClusterSnapshot, DiskRow, HostRow
 from mrstream.view.hosts import COLUMNS, Fact, Host, facts, host_cells, host_named, listed, trouble
-from mrstream.view.picture import Masters, Picture, Storage, StorageRow
+from mrstream.view.picture import Picture, Storage, StorageRow
+from tests.support.tui_states import group, groups
 
 GIB = 1 << 30
 WORKER = HostRow(
@@ -63,24 +65,42 @@ def test_hosts_are_sorted_as_people_count_or_by_what_is_heaviest() -> None:
     assert [host.name for host in listed(seen, wanted="H1")] == ["h10"]
 
 
-def test_masters_that_lead_on_different_hosts_are_named_one_by_one() -> None:
-    """After one of them has failed over."""
+def test_a_host_says_what_it_is_in_each_group_of_masters() -> None:
+    """After one of them has failed over, they are led by different hosts."""
+    led = groups(
+        group(DFS_MASTER, "h2", 8, silent=("h1",)),
+        group(MAPREDUCE_MASTER, "h3", 3),
+        group(LOCK_MASTER, "h2", 5),
+    )
 
     def first_of(name: str) -> str:
-        return facts(Host(name, WORKER, SERVER), Masters("h2", "h3"))[0].text.partition(";")[0]
+        return facts(Host(name, WORKER, SERVER), led)[0].text
 
-    assert [first_of(name) for name in ("h1", "h2", "h3")] == [
-        "chunkserver up, 480 chunks",
-        "dfs master",
-        "job master",
+    assert [first_of(name) for name in ("h1", "h2", "h3", "h4")] == [
+        "dfs does not answer; jobs shadow 0.0 s behind; lock shadow 0.0 s behind",
+        "dfs leader epoch 8; jobs shadow 0.0 s behind; lock leader epoch 5",
+        "dfs shadow 0.0 s behind; jobs leader epoch 3; lock shadow 0.0 s behind",
+        "chunkserver up, 480 chunks; worker up, 1 of 2 slots",
     ]
 
 
+def test_a_host_whose_master_does_not_answer_is_not_called_up() -> None:
+    """Its worker and its chunkserver are heard of: nothing else would say so in the table."""
+    seen = picture([WORKER], [SERVER])
+    seen.see_groups(groups(group(DFS_MASTER), group(LOCK_MASTER, silent=("h2",))), 1.0)
+
+    (host,) = listed(seen)
+
+    assert host_cells(host, 100.0)[1].text == "✗ no lock master"
+    assert host == host_named(seen, "h2")
+
+
 def test_the_facts_of_a_host() -> None:
-    told = facts(Host("h2", WORKER, SERVER), Masters("h2", "h2"))
+    told = facts(Host("h2", WORKER, SERVER), groups(group(DFS_MASTER, "h2")))
 
     assert told == [
-        Fact("roles", "both masters; chunkserver up, 480 chunks; worker up, 1 of 2 slots"),
+        Fact("master", "dfs leader epoch 7"),
+        Fact("roles", "chunkserver up, 480 chunks; worker up, 1 of 2 slots"),
         Fact("disk", "/data  1.0G of 9.0G used"),
         Fact("runs", "attempt_1\nattempt_2"),
     ]
@@ -96,12 +116,12 @@ def test_a_disk_and_a_worker_that_are_not_well_say_so() -> None:
     host = host_named(picture([ill], []), "h2")
 
     assert trouble(host) == "quarantined: 6 failed in a row"
-    assert [fact.trouble for fact in facts(host, Masters("h1", "h1"))] == ["", "failed", ""]
-    assert facts(host, Masters("h1", "h1"))[-1].text == "nothing"
+    assert [fact.trouble for fact in facts(host, {})] == ["", "failed", ""]
+    assert facts(host, {})[-1].text == "nothing"
 
 
 def test_of_a_host_that_nobody_knows_nothing_is_told() -> None:
     host = host_named(picture([], []), "")
 
-    assert facts(host, Masters()) == [Fact("roles", "")]
+    assert facts(host, {}) == [Fact("roles", "")]
     assert trouble(host) == ""

@@ -6,10 +6,12 @@ import threading
 
 import pytest
 
+from mrstream.cluster.config.config import DFS_MASTER
 from mrstream.cluster.errors import Unavailable, UserError
+from mrstream.cluster.leader.group_view import GroupView
 from mrstream.mapreduce.snapshot import COMMITTED, ClusterSnapshot, JobSeen, JobSnapshot
-from mrstream.view.watch import BOARDS_MAX, Watch
-from tests.support.tui_states import JOB, Recorded, busy, lost
+from mrstream.view.watch import BOARDS_MAX, FIRST_GROUPS_S, Watch
+from tests.support.tui_states import JOB, Recorded, busy, group, groups, lost
 
 
 class Clock:
@@ -105,6 +107,37 @@ def test_a_job_that_the_master_shows_no_more_is_looked_up_in_its_history_once() 
             assert board.rates == []
 
     assert source.asked == 1
+
+
+def test_what_groups_say_is_told_while_no_master_answers() -> None:
+    """That is when it matters."""
+    source, clock = busy(), Clock()
+    watch = Watch(source, clock)
+    with watch.picture() as picture:
+        assert picture.groups["dfs"].leader == "h1"
+
+    source.lost, clock.s = "nobody there", 9.0
+    source.led = groups(group(DFS_MASTER, "", 7, silent=("h1", "h2")))
+
+    with watch.picture() as picture:
+        assert picture.lost_reason == "nobody there"
+        assert picture.groups["dfs"].trouble() == "dfs: no quorum (1 of 3): changes are refused"
+
+
+def test_the_first_look_alone_waits_for_groups() -> None:
+    source, clock, waits = busy(), Clock(), list[float]()
+
+    def waiting(wait_s: float = 0.0) -> dict[str, GroupView]:
+        waits.append(wait_s)
+        return {}
+
+    source.groups = waiting  # type: ignore[method-assign]
+    watch = Watch(source, clock)
+    for clock.s in (0.0, 1.0, 2.0):
+        with watch.picture():
+            pass
+
+    assert waits == [FIRST_GROUPS_S, 0.0, 0.0]
 
 
 def test_only_the_boards_looked_at_last_are_kept() -> None:

@@ -235,6 +235,22 @@ def test_events_of_all_jobs_stand_together_the_last_first() -> None:
     assert page.rows[1] == ["0s", "parse", "h3 was lost"]
 
 
+def test_who_took_over_the_lead_is_an_event_that_leads_to_the_hosts() -> None:
+    page = read(tui_states.failing(), "/events", find="leads")
+
+    assert page.rows[1:] == [
+        ["3:07", "masters", "dfs: h2 leads, epoch 8"],
+        ["3:07", "masters", "jobs: h2 leads, epoch 3"],
+    ]
+    assert page.links.count("/hosts") == 1 + 2, "in the line of pages, and of each event"
+
+
+def test_a_host_says_what_its_masters_are() -> None:
+    words = read(tui_states.failing(), "/hosts/h1").text
+
+    assert "dfs does not answer; jobs shadow 0.0 s behind; lock does not answer" in words
+
+
 def test_what_is_not_there_is_refused_in_words() -> None:
     state = tui_states.busy()
 

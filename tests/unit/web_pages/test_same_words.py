@@ -12,7 +12,7 @@ from textual.widgets import Static, TabbedContent
 
 from mrstream.tui.app import Monitor
 from mrstream.tui.screens.job import JobScreen
-from mrstream.tui.widgets.summary import Summary
+from mrstream.tui.widgets.summary import Summary, Troubles
 from mrstream.tui.widgets.table import RowTable
 from tests.support import tui_states
 from tests.support.tui_states import Recorded
@@ -94,6 +94,23 @@ async def test_hosts_are_told_in_the_same_words() -> None:
     _, terminal = await shown(state, "2")
 
     assert browser_rows(state, "/hosts", 10) == terminal
+
+
+async def test_masters_are_told_in_the_same_words() -> None:
+    state = tui_states.failing()
+    monitor = Monitor(state)
+    async with monitor.run_test(size=WIDE) as pilot:
+        await until(pilot, lambda: bool(monitor.picture.at_s))
+        await pilot.press("2")
+        await until(pilot, lambda: bool(monitor.screen.query("#masters")))
+        masters = str(monitor.screen.query_one("#masters", Static).render())
+        wrong = str(monitor.screen.query_one(Troubles).render())
+    page = read(state, "/hosts")
+
+    said = [words.strip() for line in masters.splitlines() for words in line.split("  ")]
+    assert len(said) == 3 + 9 + 2 + 1, "groups, badges, how long two have been led, who came last"
+    assert set(said) <= set(page.words)
+    assert len(wrong.splitlines()) == 2 and set(wrong.splitlines()) <= set(page.words)
 
 
 async def test_files_are_told_in_the_same_words() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -185,6 +186,8 @@ def test_the_snapshots_are_told_as_json(served: Served) -> None:
     assert jobs["at_s"] == NOW_S and jobs["cluster"] == "demo"
     assert len(hosts["workers"]) == len(hosts["chunkservers"]) == 10
     assert hosts["workers"][0]["disks"][0]["path"] == "/data1"
+    assert hosts["groups"]["dfs"]["leader"] == "h2"
+    assert hosts["groups"]["lock"]["trouble"] == "lock: no quorum (1 of 3): changes are refused"
     assert storage["chunks"]["missing"] == 2
     assert len(job["rates"]) == 100 and job["counters"]["words"] == {"odd": 3}
     assert ask(served, "/api/v1/none").status == 404
@@ -204,7 +207,15 @@ def test_what_a_prometheus_is_told(served: Served) -> None:
     text = ask(served, "/metrics").body.decode()
 
     for line in (
-        'mrstream_up{host="h1",role="dfs.master"} 1.0',
+        'mrstream_up{host="h1",role="dfs.master"} 0.0',
+        'mrstream_up{host="h3",role="dfs.master"} 1.0',
+        'mrstream_up{host="h2",role="lock.master"} 1.0',
+        'mrstream_group_epoch{role="dfs.master"} 8.0',
+        'mrstream_group_leader{host="h2",role="dfs.master"} 1.0',
+        'mrstream_group_leader{host="h2",role="lock.master"} 0.0',
+        'mrstream_group_members{role="lock.master",state="answering"} 1.0',
+        'mrstream_group_members{role="lock.master",state="needed"} 2.0',
+        'mrstream_group_behind_seconds{host="h3",role="dfs.master"} 0.04',
         'mrstream_jobs{state="failed"} 1.0',
         f'mrstream_job_progress_ratio{{job="{JOB}",phase="map"}} 0.62',
         'mrstream_tasks{kind="map",state="done"} 124.0',
@@ -257,7 +268,8 @@ def test_a_hundred_hosts_and_many_jobs_are_few_series() -> None:
 
 
 def test_a_lost_master_is_a_figure_too() -> None:
-    rest = Rest(Watch(tui_states.lost()), check)
+    """Also where nothing is known of its group yet."""
+    rest = Rest(Watch(replace(tui_states.lost(), led={})), check)
 
     text = bytes(rest._metrics().body).decode()  # type: ignore[arg-type]
 
