@@ -16,6 +16,8 @@ import pytest
 from tests.simulation.together import mutants as wrong
 from tests.simulation.together.directed import (
     DIRECTED,
+    a_lease_outlives_its_holder,
+    a_lease_outlives_its_holder_and_its_master,
     a_request_waits_while_the_next_holder_comes,
     a_writer_goes_on_when_the_next_holder_has_come,
     an_answer_is_lost_and_the_next_holder_comes,
@@ -32,7 +34,7 @@ MORE = 6
 
 @pytest.mark.parametrize("first", range(SEEDS.start, SEEDS.stop, BATCH))
 def test_whoever_held_a_lock_before_changes_nothing_and_nothing_of_it_is_lost(first: int) -> None:
-    """CH-20, EV-01: C1 to C8, F1 to F6 and L1 to L7 after each event, whatever breaks."""
+    """Fault gate 31, CH-20, EV-01: C1 to C8, F1 to F6 and L1 to L7 after each event."""
     runs = [play(seed) for seed in range(first, min(first + BATCH, SEEDS.stop))]
 
     leaders = sum(len(r.group.oracle.leaders) + len(r.cell.oracle.leaders) for r in runs)
@@ -68,6 +70,12 @@ FOUND_BY_HISTORY: list[tuple[Patch, Callable[[], None], str]] = [
         wrong.answers_before_it_is_closed,
         a_writer_goes_on_when_the_next_holder_has_come,
         "under a fence that is over",
+    ),
+    (wrong.leaves_leases, a_lease_outlives_its_holder, "records are appended"),
+    (
+        wrong.leaves_leases_of_before,
+        a_lease_outlives_its_holder_and_its_master,
+        "records are appended",
     ),
 ]
 FOUND_BY_SEED: list[tuple[Patch, int, str]] = [

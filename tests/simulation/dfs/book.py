@@ -65,8 +65,8 @@ class Book:
         """The highest count that was ever asked for as an attribute of a file."""
         self.generation = 0
         """Of the lock that clients take from each other."""
-        self.under: dict[tuple[int, int], Fence] = {}
-        """The fence under which a request was made."""
+        self.under: dict[tuple[int, int], tuple[Fence, ...]] = {}
+        """The fences under which a request was made."""
         self.changed: dict[str, int] = {}
         """The highest generation of each fence under which something in the log was changed."""
 
@@ -75,11 +75,10 @@ class Book:
         earlier one, in all that these records of a log change, each looked at once."""
         for payload in log:
             for record in parts_of(decode_record(payload)):
-                fence = self.under.get(getattr(record, "request", (0, 0)))
                 if isinstance(record, FenceRaised):
                     self._changes(record, (record.name, record.generation - 1))
-                    fence = fence or (record.name, record.generation)
-                if fence is not None:
+                    self._changes(record, (record.name, record.generation))
+                for fence in self.under.get(getattr(record, "request", (0, 0)), ()):
                     self._changes(record, fence)
 
     def _changes(self, record: Any, fence: Fence) -> None:

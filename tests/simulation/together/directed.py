@@ -3,8 +3,12 @@ gives, in a cluster in which nothing else goes wrong."""
 
 from __future__ import annotations
 
+from functools import partial
+from typing import Any
+
 from mrstream.dfs import protocol as p
-from tests.simulation.dfs.client import Program
+from tests.simulation.dfs.client import Program, _append_request
+from tests.simulation.dfs.run import SETTINGS
 from tests.simulation.together.holders import LOCKS, FencedClient
 from tests.simulation.together.run import Together
 from tests.simulation.world import Place
@@ -95,8 +99,41 @@ def a_writer_goes_on_when_the_next_holder_has_come() -> None:
     assert not run.book.wrong
 
 
+def a_lease_outlives_its_holder(fails_over: bool = False) -> None:
+    """Who appends records asks a master once, and then primaries only, which know no fences: the
+    lease that it was told of ends with its generation, also at the next master."""
+    run = Calm()
+    first, second = run.first, run.second
+    path, _, data = first._entry("records")
+    run.do(first._record())
+
+    def late() -> Program:
+        grant = yield from first.call(p.AppendTarget(path, "me"))
+        if fails_over:
+            leader = run.group.leader
+            assert leader is not None
+            leader.host.end(power=False)
+        yield from second.call(p.RaiseFence(second.fence))
+        make = partial(_append_request, grant, len(data))
+        until_s = run.world.now_s + SETTINGS.lease_s
+        answer: Any = ("ok", 0)
+        while answer[0] == "ok" and run.world.now_s < until_s:
+            answer = yield from first.mutate(grant, data, make)
+            yield first._pause(0.5)
+        assert answer[0] != "ok", "CH-20: records are appended under a fence that is over"
+
+    run.do(late(), 60.0)
+
+
+def a_lease_outlives_its_holder_and_its_master() -> None:
+    """As that; who was told of it the next master does not know."""
+    a_lease_outlives_its_holder(fails_over=True)
+
+
 DIRECTED = [
     a_request_waits_while_the_next_holder_comes,
     an_answer_is_lost_and_the_next_holder_comes,
     a_writer_goes_on_when_the_next_holder_has_come,
+    a_lease_outlives_its_holder,
+    a_lease_outlives_its_holder_and_its_master,
 ]

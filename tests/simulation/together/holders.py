@@ -83,7 +83,7 @@ class FencedClient(ReadingClient):
 
     def call(self, request: Any) -> Program:
         if request.mutates:
-            self.book.under[self.next_id] = self.held
+            self.book.under[self.next_id] = (self.held,)
         try:
             return (yield from super().call(under(request, self.fence)))
         except FencedOff:

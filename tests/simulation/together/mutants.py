@@ -4,7 +4,6 @@ lock from changing anything: every one is found (`test_together.py`)."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 
@@ -81,6 +80,21 @@ def answers_before_it_is_closed(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Writers, "wait_for_close", wait_for_close)
 
 
+def leaves_leases(patch: pytest.MonkeyPatch) -> None:
+    """What an ex-holder was told of stays good for as long as it is used."""
+    patch.setattr(Writers, "_end_leases_under", lambda self, fence: None)
+
+
+def leaves_leases_of_before(patch: pytest.MonkeyPatch) -> None:
+    """A new leader ends only those that it gave itself."""
+    right = Writers._is_outdated
+    patch.setattr(
+        Writers, "_is_outdated", lambda self, lease, fence: (
+            lease.confirmed and right(self, lease, fence)
+        ),
+    )  # fmt: skip
+
+
 def counts_holders_by_itself(patch: pytest.MonkeyPatch) -> None:
     """A leader of the cell numbers those to whom it gives a lock; the next begins anew."""
 
@@ -96,7 +110,7 @@ def keeps_its_first_fence(patch: pytest.MonkeyPatch) -> None:
     """A program that lost its session, has its lock again, and does not look at the sequencer."""
 
     def fence_of(self: Holder, held: Fence) -> Fence:
-        fences: dict[str, Any] = self.__dict__.setdefault("fences", {})
+        fences: dict[str, Fence] = self.__dict__.setdefault("fences", {})
         return fences.setdefault(held[0], held)
 
     patch.setattr(Holder, "fence_of", fence_of)
