@@ -160,8 +160,8 @@ class Writers:
             if row in t.space.writers or lease is None or not self._is_outdated(lease, fence):
                 continue
             self._outdated[handle] = lease.version
-            if self._underways.of(handle) is None and self._is_time_to_seal(handle):
-                self._seals.seal(handle)
+            if self._underways.of(handle) is None:
+                self._seals.seal(handle)  # if that fails, ticks go on with it
 
     def _is_outdated(self, lease: Lease, fence: Fence) -> bool:
         """Was somebody told of it under an older generation? Of one that a server brought along
