@@ -94,6 +94,7 @@ soak: setup
 	$(BIN)/python -m tests.simulation.consensus.exhaustive --whole --minutes $(MINUTES)
 	MRSTREAM_SEEDS=0:$(SEEDS) $(BIN)/pytest -q --timeout 0 tests/simulation/test_dfs.py tests/simulation/test_dfs_reading.py tests/simulation/test_lock.py tests/simulation/test_lock_group.py
 	MRSTREAM_FAILOVER_SEEDS=0:$(SEEDS) $(BIN)/pytest -q --timeout 0 tests/simulation/test_failover.py
+	MRSTREAM_TOGETHER_SEEDS=0:$(SEEDS) $(BIN)/pytest -q --timeout 0 tests/simulation/test_together.py
 	MRSTREAM_SERIALISED_SEEDS=0:$(SEEDS) $(BIN)/pytest -q --timeout 0 tests/simulation/test_dfs_serialised.py
 	MRSTREAM_CELLS_SEEDS=0:$(SEEDS) $(BIN)/pytest -q --timeout 0 tests/simulation/test_dfs_cells.py
 	MRSTREAM_FLOW_SEEDS=$(SEEDS) MRSTREAM_FLOW_DEATHS=all $(BIN)/pytest -q --timeout 0 tests/simulation/test_flows.py tests/unit/mapreduce/flow/test_runner.py

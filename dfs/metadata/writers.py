@@ -2,16 +2,19 @@
 
 A writer is fenced by a new epoch; then the last chunk is sealed, at the length that all replicas
 agree on, and the file is closed. Chunks of shared files are sealed when nobody has a lease on them
-any more. Never does any IO.
+any more, or when somebody may write to them by a lease that a fence has outdated. Never does any
+IO.
 """
 
 from __future__ import annotations
 
-from mrstream.dfs.chunk import ChunkHandle, Epoch, Fence, FileId
+from mrstream.cluster.wire.messages import Request
+from mrstream.dfs.chunk import NO_FENCE, ChunkHandle, ChunkVersion, Epoch, Fence, FileId
 from mrstream.dfs.errors import FileBusy, NoSuchFile, WriterFenced
 from mrstream.dfs.metadata import operations as op
 from mrstream.dfs.metadata.changes import Changes
 from mrstream.dfs.metadata.events import Called
+from mrstream.dfs.metadata.leases import Lease
 from mrstream.dfs.metadata.life import Replica
 from mrstream.dfs.metadata.listing import Listing
 from mrstream.dfs.metadata.nodes import FILE
@@ -43,6 +46,11 @@ class Writers:
         self._heard_at_s: dict[Epoch, float] = {}
         self._waiting: dict[FileId, list[Called]] = {}
         self._seal_at_s: dict[ChunkHandle, float] = {}
+        self._told: dict[ChunkHandle, tuple[ChunkVersion, dict[str, int]]] = {}
+        """The version of the lease that clients were told of, and the lowest generation of each
+        fence under which they asked: chunkservers know no fences."""
+        self._outdated: dict[ChunkHandle, ChunkVersion] = {}
+        """Leases that are to end by a seal before their time."""
 
     def alive(self, epoch: Epoch) -> None:
         """The writer has been heard of just now."""
@@ -131,6 +139,38 @@ class Writers:
         for row, writer in list(self._t.space.writers.items()):
             if writer.fence[0] == name and writer.fence[1] < generation and writer.client:
                 self.take_over(row, why=f"is fenced off by {name}, generation {generation}")
+        self._end_leases_under(fence)
+
+    def told_of_lease(self, handle: ChunkHandle, version: ChunkVersion, request: Request) -> None:
+        """Whoever made this request may write to a chunk from now on, without asking again."""
+        name, generation = getattr(request, "fence", NO_FENCE)
+        known, under = self._told.get(handle, (version, {}))
+        if known != version:
+            under = {}
+        under[name] = min(generation, under.get(name, generation))
+        self._told[handle] = (version, under)
+
+    def _end_leases_under(self, fence: Fence) -> None:
+        """A file that many write to has no writer to be taken over: end the leases that an older
+        generation may have, since they are extended for as long as they are used."""
+        t = self._t
+        for handle in list(t.chunks.unsealed):
+            row, _ = t.chunks.owner(handle)
+            lease = t.leases.in_force(handle, t.outbox.now_s)
+            if row in t.space.writers or lease is None or not self._is_outdated(lease, fence):
+                continue
+            self._outdated[handle] = lease.version
+            if self._underways.of(handle) is None:
+                self._seals.seal(handle)  # if that fails, ticks go on with it
+
+    def _is_outdated(self, lease: Lease, fence: Fence) -> bool:
+        """Was somebody told of it under an older generation? Of one that a server brought along
+        from another master nobody knows to whom it was told."""
+        if not lease.confirmed:
+            return self._underways.of(lease.handle) is None
+        name, generation = fence
+        version, under = self._told.get(lease.handle, (lease.version, {}))
+        return version == lease.version and under.get(name, generation) < generation
 
     def _close_when_sealed(self, file_id: FileId) -> None:
         t = self._t
@@ -219,15 +259,18 @@ class Writers:
             return  # leases from before may be in force at servers that have yet to report
         for handle in list(t.chunks.unsealed):
             row, _ = t.chunks.owner(handle)
-            if row in t.space.writers or t.leases.in_force(handle, now_s) is not None:
+            lease = t.leases.in_force(handle, now_s)
+            is_over = lease is None or self._outdated.get(handle) == lease.version
+            if row in t.space.writers or not is_over:
                 continue
             if self._underways.of(handle) is None and self._is_time_to_seal(handle):
                 if self._never_written(handle):
                     t.outbox.emit(op.ChunkDropped(self._nodes.id_of(row), handle))
                 else:
                     self._seals.seal(handle)
-        for handle in [h for h in self._seal_at_s if h not in t.chunks.unsealed]:
-            del self._seal_at_s[handle]
+        for table in (self._seal_at_s, self._told, self._outdated):
+            for handle in [h for h in table if h not in t.chunks.unsealed]:
+                del table[handle]
 
     # --- small things
 

@@ -275,6 +275,7 @@ class Writing:
             return
         grant = self._grant_in_force(row, index, version)
         if grant is not None:
+            self._writers.told_of_lease(handle, grant.version, called.request)
             t.outbox.reply(called.call, grant)
         elif t.chunks.references(handle) > 1:
             file_id = self._nodes.id_of(row)

@@ -49,7 +49,7 @@ def test_the_histories_reach_what_they_are_made_for() -> None:
     leaders = records = 0
     for seed in range(90, 108):
         run = play(seed)
-        lines += run.world.lines
+        lines += run.world.trace
         leaders += len(run.oracle.leaders)
         records += len(run.oracle.committed)
 

@@ -34,6 +34,8 @@ from tests.support.forgetful_disk import ForgetfulDisk
 from tests.unit.dfs.metadata import test_epochs, test_shadow
 
 SEEDS = range(*map(int, os.environ.get("MRSTREAM_FAILOVER_SEEDS", "5:10").split(":")))
+MORE = 12
+"""Seeds that are tried besides the kept one: a change may give that another history."""
 Patch = Callable[[pytest.MonkeyPatch], None]
 S_MAX = 3.0
 """In so much time a wrong brain is to be caught."""
@@ -242,7 +244,7 @@ def test_a_wrong_brain_fails_a_directed_history(
 
 WRONG: list[tuple[Patch, int, str]] = [
     (shadow_calls_garbage, 1, "F4: a shadow says"),
-    (answers_before_it_is_committed, 21, "was acknowledged and is not in"),
+    (answers_before_it_is_committed, 10, "was acknowledged and is not in"),
     (answers_without_a_lease, 15, "C4: .* answers in epoch"),
     (shadow_skips_a_record, 5, "F4: .* has another state"),
 ]
@@ -258,6 +260,7 @@ def test_a_wrong_brain_is_caught(
     began_s = time.process_time()
 
     with pytest.raises(AssertionError, match=why):
-        play(seed)
+        for one in (seed, *range(MORE)):
+            play(one)
 
     assert time.process_time() - began_s < S_MAX

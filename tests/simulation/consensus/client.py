@@ -8,7 +8,7 @@ from random import Random
 
 from tests.simulation.consensus.host import Host
 from tests.simulation.consensus.process import Request
-from tests.simulation.consensus.world import World
+from tests.simulation.world import World
 from tests.support.linear import Operation
 
 PATIENCE_S = 1.0

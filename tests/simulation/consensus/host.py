@@ -11,9 +11,10 @@ from mrstream.cluster.consensus.events import JoinAsked, Received
 from mrstream.cluster.consensus.lease import Timing
 from mrstream.cluster.consensus.members import MemberId, member_id
 from mrstream.cluster.journal.ballot_file import SLOT_BYTES, decode_slot
+from tests.simulation.consensus.network import Network
 from tests.simulation.consensus.oracle import Oracle
 from tests.simulation.consensus.process import DIRECTORY, Process
-from tests.simulation.consensus.world import Clock, World
+from tests.simulation.world import Clock
 from tests.support.forgetful_disk import ForgetfulDisk
 
 
@@ -23,16 +24,16 @@ class Host:
     def __init__(
         self,
         name: str,
-        world: World,
+        network: Network,
         oracle: Oracle,
         timing: Timing,
         process_kind: type[Process] = Process,
     ) -> None:
         self.name = name
-        self.world, self.oracle, self.timing = world, oracle, timing
-        self.random = Random(world.random.random())
+        self.world, self.oracle, self.timing = network.world, oracle, timing
+        self.random = Random(network.random.random())
         self.disk = ForgetfulDisk(self.random.randrange(1 << 30))
-        self.clock = Clock()
+        self.clock = Clock(self.world, booted_at_s=-1000.0)
         self.process_kind = process_kind
         self.process: Process | None = None
         self.is_lively = True
@@ -42,7 +43,7 @@ class Host:
         """A power cut before any single command, by this chance."""
         self.message_bytes_max = 40
         self.answers: dict[int, c.Accepted | c.Refused] = {}
-        self.network: Callable[[MemberId, MemberId, Any], None] = world.send
+        self.network: Callable[[MemberId, MemberId, Any], None] = network.send
         self.down_for_s: tuple[float, float] = (0.1, 3.0)
         self._journals = 0
         self._boots = 0
@@ -55,7 +56,7 @@ class Host:
             self.process = self.process_kind(self)
 
     def clock_s(self) -> float:
-        return self.clock.now_s(self.world.now_s)
+        return self.clock.now_s()
 
     @property
     def boot_id(self) -> bytes:
@@ -103,6 +104,10 @@ class Host:
         starts = self._starts
         self.world.after(delay_s, lambda: self.start() if starts == self._starts else None)
 
+    def stop(self, seconds: float) -> None:
+        """The process stands still; the clock does not."""
+        self.stopped_until_s = self.world.now_s + seconds
+
     def empty(self) -> None:
         """The disk is replaced by a new one."""
         self.end(power=True)
@@ -112,8 +117,12 @@ class Host:
     def maybe_crash(self, command: c.Command) -> None:
         if self.crash_chance and self.random.random() < self.crash_chance:
             self.world.note(f"{self.name} loses power before {type(command).__name__}")
-            self.end(power=True)
-            self.start_after(self.random.uniform(*self.down_for_s))
+            self.lose_power(self.random.uniform(*self.down_for_s))
+
+    def lose_power(self, down_s: float) -> None:
+        """It comes back after so long."""
+        self.end(power=True)
+        self.start_after(down_s)
 
     # --- hearing
 
@@ -142,3 +151,26 @@ class Host:
     def takes(self, process: Process, to: MemberId) -> bool:
         """C5: what is for a journal that is no longer here reaches nobody."""
         return process.me == to
+
+
+class PlacedHost(Host):
+    """A machine whose process clients reach by the connections of the world: the place that they
+    lead to is up while it runs."""
+
+    def start(self) -> None:
+        is_new = self.process is None
+        self.world.hosts[self.name].is_up = True
+        super().start()
+        if is_new and self.process is not None:
+            self.process.begin()
+
+    def end(self, power: bool) -> None:
+        place = self.world.hosts[self.name]
+        place.is_up = False
+        place.life += 1
+        place.stopped_until_s = self.stopped_until_s = 0.0
+        super().end(power)
+
+    def stop(self, seconds: float) -> None:
+        super().stop(seconds)
+        self.world.hosts[self.name].stopped_until_s = self.stopped_until_s

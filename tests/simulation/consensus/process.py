@@ -86,6 +86,9 @@ class Process:
         self._plan_tick()
         self.host.world.note(f"{self.me} starts, last={self.log.last} epoch={self.replica.epoch}")
 
+    def begin(self) -> None:
+        """What runs by a clock of its own begins."""
+
     def name_of(self, journal: bytes) -> MemberId:
         return member_id(self.host.name, journal.decode())
 

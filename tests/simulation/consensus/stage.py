@@ -13,9 +13,10 @@ from mrstream.cluster.consensus import events as e
 from mrstream.cluster.consensus.lease import Timing
 from mrstream.cluster.consensus.members import MemberId, host_of
 from tests.simulation.consensus.mutants import Mutant
+from tests.simulation.consensus.network import Datagrams
 from tests.simulation.consensus.oracle import Oracle
 from tests.simulation.consensus.process import Process, Request
-from tests.simulation.consensus.world import World
+from tests.simulation.world import World
 
 Match = Callable[[str, str, Any], bool]
 """(from host, to host, message): is it one of those?"""
@@ -29,18 +30,19 @@ class Stage:
     ) -> None:
         mutant = mutant or Mutant()
         self.world = World(0)
-        self.world.weather.latency_s = (0.001, 0.001)
+        self.network = Datagrams(self.world)
+        self.network.latency_s = (0.001, 0.001)
         self.timing = timing or Timing(lease_s=1.0, beat_s=0.1)
         self.oracle = Oracle(self.timing, lambda: self.world.now_s)
         kind = type("Staged", (mutant.process,), {"replica_kind": mutant.replica})
         self.hosts = {
-            name: mutant.host(name, self.world, self.oracle, self.timing, kind) for name in names
+            name: mutant.host(name, self.network, self.oracle, self.timing, kind) for name in names
         }
         for host in self.hosts.values():
             host.sync_s = lambda: 0.001  # type: ignore[method-assign]
             host.network = self._send
             host.random.choice = lambda options: options[0]  # type: ignore[method-assign,assignment]
-        self.world.receive = self._receive
+        self.network.receive = self._receive
         self.oracle.ballot_of = lambda member: self.hosts[host_of(member)].durable_ballot()
         self.held: list[tuple[MemberId, MemberId, Any]] = []
         self._holds: list[Match] = []
@@ -54,7 +56,7 @@ class Stage:
         if any(match(host_of(sender), host_of(to), word) for match in self._holds):
             self.held.append((sender, to, word))
         else:
-            self.world.send(sender, to, word)
+            self.network.send(sender, to, word)
 
     def _receive(self, sender: MemberId, to: MemberId, word: Any) -> None:
         self.hosts[host_of(to)].receive(sender, to, word)
@@ -79,10 +81,10 @@ class Stage:
     def cut(self, one: str, others: str) -> None:
         """Nothing passes between one and the others, either way."""
         for other in others:
-            self.world.weather.cuts |= {(one, other), (other, one)}
+            self.network.cuts |= {(one, other), (other, one)}
 
     def heal(self) -> None:
-        self.world.weather.cuts.clear()
+        self.network.cuts.clear()
 
     # --- time and hosts
 

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
+
+from mrstream.dfs.chunk import Fence
+from mrstream.dfs.metadata.operations import FenceRaised, parts_of
+from mrstream.dfs.oplog import decode_record
 
 
 @dataclass
@@ -32,7 +37,7 @@ class Operation:
     invoked_at_s: float
     returned_at_s: float = float("inf")
     outcome: str = "unknown"
-    """done | refused | unknown"""
+    """done | refused | unknown | over: what was opened, if it was, has been taken over since"""
 
 
 @dataclass
@@ -60,5 +65,24 @@ class Book:
         """The highest count that was ever asked for as an attribute of a file."""
         self.generation = 0
         """Of the lock that clients take from each other."""
-        self.under: dict[tuple[int, int], int] = {}
-        """The generation under which a request was made."""
+        self.under: dict[tuple[int, int], tuple[Fence, ...]] = {}
+        """The fences under which a request was made."""
+        self.changed: dict[str, int] = {}
+        """The highest generation of each fence under which something in the log was changed."""
+
+    def look_at(self, log: Iterable[bytes]) -> None:
+        """F6, CH-20: where somebody changed something under a later generation nobody does under an
+        earlier one, in all that these records of a log change, each looked at once."""
+        for payload in log:
+            for record in parts_of(decode_record(payload)):
+                if isinstance(record, FenceRaised):
+                    self._changes(record, (record.name, record.generation - 1))
+                    self._changes(record, (record.name, record.generation))
+                for fence in self.under.get(getattr(record, "request", (0, 0)), ()):
+                    self._changes(record, fence)
+
+    def _changes(self, record: Any, fence: Fence) -> None:
+        name, generation = fence
+        before = self.changed.get(name, -1)
+        assert generation >= before, f"F6: {record} under {generation} of {name} after {before}"
+        self.changed[name] = generation

@@ -17,7 +17,7 @@ from tests.simulation.dfs.master import NAME as ROOT
 from tests.simulation.dfs.master import SimMaster
 from tests.simulation.dfs.run import CALM_S, SETTINGS, Run, replay
 from tests.simulation.dfs.server import SimServer
-from tests.simulation.dfs.world import Host, World
+from tests.simulation.world import Place, World
 
 LOGS = "logs"
 SECONDS = 40.0
@@ -55,7 +55,7 @@ class CellsRun:
         names = [f"s{number}" for number in range(1, 4 + seed % 3)]
         count = 2
         for name in [ROOT, LOGS, *names, *(f"c{n}" for n in range(1, 2 * count + 1))]:
-            world.hosts[name] = Host(name)
+            world.hosts[name] = Place(name)
         right = replace(SETTINGS, cell=NUMBERS[LOGS])
         root, logs = SimMaster(world, SETTINGS), SimMaster(world, settings or right, LOGS)
         masters = Masters([root, logs])

@@ -21,7 +21,7 @@ from tests.simulation.dfs import objects
 from tests.simulation.dfs.book import Book, Look, Operation, Truth
 from tests.simulation.dfs.master import SimMaster
 from tests.simulation.dfs.server import SimServer
-from tests.simulation.dfs.world import World
+from tests.simulation.world import World
 
 ANSWER_S_MAX = 6.0
 RETRY_S_MAX = 90.0
@@ -119,18 +119,24 @@ class SimClient:
                 asked.request(self.name, request, request_id, respond)
 
             answer = yield self._send(self._believes, ask)
-            if (answer is SILENCE or isinstance(answer, NotLeader)) and self.master.names[1:]:
-                self._believes = self.chance.choice(self.master.names)
+            self.heard(answer)
             if answer is not SILENCE and not isinstance(answer, Unavailable):
                 operation.returned_at_s = self.world.now_s
                 if isinstance(answer, ClusterError):
-                    operation.outcome = "refused"
+                    is_opening = isinstance(request, p.CreateFile | p.OpenAppend)
+                    is_over = is_opening and isinstance(answer, WriterFenced)
+                    operation.outcome = "over" if is_over else "refused"
                     raise answer
                 operation.outcome = "done"
                 return answer if answer != () else ()
             if self.world.now_s > until_s:
                 raise GaveUp(f"{request}: {answer}")
             yield self._pause(self.chance.uniform(0.1, 1.0))
+
+    def heard(self, answer: Any) -> None:
+        """Whoever is silent, or does not lead, is not asked next time, if there are others."""
+        if (answer is SILENCE or isinstance(answer, NotLeader)) and self.master.names[1:]:
+            self._believes = self.chance.choice(self.master.names)
 
     # --- mutations
 
@@ -282,6 +288,9 @@ class SimClient:
     def record_append(self, path: str, file_id: int) -> Program:
         """Append one record somewhere at the end; note where."""
         record = self.chance.randbytes(self.chance.randint(1, 4000))
+        yield from self.append_to(path, file_id, record)
+
+    def append_to(self, path: str, file_id: int, record: bytes) -> Program:
         truth = self.book.files[file_id]
         grant = yield from self.call(p.AppendTarget(path, "me"))
         until_s = self.world.now_s + RETRY_S_MAX

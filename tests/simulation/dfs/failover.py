@@ -17,10 +17,10 @@ from mrstream.cluster.consensus import events as e
 from mrstream.dfs import protocol as p
 from tests.simulation.dfs.book import Book
 from tests.simulation.dfs.client import SimClient
-from tests.simulation.dfs.group import Group, Member, MemberWorld
+from tests.simulation.dfs.group import Group, Member
 from tests.simulation.dfs.run import SETTINGS, Run
 from tests.simulation.dfs.server import SimServer
-from tests.simulation.dfs.world import Host
+from tests.simulation.world import Place, World
 
 SECONDS = 25.0
 SHADOWS_EVERY = 400
@@ -30,9 +30,9 @@ class Failover(Run):
     """One seed."""
 
     def __init__(self, seed: int, *, clients: int = 2, member_kind: type[Member] = Member) -> None:
-        self.world = world = MemberWorld(seed)
+        self.world = world = World(seed)
         for name in ["m1", "m2", "m3", "s1", "s2", "s3", *(f"c{n + 1}" for n in range(clients))]:
-            world.hosts[name] = Host(name)
+            world.hosts[name] = Place(name)
         kind = type("Seeded", (Group,), {"member_kind": member_kind})
         self.master: Any = kind(world, SETTINGS)
         self.group: Group = self.master

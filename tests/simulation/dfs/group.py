@@ -43,45 +43,21 @@ from mrstream.dfs.metadata.image import load_image, pack_image
 from mrstream.dfs.metadata.metadata import WATCHED, Metadata
 from mrstream.dfs.metadata.settings import Settings
 from mrstream.dfs.oplog import decode_record
-from tests.simulation.consensus.host import Host as ConsensusHost
+from tests.simulation.consensus.host import PlacedHost
+from tests.simulation.consensus.network import Network
 from tests.simulation.consensus.oracle import Oracle
 from tests.simulation.consensus.process import Process
-from tests.simulation.dfs.world import Clock, World
+from tests.simulation.world import Clock, World
 
 TICK_S = 0.5
 OPERATE_S = 0.3
 Respond = Callable[[Any], None]
 
 
-class MemberWorld(World):
-    """The world of the dfs, in the words of the simulated consensus."""
-
-    def at(self, when_s: float, action: Callable[[], None]) -> None:
-        self.after(max(0.0, when_s - self.now_s), action)
-
-
-class MemberHost(ConsensusHost):
-    """A host that a master runs on; the world knows when it is up."""
+class MemberHost(PlacedHost):
+    """A host that a master runs on."""
 
     group: Group
-
-    def start(self) -> None:
-        is_new = self.process is None
-        self.group.world.hosts[self.name].is_up = True
-        super().start()
-        if is_new and isinstance(self.process, Member):
-            self.process.begin()
-
-    def end(self, power: bool) -> None:
-        host = self.group.world.hosts[self.name]
-        host.is_up = False
-        host.life += 1
-        host.stopped_until_s = self.stopped_until_s = 0.0
-        super().end(power)
-
-    def stop(self, seconds: float) -> None:
-        self.stopped_until_s = self.group.world.now_s + seconds
-        self.group.world.hosts[self.name].stopped_until_s = self.stopped_until_s
 
 
 class MemberLog:
@@ -272,7 +248,7 @@ class Group:
 
     member_kind: type[Member] = Member
 
-    def __init__(self, world: MemberWorld, settings: Settings, lease_s: float = 1.0) -> None:
+    def __init__(self, world: World, settings: Settings, lease_s: float = 1.0) -> None:
         self.world, self.settings = world, settings
         self.names = ["m1", "m2", "m3"]
         self.clock = Clock(world)
@@ -280,16 +256,16 @@ class Group:
         self.said: dict[tuple[int, int], Any] = {}
         timing = Timing(lease_s=lease_s, beat_s=lease_s / 6)
         self.oracle = Oracle(timing, lambda: world.now_s, self._fold)
+        self.network = Network(world)
+        self.network.receive = self._receive
         self._brains = 0
         self._asks = 0
         self.hosts: dict[str, MemberHost] = {}
         for name in self.names:
-            consensus: Any = world
-            host = MemberHost(name, consensus, self.oracle, timing, self.member_kind)
+            host = MemberHost(name, self.network, self.oracle, timing, self.member_kind)
             host.group = self
             host.clock.rate = world.random.choice([0.99, 1.0, 1.01])
             host.message_bytes_max = 10_000
-            host.network = self._carry
             self.hosts[name] = host
         self.oracle.ballot_of = lambda member: self.hosts[host_of(member)].durable_ballot()
         for host in self.hosts.values():
@@ -308,10 +284,8 @@ class Group:
     def wall_s(self) -> float:
         return self.clock.wall_s()
 
-    def _carry(self, sender: MemberId, to: MemberId, word: Any) -> None:
-        target = self.hosts[host_of(to)]
-        receive = partial(target.receive, sender, to, word)
-        self.world.send(host_of(sender), host_of(to), receive)
+    def _receive(self, sender: MemberId, to: MemberId, word: Any) -> None:
+        self.hosts[host_of(to)].receive(sender, to, word)
 
     def answered(self, request: Request, request_id: tuple[int, int], value: Any) -> None:
         """F5: one answer to a change, whoever leads."""
@@ -341,7 +315,7 @@ class Group:
         for host in self.hosts.values():
             if host.process is not None and not host.process.replica.members.everyone:
                 for other in self.hosts.values():
-                    self._carry(host.member(), other.member(), e.JoinAsked(host.member()))
+                    self.network.send(host.member(), other.member(), e.JoinAsked(host.member()))
         leader = self.leader
         if leader is None or not leader.may_speak():
             return

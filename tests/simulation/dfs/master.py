@@ -41,7 +41,7 @@ from mrstream.dfs.metadata.metadata import Metadata
 from mrstream.dfs.metadata.servers import Server
 from mrstream.dfs.metadata.settings import Settings
 from mrstream.dfs.oplog import replay
-from tests.simulation.dfs.world import Clock, World
+from tests.simulation.world import Clock, World
 from tests.support.forgetful_disk import ForgetfulDisk
 
 NAME = "master"

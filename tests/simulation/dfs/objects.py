@@ -141,7 +141,7 @@ def under_a_fence(client: SimClient) -> Program:
             request: Any = p.CreateFile(path, client.name, "me", fence=fence)
         else:
             request = p.MakeDirectory(path, "me", parents=True, fence=fence)
-        book.under[client.next_id] = fence[1]
+        book.under[client.next_id] = (fence,)
         answer = yield from client.call(request)
         if isinstance(answer, p.OpenFile):
             client.book.files[answer.status.file_id] = Truth()

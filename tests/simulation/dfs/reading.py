@@ -44,6 +44,10 @@ Wait = Callable[[Callable[[Any], None]], None]
 _descriptors = itertools.count(1_000_000)
 
 
+class Abandoned(BaseException):
+    """Nobody waits for this work any more."""
+
+
 class Handover:
     """Blocking work in a thread that runs only while the world stands still."""
 
@@ -53,6 +57,7 @@ class Handover:
         self._given: Any = None
         self._result: Any = None
         self._error: BaseException | None = None
+        self._is_abandoned = False
         self._thread = threading.Thread(target=self._run, args=(work,), daemon=True)
 
     def program(self) -> Program:
@@ -64,7 +69,13 @@ class Handover:
             self._worlds.acquire()
             if self._asked is None:
                 break
-            self._given = yield self._asked
+            try:
+                self._given = yield self._asked
+            except GeneratorExit:  # the host has died
+                self._is_abandoned = True
+                self._mine.release()
+                self._thread.join()
+                raise
         self._thread.join()
         if self._error is not None:
             raise self._error
@@ -75,6 +86,8 @@ class Handover:
         self._asked = what
         self._worlds.release()
         self._mine.acquire()
+        if self._is_abandoned:
+            raise Abandoned
         return self._given
 
     def _run(self, work: Callable[[Handover], Any]) -> None:
@@ -227,7 +240,7 @@ class SimReadPool:
         world, here = self._client.world, self._client.name
         peer = self._client.servers[address]
         is_refused = not world.hosts[address].is_up
-        if is_refused or {(here, address), (address, here)} & set(world.cut):
+        if is_refused or world.is_cut(here, address) or world.is_cut(address, here):
             self._hand.wait(self._client._pause(0.001 if is_refused else CONNECT_S_MAX))
             raise HostUnreachable(f"{address} is not reached")
         self._hand.wait(self._client._pause(0.001))
@@ -272,6 +285,7 @@ class SimConnection:
             asked.request(client.name, request, (0, 0), respond)
 
         answer = self._hand.wait(client._send(name, ask))
+        client.heard(answer)
         if answer is SILENCE:
             raise HostUnreachable("the master does not answer")
         if isinstance(answer, ClusterError):

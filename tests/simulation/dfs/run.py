@@ -19,7 +19,7 @@ from mrstream.dfs.chunk import ChunkHandle, FileId, cell_of
 from mrstream.dfs.errors import ChunkCorrupt
 from mrstream.dfs.metadata.metadata import Metadata
 from mrstream.dfs.metadata.nodes import FREE
-from mrstream.dfs.metadata.operations import FenceRaised, parts_of
+from mrstream.dfs.metadata.operations import parts_of
 from mrstream.dfs.metadata.settings import Settings
 from mrstream.dfs.oplog import decode_record
 from tests.simulation.dfs.book import Book, Truth
@@ -27,7 +27,7 @@ from tests.simulation.dfs.client import SimClient
 from tests.simulation.dfs.master import NAME as MASTER
 from tests.simulation.dfs.master import SimMaster
 from tests.simulation.dfs.server import SimServer
-from tests.simulation.dfs.world import Host, World
+from tests.simulation.world import Place, World
 
 SETTINGS = Settings(
     chunk_bytes=2 * 65536,
@@ -52,9 +52,9 @@ class Run:
         servers = servers or 3 + seed % 4
         clients = clients or 2 + seed % 3
         for name in [MASTER, *(f"s{n}" for n in range(1, servers + 1))]:
-            world.hosts[name] = Host(name)
+            world.hosts[name] = Place(name)
         for number in range(1, clients + 1):
-            world.hosts[f"c{number}"] = Host(f"c{number}")
+            world.hosts[f"c{number}"] = Place(f"c{number}")
         self.master = SimMaster(world, SETTINGS)
         self.servers: dict[str, SimServer] = {}
         for number in range(1, servers + 1):
@@ -331,24 +331,22 @@ class Run:
     def check(self) -> None:
         """Nothing acknowledged is lost or wrong; the history makes sense; replicas agree."""
         self.master.brain.check_invariants(everything=True)
+        self._check_fences()
         self._check_history()
         self._check_looks()
         self._check_contents()
         self._check_garbage()
 
+    def _check_fences(self) -> None:
+        self.book.look_at(self.master.history)
+
     def _check_history(self) -> None:
         """Every change that was acknowledged is in the log once, in an order that real time
         allows; none that was refused is."""
         at: dict[tuple[int, int], int] = {}
-        raised = 0
         for sequence, payload in enumerate(self.master.history, 1):
             for record in parts_of(decode_record(payload)):
-                if isinstance(record, FenceRaised):
-                    assert record.generation > raised, f"F6: {record} is not raised"
-                    raised = record.generation
                 request = getattr(record, "request", (0, 0))
-                generation = self.book.under.get(request, raised)
-                assert generation >= raised, f"F6: {record} under {generation}, {raised} was seen"
                 if request != (0, 0):
                     assert request not in at, f"F5: request {request} was carried out twice"
                     at[request] = sequence
@@ -446,11 +444,17 @@ class Run:
 
     def _check_garbage(self) -> None:
         """What no file has, no server keeps."""
-        chunks = self.master.brain.tables.chunks
-        for server in self.servers.values():
-            for handle in [*server.store.handles(), *server.store.corrupt()]:
-                is_ours = cell_of(handle) == self.master.settings.cell
-                assert handle in chunks or not is_ours, f"{server.name} keeps garbage {handle:x}"
+        for server, handle in self._garbage():
+            raise AssertionError(f"{server} keeps garbage {handle:x}")
+
+    def _garbage(self) -> list[tuple[str, int]]:
+        chunks, cell = self.master.brain.tables.chunks, self.master.settings.cell
+        return [
+            (server.name, handle)
+            for server in self.servers.values()
+            for handle in [*server.store.handles(), *server.store.corrupt()]
+            if handle not in chunks and cell_of(handle) == cell
+        ]
 
 
 class Replayed(Protocol):

@@ -33,7 +33,7 @@ from mrstream.dfs.chunks.mutation import NEVER, MutationOrder
 from mrstream.dfs.chunks.push_buffer import PushBuffer
 from mrstream.dfs.errors import NotRegistered, StaleReplica
 from tests.simulation.dfs.master import NAME as MASTER
-from tests.simulation.dfs.world import Clock, World
+from tests.simulation.world import Clock, World
 from tests.support.forgetful_disk import ForgetfulDisk
 
 RECONNECT_S = 0.2
@@ -433,7 +433,7 @@ class SimPool:
         except (Died, DiskFailed):
             peer.is_doomed = True
             raise HostUnreachable(f"{peer.name} died") from None
-        if peer.chance.random() < world.loss or (peer.name, self._owner.name) in world.cut:
+        if peer.chance.random() < world.loss or world.is_cut(peer.name, self._owner.name):
             raise HostUnreachable(f"{peer.name}: the answer was lost")
         return None
 

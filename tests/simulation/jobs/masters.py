@@ -33,11 +33,12 @@ from mrstream.mapreduce.scheduler.events import CommitRequested, Event, JobSubmi
 from mrstream.mapreduce.scheduler.ids import AttemptId, JobId
 from mrstream.mapreduce.scheduler.limits import SchedulerLimits
 from mrstream.mapreduce.scheduler.scheduler import Scheduler
-from tests.simulation.consensus.host import Host
+from tests.simulation.consensus.host import PlacedHost
+from tests.simulation.consensus.network import Network
 from tests.simulation.consensus.oracle import Oracle
 from tests.simulation.consensus.process import Process
-from tests.simulation.dfs.group import MemberWorld
 from tests.simulation.job_master import done_of
+from tests.simulation.world import World
 
 if TYPE_CHECKING:
     from tests.simulation.jobs.run import Run
@@ -60,28 +61,10 @@ def image_of(journaled: Journaled) -> bytes:
     return msgspec.msgpack.encode(list(journaled.pieces()))
 
 
-class MasterHost(Host):
-    """A host that a master runs on; the world knows when it is up."""
+class MasterHost(PlacedHost):
+    """A host that a master runs on."""
 
     group: Masters
-
-    def start(self) -> None:
-        is_new = self.process is None
-        self.group.world.hosts[self.name].is_up = True
-        super().start()
-        if is_new and isinstance(self.process, JobMaster):
-            self.process.begin()
-
-    def end(self, power: bool) -> None:
-        host = self.group.world.hosts[self.name]
-        host.is_up = False
-        host.life += 1
-        host.stopped_until_s = self.stopped_until_s = 0.0
-        super().end(power)
-
-    def stop(self, seconds: float) -> None:
-        self.stopped_until_s = self.group.world.now_s + seconds
-        self.group.world.hosts[self.name].stopped_until_s = self.stopped_until_s
 
 
 class GroupLog:
@@ -284,17 +267,14 @@ class JobMaster(Process):
 class Masters:
     """All of them."""
 
-    def __init__(
-        self, world: MemberWorld, run: Run, kind: type[JobMaster], lease_s: float = 1.0
-    ) -> None:
+    def __init__(self, world: World, run: Run, kind: type[JobMaster], lease_s: float = 1.0) -> None:
         self.world, self.run = world, run
         self.hosts: dict[str, MasterHost] = {}
         self._asks = 0
         timing = Timing(lease_s=lease_s, beat_s=lease_s / 6)
         self.oracle = Oracle(timing, lambda: world.now_s, lambda rows: image_of(fold(rows)))
         for name in NAMES:
-            consensus: Any = world
-            host = MasterHost(name, consensus, self.oracle, timing, kind)
+            host = MasterHost(name, Network(world), self.oracle, timing, kind)
             host.group = self
             host.clock.rate = world.random.choice([0.99, 1.0, 1.01])
             host.message_bytes_max = 10_000

@@ -50,9 +50,8 @@ from mrstream.mapreduce.scheduler.ids import (
     parse_attempt_id,
 )
 from mrstream.mapreduce.worker.allegiance import Allegiance, StaleLeader
-from tests.simulation.dfs.group import MemberWorld
-from tests.simulation.dfs.world import Host
 from tests.simulation.jobs.masters import LIMITS, NAMES, JobMaster, Masters, fold
+from tests.simulation.world import Place, World
 
 SECONDS = 25.0
 SETTLE_S = 120.0
@@ -351,11 +350,11 @@ class Run:
 
     def __init__(self, seed: int, kind: type[JobMaster] = JobMaster) -> None:
         self.seed = seed
-        self.world = MemberWorld(seed)
+        self.world = World(seed)
         self.chance = random.Random(f"{seed}-jobs")
         names = [f"w{number}" for number in range(1, 5)]
         for name in [*NAMES, *names, "c1"]:
-            self.world.hosts[name] = Host(name)
+            self.world.hosts[name] = Place(name)
         self.books: dict[JobId, Book] = {}
         self.refused = 0
         self.cut_off: dict[str, float] = {}

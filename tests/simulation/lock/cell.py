@@ -19,8 +19,8 @@ from mrstream.lock.cell.image import load_image, pack_image
 from mrstream.lock.cell.records import decode_record
 from mrstream.lock.cell.settings import Settings
 from mrstream.lock.duties import Duties
-from tests.simulation.dfs.world import Clock, World
 from tests.simulation.lock.book import Book
+from tests.simulation.world import Clock, World
 from tests.support.forgetful_disk import ForgetfulDisk
 
 NAME = "cell"

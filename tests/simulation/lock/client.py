@@ -16,10 +16,10 @@ from mrstream.lock import protocol as p
 from mrstream.lock.client.session import FailedOver, News, Session, Standing, is_repeated
 from mrstream.lock.errors import SessionExpired
 from mrstream.lock.paths import ROOT
-from tests.simulation.dfs.world import Clock, World
 from tests.simulation.lock.book import Book
 from tests.simulation.lock.cell import NAME as CELL
 from tests.simulation.lock.cell import SimCell
+from tests.simulation.world import Clock, World
 
 PATHS = [f"{ROOT}/a", f"{ROOT}/b", f"{ROOT}/d", f"{ROOT}/d/x", f"{ROOT}/d/y"]
 REPEAT_S = 1.5
@@ -97,7 +97,7 @@ class SimClient:
     def _transmit(self, source: str, target: str, action: Callable[[], Any]) -> None:
         world = self.world
         late = world.random.random() < LATE_SHARE and not self.is_calm
-        if late and (source, target) not in world.cut:
+        if late and not world.is_cut(source, target):
             host = world.hosts[target]
             late_s = world.random.expovariate(0.5)
             world.after(late_s, partial(world._arrive, host, host.life, action))

@@ -16,267 +16,24 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from mrstream.cluster.consensus import events as e
-from mrstream.cluster.consensus.lease import Timing
-from mrstream.cluster.consensus.members import MemberId, host_of
-from mrstream.cluster.consensus.records import MARK
-from mrstream.cluster.consensus.replica import Replica
 from mrstream.cluster.consensus.standing import NotLeader, Standing
 from mrstream.cluster.errors import UserError
 from mrstream.cluster.leader.connection import ASK_S_MAX, OTHERS_S_MAX
 from mrstream.cluster.leader.finding import Finding
-from mrstream.cluster.leader.gate import Gate
-from mrstream.cluster.leader.record_log import RecordLog
-from mrstream.cluster.wire.messages import Request
 from mrstream.lock import protocol as p
-from mrstream.lock.cell import records as r
-from mrstream.lock.cell.cell import Cell
-from mrstream.lock.cell.events import Called, Event, LeadershipBegan, Refuse, Reply, Tick
-from mrstream.lock.cell.image import load_image, pack_image
-from mrstream.lock.cell.records import decode_record
 from mrstream.lock.cell.settings import Settings
 from mrstream.lock.client.link import LOOK_SHARE, PATIENT_SHARE
-from mrstream.lock.duties import Duties
 from mrstream.lock.paths import ROOT
 from tests.simulation.consensus.host import Host
-from tests.simulation.consensus.oracle import Oracle
-from tests.simulation.consensus.process import Process
+from tests.simulation.consensus.network import Datagrams
 from tests.simulation.consensus.run import Run
-from tests.simulation.consensus.world import World as MembersWorld
-from tests.simulation.dfs.world import Host as Place
-from tests.simulation.dfs.world import World
-from tests.simulation.lock.book import Book
 from tests.simulation.lock.client import SimClient
-from tests.simulation.lock.run import SETTINGS
+from tests.simulation.lock.members import LockCell, LockProcess
+from tests.simulation.world import Place, World
 from tests.support.linear import Operation, is_linearizable, register
 
 SECONDS = 40.0
-TICK_S = 0.25
 REGISTER = f"{ROOT}/register"
-Respond = Callable[[Any], None]
-
-
-def cell_of(records: list[tuple[int, bytes]]) -> Cell:
-    """A fold of the log by itself."""
-    cell = Cell(SETTINGS, b"secret")
-    for _, payload in records:
-        if payload[0] != MARK:
-            cell.apply(decode_record(payload))
-    return cell
-
-
-def image_of(cell: Cell) -> bytes:
-    return b"".join(pack_image(cell))
-
-
-class SharedWorld(MembersWorld):
-    """The members' world, in the time of the clients'."""
-
-    def __init__(self, clients: World) -> None:
-        self._clients = clients
-        super().__init__(clients.seed)
-
-    @property
-    def now_s(self) -> float:
-        return self._clients.now_s
-
-    @now_s.setter
-    def now_s(self, value: float) -> None:
-        assert value <= self._clients.now_s
-
-    def at(self, when_s: float, action: Callable[[], None]) -> None:
-        self._clients.after(max(0.0, when_s - self.now_s), action)
-
-    def run(self, until_s: float) -> None:
-        self._clients.run(until_s)
-
-    def note(self, line: str) -> None:
-        self._clients.note(line)
-
-
-class GroupBook(Book):
-    """The truth is what is committed; what was decided when is kept for what rests on time."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.born: dict[tuple[int, int], tuple[float, float]] = {}
-        """(sequence, epoch) to the moment of the decision, and to what the client whose session it
-        ends then believed to have left of its lease."""
-        self.forgotten: dict[tuple[int, int], None] = {}
-        """Calls of which a member has said that it did nothing, and nobody sent them again."""
-        self._left_s = 0.0
-
-    def decided(self, sequence: int, epoch: int, payload: bytes, now_s: float) -> None:
-        record = decode_record(payload)
-        left_s = 0.0
-        if isinstance(record, r.SessionEnded):
-            for client in self.clients:
-                if client.session_id == record.session:
-                    left_s = client.believed_lease_left_s()
-        self.born[sequence, epoch] = (now_s, left_s)
-
-    def committed(self, sequence: int, epoch: int, payload: bytes) -> None:
-        record = decode_record(payload)
-        at_s, self._left_s = self.born[sequence, epoch]
-        call = (getattr(record, "session", 0), getattr(record, "number", 0))
-        assert call not in self.forgotten, f"F5: {record} was refused with NotLeader"
-        self.append(record, at_s)
-
-    def _check_lease(self, session: int) -> None:
-        assert self._left_s <= 0.0, f"L5: session {session} had {self._left_s:.3f} s more"
-
-
-class LockOracle(Oracle):
-    """C1 to C7, and the book of what is committed."""
-
-    book: GroupBook
-
-    def said_committed(self, member: MemberId, log: Any, before: int, now: int) -> None:
-        known = len(self.committed)
-        super().said_committed(member, log, before, now)
-        for at, (epoch, payload) in enumerate(self.committed[known:], known + 1):
-            if payload[0] != MARK:
-                self.book.committed(at, epoch, payload)
-
-
-class _Journal:
-    """What the cell's log sees of its process; see `RecordLog`."""
-
-    def __init__(self, process: LockProcess) -> None:
-        self._process = process
-
-    @property
-    def sequence(self) -> int:
-        return self._process.replica.last
-
-    @property
-    def durable(self) -> int:
-        return self._process._committed
-
-    def append(self, payload: bytes) -> int:
-        return self._process.propose(payload)
-
-    def fork_checkpoint(self, produce: Any) -> Any:
-        raise AssertionError("the run makes checkpoints")
-
-
-class LockProcess(Process):
-    """One life of one member of the cell."""
-
-    host: LockHost
-    settings = SETTINGS
-
-    def _start(self, kind: type[Replica]) -> None:
-        self.brain = Cell(self.settings, b"secret")
-        self.records = RecordLog(_Journal(self), 1 << 60)  # type: ignore[arg-type]
-        self.gate: Gate[Reply | Refuse] = Gate(self.records, self._carry_out, self.may_speak)
-        self.duties = Duties(self.brain, self.records, self.gate)
-        self.calls: dict[int, Respond] = {}
-        self.numbers = itertools.count(1)
-        self.tick_due_s = 0.0
-        super()._start(kind)
-
-    # --- the state machine
-
-    def load(self, image: bytes) -> None:
-        load_image(self.brain, iter([image]))
-
-    def apply_one(self, payload: bytes) -> None:
-        if payload[0] != MARK:
-            self.brain.apply(decode_record(payload))
-
-    def image(self) -> bytes:
-        return image_of(self.brain)
-
-    def lead(self, epoch: int) -> None:
-        self.serving_epoch = epoch
-        other = Cell(SETTINGS, b"secret")
-        other.state = self.host.book.state
-        assert self.image() == image_of(other), f"L7: {self.me} leads with another state"
-        self.tick_due_s = self.host.clock_s() + TICK_S
-        self.event(LeadershipBegan(epoch))
-        self.world.after(TICK_S, self._tick_cell)
-
-    def propose(self, payload: bytes) -> int:
-        if not self.is_alive:
-            return self.replica.last + 1  # this life is over: nobody will be told
-        sequence, epoch = self.replica.last + 1, self.replica.epoch
-        self.host.book.decided(sequence, epoch, payload, self.world.now_s)
-        self.handle(e.Proposed((payload,)))
-        if self.is_alive:
-            self.applied = self.replica.last
-        return sequence
-
-    def event(self, event: Event) -> None:
-        wall_s = 1_000_000_000.0 + self.world.now_s
-        self.duties.event(event, self.host.clock_s(), wall_s)
-        if self.is_alive:
-            self.brain.check_invariants()
-            self._answer()
-
-    def _tick_cell(self) -> None:
-        def tick() -> None:
-            self.world.after(TICK_S, self._tick_cell)
-            if self.host.is_lively and self.takes_calls():
-                now_s = self.host.clock_s()
-                late_s, self.tick_due_s = max(0.0, now_s - self.tick_due_s), now_s + TICK_S
-                self.event(Tick(late_s))
-
-        self.host.when_running(self, tick)
-
-    # --- clients
-
-    def takes_calls(self) -> bool:
-        return self.may_serve() and self.may_speak()
-
-    def may_speak(self) -> bool:
-        return self.may_answer() and not self.is_parked and self.is_alive and self.host.is_lively
-
-    def call(self, request: Request, respond: Respond) -> None:
-        """A request has arrived."""
-        if not self.is_alive:
-            return
-        if not self.host.is_lively:
-            self.world.after(
-                0.3, lambda: self.host.when_running(self, lambda: self.call(request, respond))
-            )
-            return
-        if not self.takes_calls():
-            respond(self.not_leader())
-            return
-        number = next(self.numbers)
-        self.calls[number] = respond
-        self.event(Called(number, request))
-
-    def not_leader(self) -> NotLeader:
-        leader = self.replica.leader if self.replica.leader != self.me else MemberId("")
-        host = host_of(leader) if leader else ""
-        return NotLeader("no", leader=host, address=host, epoch=self.replica.epoch)
-
-    def standing(self) -> Standing:
-        replica = self.replica
-        host = host_of(replica.leader) if replica.leader else ""
-        return Standing(
-            self.me, replica.leader, replica.epoch, replica.committed, replica.last,
-            is_serving=self.takes_calls(), address=host,
-        )  # fmt: skip
-
-    def _answer(self) -> None:
-        if self.is_alive:
-            self.gate.release()
-
-    def _carry_out(self, command: Reply | Refuse) -> None:
-        respond = self.calls.pop(command.call, None)
-        if respond is not None:
-            self.oracle.answered(self.me, self.serving_epoch)
-            respond(command.value if isinstance(command, Reply) else command.error)
-
-
-class LockHost(Host):
-    """A member's machine."""
-
-    book: GroupBook
-    process: LockProcess | None
 
 
 class GroupClient(SimClient):
@@ -289,7 +46,7 @@ class GroupClient(SimClient):
         """By which it measures its patience."""
         return self.run.settings.lease_s if self.session is None else self.session.lease_s
 
-    def __init__(self, world: World, name: str, run: GroupRun, rate: float) -> None:
+    def __init__(self, world: World, name: str, run: LockCell, rate: float) -> None:
         self.run = run
         self.finding = Finding({host.name: host.name for host in run.hosts})
         self.sent: dict[tuple[int, int], int] = {}
@@ -471,77 +228,37 @@ class RegisterClient(GroupClient):
             self._handle = None
 
 
-class GroupRun(Run):
+class GroupRun(LockCell, Run):
     """One seed: three members, some programs, an operator, and bad luck."""
-
-    settings = SETTINGS
 
     def __init__(
         self, seed: int, process_kind: type[LockProcess] = LockProcess, lease_s: float = 0.0
     ) -> None:
         self.seed = seed
-        self.clients_world = clients_world = World(seed)
-        self.world = world = SharedWorld(clients_world)
-        self.random = world.random
-        lease_s = lease_s or self.random.choice([3.0, 1.0, 0.6])
-        self.timing = Timing(lease_s=lease_s, beat_s=lease_s / 6)
-        self.book = GroupBook()
-        self.oracle = oracle = LockOracle(
-            self.timing, lambda: world.now_s, lambda records: image_of(cell_of(records))
-        )
-        oracle.book = self.book
-        names = ["h1", "h2", "h3"]
-        self.hosts: list[Host] = []
-        for name in names:
-            host = LockHost(name, world, oracle, self.timing, process_kind)
-            host.book = self.book
-            host.clock.rate = self.random.choice([0.99, 1.0, 1.01])
-            host.message_bytes_max = self.random.choice([200, 10_000])
-            self.hosts.append(host)
-            clients_world.hosts[name] = Place(name)
-        self.by_name = {host.name: host for host in self.hosts}
-        world.receive = self._receive
-        oracle.ballot_of = lambda member: self.by_name[host_of(member)].durable_ballot()
-        self._asks = itertools.count(1)
-        self.wanted = set(names)
-        self.faults = 0
-        self.is_settling = False
-        self.chance = random.Random(f"{seed}-nemesis")
+        self.world = world = World(seed)
+        self.random = random.Random(seed)
+        self.network = Datagrams(world, self.random)
+        self.gather(["h1", "h2", "h3"], process_kind, lease_s)
         self.programs: list[GroupClient] = []
-        clients_world.after_each = self.book.check_beliefs
-
-    def deliver(self, name: str, request: Any, respond: Respond) -> None:
-        host = self.by_name[name]
-        process = host.process
-        if process is not None:
-            assert isinstance(process, LockProcess)
-            host.when_running(process, lambda: process.call(request, respond))
-
-    def describe(self, name: str, respond: Callable[[Standing], None]) -> None:
-        """Somebody asks a member who leads."""
-        host = self.by_name[name]
-        process = host.process
-        if process is not None:
-            assert isinstance(process, LockProcess)
-            host.when_running(process, lambda: respond(process.standing()))
+        self.faults = 0
+        world.after_each = self.book.check_beliefs
 
     def populate(self) -> None:
         """Programs begin when the group is founded."""
         for at, kind in enumerate([GroupClient, GroupClient, RegisterClient, RegisterClient]):
             name = f"c{at}"
-            self.clients_world.hosts[name] = Place(name)
+            self.world.hosts[name] = Place(name)
             rate = self.random.choice([0.99, 1.0, 1.01])
-            self.programs.append(kind(self.clients_world, name, self, rate))
+            self.programs.append(kind(self.world, name, self, rate))
         self.book.clients += self.programs
 
     def live(self, seconds: float) -> None:
         self.world.run(self.world.now_s + 3.0)
         self.populate()
         self.until_s = self.world.now_s + seconds
-        weather = self.clients_world
-        weather.loss = self.random.choice([0.0, 0.0, 0.03])
-        weather.repeats = self.random.choice([0.0, 0.0, 0.05])
-        self.world.weather.loss = self.random.choice([0.0, 0.0, 0.03])
+        self.world.loss = self.random.choice([0.0, 0.0, 0.03])
+        self.world.repeats = self.random.choice([0.0, 0.0, 0.05])
+        self.network.loss = self.random.choice([0.0, 0.0, 0.03])
         self._pace_s = self.random.choice([1.0, 2.0, 4.0])
         self._plan_fault()
         self.world.run(self.until_s)
@@ -569,24 +286,24 @@ class GroupRun(Run):
         names = [client.name for client in self.programs]
         ways = [(name, host.name) for name in names] + [(host.name, name) for name in names]
         for way in self.random.choice([ways, ways[: len(names)], ways[len(names) :]]):
-            self.clients_world.cut[way] = None
-            self.clients_world.after(
-                self.random.uniform(0.5, 8.0), lambda way=way: self.clients_world.cut.pop(way, None)
+            self.world.cut[way] = None
+            self.world.after(
+                self.random.uniform(0.5, 8.0), lambda way=way: self.world.cut.pop(way, None)
             )
 
     def stop_client(self, _: Host) -> None:
         client = self.random.choice(self.programs)
-        place = self.clients_world.hosts[client.name]
+        place = self.world.hosts[client.name]
         place.stopped_until_s = self.world.now_s + self.random.uniform(0.0, 12.0)
 
     def settle(self) -> None:
         """Heal everything; then everybody gets on with it."""
         self.is_settling = True
-        weather = self.world.weather
-        weather.loss = weather.repeat = 0.0
-        weather.cuts.clear()
+        network = self.network
+        network.loss = network.repeat = 0.0
+        network.cuts.clear()
         self.wanted = set(self.by_name)
-        world = self.clients_world
+        world = self.world
         world.cut.clear()
         world.loss = world.repeats = 0.0
         for place in world.hosts.values():
@@ -638,7 +355,7 @@ def play(
         run.check()
     except AssertionError as error:
         error.add_note(f"replay: {sys.executable} -m tests.simulation.lock.group {seed} -v")
-        error.lines = run.clients_world.trace  # type: ignore[attr-defined]
+        error.lines = run.world.trace  # type: ignore[attr-defined]
         raise
     return run
 
@@ -655,9 +372,9 @@ def play_unheard_leaders(process_kind: type[LockProcess] = LockProcess) -> Group
         leader = run.leader()
         if leader is not None:
             pairs = [(o.name, leader.host.name) for o in run.hosts if o is not leader.host]
-            run.world.weather.cuts.update(pairs)
+            run.network.cuts.update(pairs)
             run.world.run(run.world.now_s + 1.5)
-            run.world.weather.cuts.difference_update(pairs)
+            run.network.cuts.difference_update(pairs)
     run.settle()
     run.check()
     return run
@@ -707,7 +424,7 @@ def play_idle_holder(idle_s: float, slow_s: float, kind: type[Holder] = Holder) 
     run.settings = RealTimes.settings
     run.found()
     run.world.run(run.world.now_s + 3.0)
-    world = run.clients_world
+    world = run.world
     world.hosts["c0"] = Place("c0")
     client = kind(world, "c0", run, 1.0)
     run.programs.append(client)
@@ -719,7 +436,7 @@ def play_idle_holder(idle_s: float, slow_s: float, kind: type[Holder] = Holder) 
     assert leader is not None
     client.slow_s, gone = slow_s, leader.host.name
     others = [host.name for host in run.hosts if host.name != gone]
-    run.world.weather.cuts.update([way for o in others for way in ((gone, o), (o, gone))])
+    run.network.cuts.update([way for o in others for way in ((gone, o), (o, gone))])
     world.cut.update({(gone, "c0"): None, ("c0", gone): None})
     world.run(world.now_s + 60.0)
     assert len(run.oracle.leaders) > 1, "another leads"
@@ -735,7 +452,7 @@ def main() -> None:
             print("\n".join(getattr(error, "lines", [])))
         raise
     if "-v" in sys.argv:
-        print("\n".join(run.clients_world.trace))
+        print("\n".join(run.world.trace))
     print(
         f"seed {run.seed}: {run.faults} faults, {len(run.oracle.leaders)} leaders, "
         f"{len(run.book.records)} records, {len(run.book.forgotten)} forgotten, "

@@ -7,7 +7,7 @@ from typing import Any
 from mrstream.cluster.consensus import events as e
 from mrstream.cluster.leader.gate import Gate
 from mrstream.lock.cell.events import Refuse, Reply
-from tests.simulation.lock.group import LockProcess
+from tests.simulation.lock.members import LockProcess
 
 
 class AnswersWithoutLease(LockProcess):

@@ -12,11 +12,11 @@ import random
 import sys
 
 from mrstream.lock.cell.settings import Settings
-from tests.simulation.dfs.world import Host, World
 from tests.simulation.lock.book import Book
 from tests.simulation.lock.cell import NAME as CELL
 from tests.simulation.lock.cell import SimCell
 from tests.simulation.lock.client import SimClient
+from tests.simulation.world import Place, World
 
 SETTINGS = Settings(
     lease_s=4.0,
@@ -40,7 +40,7 @@ class Run:
         world.delays = world.random.choice([0.0, 0.01, 0.03])
         count = clients or 2 + seed % 3
         for name in [CELL, *(f"c{n}" for n in range(1, count + 1))]:
-            world.hosts[name] = Host(name)
+            world.hosts[name] = Place(name)
         self.book = Book()
         self.cell = SimCell(world, SETTINGS, self.book)
         self.cell.clock.rate = world.random.choice([0.99, 1.0, 1.01])

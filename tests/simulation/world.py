@@ -1,6 +1,6 @@
-"""Simulated time, hosts and wires: one heap of events, one seeded generator, no threads of its own.
+"""Simulated time, places and wires: one heap of events, one seeded generator, no threads.
 
-A message may be lost, delayed, repeated or cut off by a partition; a host may be dead or stopped
+A message may be lost, delayed, repeated or cut off by a partition; a place may be dead or stopped
 (then its messages wait, as in a socket's buffer). Everything follows from the seed.
 """
 
@@ -15,8 +15,8 @@ from functools import partial
 
 
 @dataclass
-class Host:
-    """Something that messages go to."""
+class Place:
+    """Something that messages go to: a daemon, or a program, on a machine."""
 
     name: str
     is_up: bool = True
@@ -25,17 +25,28 @@ class Host:
     """Raised at each death: what was meant for an earlier life is dropped."""
 
 
+def machine_of(place: str) -> str:
+    """Where a place is: `lock@m1` on `m1`, which is the place of its first daemon, too."""
+    return place.rpartition("@")[2]
+
+
 @dataclass
 class Clock:
-    """A host's steady clock: it may run a little fast or slow, and never jumps."""
+    """A machine's steady clock: it may run a little fast or slow, and never jumps. It runs on while
+    processes are stopped."""
 
     world: World
     rate: float = 1.0
     offset_s: float = 0.0
     wall_jump_s: float = 0.0
+    booted_at_s: float = 0.0
 
     def now_s(self) -> float:
-        return self.world.now_s * self.rate + self.offset_s
+        return (self.world.now_s - self.booted_at_s) * self.rate + self.offset_s
+
+    def true_s(self, local_s: float) -> float:
+        """When it shows that."""
+        return (local_s - self.offset_s) / self.rate + self.booted_at_s
 
     def wall_s(self) -> float:
         return 1_000_000_000.0 + self.world.now_s + self.wall_jump_s
@@ -51,7 +62,8 @@ class World:
     repeats: float = 0.0
     delays: float = 0.0
     cut: dict[tuple[str, str], None] = field(default_factory=dict)
-    hosts: dict[str, Host] = field(default_factory=dict)
+    """(from, to) machines between which nothing passes."""
+    hosts: dict[str, Place] = field(default_factory=dict)
     trace: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -63,26 +75,33 @@ class World:
         self.after_each: Callable[[], None] = lambda: None
 
     def note(self, text: str) -> None:
-        self.trace.append(f"{self.now_s:9.3f} {text}")
+        """Keep a line of the story, for whoever replays a seed."""
+        self.trace.append(f"{self.now_s:9.4f} {text}")
+
+    def at(self, when_s: float, action: Callable[[], None]) -> None:
+        heapq.heappush(self._heap, (max(when_s, self.now_s), next(self._order), action))
 
     def after(self, seconds: float, action: Callable[[], None]) -> None:
-        heapq.heappush(self._heap, (self.now_s + seconds, next(self._order), action))
+        self.at(self.now_s + seconds, action)
 
     def run(self, until_s: float) -> None:
+        """Let everything happen up to that moment."""
         while self._heap and self._heap[0][0] <= until_s:
-            at_s, _, action = heapq.heappop(self._heap)
-            self.now_s = max(self.now_s, at_s)
+            self.now_s, _, action = heapq.heappop(self._heap)
             self.events += 1
             action()
             self.after_each()
         self.now_s = max(self.now_s, until_s)
 
+    def is_cut(self, source: str, target: str) -> bool:
+        return (machine_of(source), machine_of(target)) in self.cut
+
     def can_reach(self, source: str, target: str) -> bool:
-        return (source, target) not in self.cut and self.hosts[target].is_up
+        return not self.is_cut(source, target) and self.hosts[target].is_up
 
     def send(self, source: str, target: str, action: Callable[[], None]) -> None:
         """Have `action` happen at the target, if the message gets there."""
-        if (source, target) in self.cut or self.random.random() < self.loss:
+        if self.is_cut(source, target) or self.random.random() < self.loss:
             return
         times = 2 if self.random.random() < self.repeats else 1
         host = self.hosts[target]
@@ -96,7 +115,7 @@ class World:
             delay_s = arrives_at_s - self.now_s
             self.after(delay_s, partial(self._arrive, host, host.life, action))
 
-    def _arrive(self, host: Host, life: int, action: Callable[[], None]) -> None:
+    def _arrive(self, host: Place, life: int, action: Callable[[], None]) -> None:
         if not host.is_up or host.life != life:
             return
         if host.stopped_until_s > self.now_s:
@@ -106,7 +125,7 @@ class World:
         action()
 
     def at_host(self, name: str, seconds: float, action: Callable[[], None]) -> None:
-        """A timer of a host: it goes off late if the host is stopped, never if it dies."""
+        """A timer of a place: it goes off late if the place is stopped, never if it dies."""
         host = self.hosts[name]
         life = host.life
         self.after(seconds, lambda: self._arrive(host, life, action))
