@@ -126,10 +126,12 @@ class Writers:
         self._close_when_sealed(file_id)
 
     def take_over_fenced(self, fence: Fence) -> None:
-        """Take over what was opened under an older generation of a fence."""
+        """Take over what was opened under an older generation of a fence, whatever else it was
+        opened under."""
         name, generation = fence
         for row, writer in list(self._t.space.writers.items()):
-            if writer.fence[0] == name and writer.fence[1] < generation and writer.client:
+            is_older = any(own == name and seen < generation for own, seen in writer.fences)
+            if is_older and writer.client:
                 self.take_over(row, why=f"is fenced off by {name}, generation {generation}")
 
     def _close_when_sealed(self, file_id: FileId) -> None:

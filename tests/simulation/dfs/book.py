@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from mrstream.dfs.chunk import Fences
+
 
 @dataclass
 class Truth:
@@ -60,5 +62,5 @@ class Book:
         """The highest count that was ever asked for as an attribute of a file."""
         self.generation = 0
         """Of the lock that clients take from each other."""
-        self.under: dict[tuple[int, int], int] = {}
-        """The generation under which a request was made."""
+        self.under: dict[tuple[int, int], Fences] = {}
+        """The fences under which a request was made."""

@@ -340,15 +340,17 @@ class Run:
         """Every change that was acknowledged is in the log once, in an order that real time
         allows; none that was refused is."""
         at: dict[tuple[int, int], int] = {}
-        raised = 0
+        raised: dict[str, int] = {}
         for sequence, payload in enumerate(self.master.history, 1):
             for record in parts_of(decode_record(payload)):
                 if isinstance(record, FenceRaised):
-                    assert record.generation > raised, f"F6: {record} is not raised"
-                    raised = record.generation
+                    seen = raised.get(record.name, 0)
+                    assert record.generation > seen, f"F6: {record} is not raised"
+                    raised[record.name] = record.generation
                 request = getattr(record, "request", (0, 0))
-                generation = self.book.under.get(request, raised)
-                assert generation >= raised, f"F6: {record} under {generation}, {raised} was seen"
+                for name, generation in self.book.under.get(request, ()):
+                    seen = raised.get(name, 0)
+                    assert generation >= seen, f"F6: {record} under {name} {generation}, not {seen}"
                 if request != (0, 0):
                     assert request not in at, f"F5: request {request} was carried out twice"
                     at[request] = sequence
