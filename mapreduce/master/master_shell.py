@@ -117,6 +117,7 @@ class MasterShell:
         """A job may change nothing any more: it fails."""
         self.duties.lock_lost(ledger.job_id, error, self.clock.now_s(), self.clock.wall_s())
         self._watch()
+        self._set_waker()
 
     async def close(self) -> None:
         """End what was begun; make durable what was decided."""
