@@ -127,15 +127,17 @@ class Job:
         shown = [f"{role}={_name_of(given)}" for role, given in stages.items() if given is not None]
         return f"Job({', '.join([repr(','.join(self.inputs)), *shown])})"
 
-    def run(self, *, progress: bool | None = None) -> Result:
+    def run(self, *, progress: bool | None = None, fence: tuple[str, int] | None = None) -> Result:
         """Run the job to its end and give its result; `JobFailed` if it fails.
 
         `progress` says whether to show how far it is; by default it is shown on a terminal and in
-        a notebook. An interrupt (Ctrl-C, the notebook's stop) kills the job.
+        a notebook. An interrupt (Ctrl-C, the notebook's stop) kills the job. With `fence`, that of
+        a held lock (`held.fence`), it changes nothing in the dfs once the lock has a later holder,
+        and fails.
         """
-        return self.submit().wait(progress=progress)
+        return self.submit(fence=fence).wait(progress=progress)
 
-    def submit(self) -> Result:
+    def submit(self, *, fence: tuple[str, int] | None = None) -> Result:
         """Start the job and give its result, which is yet to come. The job ends with this Python
         if it is not over by then."""
         from mrstream.api.files import is_here
@@ -151,6 +153,7 @@ class Job:
             output=self.output,
             is_here=is_here(command),
             engine=command.conf.engine,
+            environment=None if fence is None else _fenced_environment(fence),
         )
 
     def words(self) -> list[str]:
@@ -285,6 +288,14 @@ def _environment_words(env: Path | None, variables: Mapping[str, str]) -> list[s
         raise TypeError("env is the job's Python environment; variables are cmdenv={…}")
     words = [] if env is None else ["-env", os.fspath(env)]
     return words + [w for name, value in variables.items() for w in ("-cmdenv", f"{name}={value}")]
+
+
+def _fenced_environment(fence: tuple[str, int]) -> dict[str, str]:
+    """Return that of a command which works under a lock, and under those held around it."""
+    from mrstream.dfs.client.fence import SEQUENCER, fences_of_environment, format_fences, within
+
+    fences = within((fence,), fences_of_environment())
+    return {**os.environ, SEQUENCER: format_fences(fences)}
 
 
 def _name_of(given: Program) -> str:

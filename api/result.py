@@ -61,9 +61,10 @@ class Result:
         output: str | None = None,
         is_here: bool = True,
         engine: str = "",
+        environment: Mapping[str, str] | None = None,
     ) -> None:
         """`is_here` says that an output without a scheme is one of this machine's disk; `engine` is
-        the one that the words name."""
+        the one that the words name; `environment` is the command's, if not ours."""
         self.words = list(words)
         self.codec = codec
         self._cluster = cluster
@@ -75,7 +76,9 @@ class Result:
             self._printed = tempfile.TemporaryFile(prefix="mrstream-result-")  # noqa: SIM115 - as long as we live
         self._is_killed = False
         self._report: dict[str, Any] | None = None
-        self._launch = Launch(words, results=self._printed, ends_with_us=True)
+        self._launch = Launch(
+            words, results=self._printed, environment=environment, ends_with_us=True
+        )
         _live.add(self)
 
     # --- the job

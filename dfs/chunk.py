@@ -27,6 +27,9 @@ Epoch = NewType("Epoch", int)
 Fence = tuple[str, int]
 """(name, generation): a change under it is refused once a higher generation was seen."""
 
+Fences = tuple[Fence, ...]
+"""Those of one change, of different names: it is made under all of them, or refused."""
+
 HIDDEN_NAME = ".mrstream-"
 """Names that begin so are of what is unfinished; no listing shows them."""
 
@@ -45,6 +48,14 @@ FIRST_VERSION = ChunkVersion(1)
 NO_HANDLE = ChunkHandle(0)
 NO_EPOCH = Epoch(0)
 NO_FENCE: Fence = ("", 0)
+FENCES_OF_A_CHANGE_MAX = 8
+"""A job master's, a flow's, and locks within locks: more than anybody holds, few to look at."""
+
+
+def fences_of(first: Fence, more: Fences) -> Fences:
+    """Return the fences of a request or record, which holds the first of them by itself: versions
+    before knew one only."""
+    return tuple(fence for fence in (first, *more) if fence != NO_FENCE)
 
 
 _EPOCH_BITS = 32

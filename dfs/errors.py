@@ -67,6 +67,11 @@ class NotInTrash(UserError, FileNotFoundError):
 class FencedOff(UserError):
     """A newer holder of the lock, or leader, was seen: this one may change nothing any more."""
 
+    @property
+    def name(self) -> str:
+        """Which fence it is."""
+        return str(self.details.get("name", ""))
+
 
 class FileReplaced(UserError):
     """Another file has the path by now; the one that was meant is gone."""

@@ -29,7 +29,7 @@ from mrstream.lock.client.handle import Held
 from mrstream.lock.client.session import Expired, News
 from mrstream.lock.errors import LockHeld, SessionExpired
 from mrstream.lock.running import LOST, NOT_HAD, Guarded
-from mrstream.lock.sequencer import ENVIRONMENT
+from mrstream.lock.sequencer import ENVIRONMENT, fences_within, parse
 
 _EVENTS = {
     p.CONTENTS_CHANGED: "contents",
@@ -244,7 +244,8 @@ def _elect(options: argparse.Namespace) -> int:
 def _run_under(options: argparse.Namespace, take: Callable[[CellClient], Held]) -> int:
     guarded = Guarded(options.path)
     with _connect(options, guarded.heard) as cell, take(cell) as held:
-        return guarded.run(options.command, {ENVIRONMENT: held.fence_text})
+        fences = fences_within(os.environ.get(ENVIRONMENT, ""), parse(held.sequencer))
+        return guarded.run(options.command, {ENVIRONMENT: fences})
 
 
 def _check(options: argparse.Namespace) -> int:

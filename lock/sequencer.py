@@ -15,7 +15,8 @@ from mrstream.lock.errors import BadNodePath, SequencerInvalid
 from mrstream.lock.paths import PATH_BYTES_MAX, canonical
 
 ENVIRONMENT = "MRSTREAM_SEQUENCER"
-"""Where `mrstream lock acquire` leaves the fence for the command that it runs."""
+"""Where `mrstream lock acquire` leaves the fence for the command that it runs, below those of locks
+that are held around it: one a line."""
 
 EXCLUSIVE = "exclusive"
 SHARED = "shared"
@@ -46,6 +47,13 @@ class Sequencer:
     def fence(self) -> tuple[str, int]:
         """What a file system needs to refuse late writes of an ex-holder."""
         return self.path, self.generation
+
+
+def fences_within(around: str, held: Sequencer) -> str:
+    """Return what the environment holds of a command under a lock, taken where `around` was held:
+    of the same lock only the later holder counts."""
+    others = [line for line in around.split("\n") if line and not line.startswith(f"{held.path}:")]
+    return "\n".join([*others, held.fence_text])
 
 
 def parse(text: str) -> Sequencer:

@@ -18,7 +18,7 @@ import msgspec
 
 from mrstream.cluster.errors import Unavailable
 from mrstream.cluster.wire.messages import Request
-from mrstream.dfs.chunk import Fence, cell_of
+from mrstream.dfs.chunk import Fence, Fences, cell_of
 from mrstream.dfs.client.client import DfsClient
 from mrstream.dfs.errors import NoSuchFile
 from mrstream.dfs.mounts import ROOT_NAME, Mounts, first_name, is_trash, words
@@ -65,6 +65,12 @@ class MountedClient(DfsClient):
 
     def at(self, path: str) -> DfsClient:
         return self._cells.get(self._mounts.cell_of(path), self)
+
+    def under(self, fences: Fences) -> DfsClient:
+        other = super().under(fences)
+        assert isinstance(other, MountedClient)
+        other._cells = {name: cell.under(fences) for name, cell in self._cells.items()}
+        return other
 
     def check_removable(self, path: str) -> None:
         self._mounts.check_removable(path)

@@ -7,6 +7,7 @@ out once. Bytes never go through the master.
 
 from __future__ import annotations
 
+import copy
 import os
 import random
 import socket
@@ -32,9 +33,9 @@ from mrstream.cluster.user import user_name
 from mrstream.cluster.wire.addresses import why_wait
 from mrstream.cluster.wire.identity import Identity, new_client_id
 from mrstream.cluster.wire.messages import Request
-from mrstream.dfs.chunk import NO_FENCE, Epoch, Fence, FileId
+from mrstream.dfs.chunk import NO_FENCE, Epoch, Fence, Fences, FileId, fences_of
 from mrstream.dfs.client.ending import Ending
-from mrstream.dfs.client.fence import fence_of_environment
+from mrstream.dfs.client.fence import fences_of_environment, within
 from mrstream.dfs.client.keeper import Keeper
 from mrstream.dfs.client.stale import StaleReads
 from mrstream.dfs.client.topology import Place
@@ -119,8 +120,8 @@ class DfsClient:
         on_leader: Callable[[str, int], None] | None = None,
         role: str = DFS_MASTER,
     ) -> None:
-        """Every change is made under `fence`; where none is given under that of
-        `$MRSTREAM_SEQUENCER`, if that is set. `finding` knows who may lead; else `master` does.
+        """Every change is made under `fence`, if there is one, and under those of
+        `$MRSTREAM_SEQUENCER`. `finding` knows who may lead; else `master` does.
 
         While nobody leads, what only reads may be answered by a shadow, if `stale_s_max` says so:
         from a state that is at most so old. `on_stale` hears of the shadow's host and its bound.
@@ -128,7 +129,7 @@ class DfsClient:
         """
         self.master = master
         self._stale = StaleReads(stale_s_max, on_stale)
-        self.fence = fence if fence != NO_FENCE else fence_of_environment()
+        self.works_under = within(fences_of(fence, ()), fences_of_environment())
         self.place = place or Place()
         self.user = user or user_name()
         self.group = group or self.user
@@ -173,6 +174,13 @@ class DfsClient:
         """The client of the cell that has a path: whoever opens a file there stays with it."""
         return self
 
+    def under(self, fences: Fences) -> DfsClient:
+        """This client, its connections shared, whose changes are made under these fences too; a
+        refusal names its own before them. Closed with it, not by itself."""
+        other = copy.copy(self)
+        other.works_under = within(self.works_under, fences)
+        return other
+
     def check_removable(self, path: str) -> None:
         """Raise `MountPoint` for what stays where it is, before anything below it goes."""
 
@@ -205,9 +213,10 @@ class DfsClient:
         return self._connection.call(self._fenced(request), self._call_s_max)
 
     def _fenced(self, request: Request) -> Request:
-        """The request under our fence, if it has none and changes something."""
-        if self.fence != NO_FENCE and getattr(request, "fence", None) == NO_FENCE:
-            return msgspec.structs.replace(request, fence=self.fence)
+        """The request under our fences, if it has none and changes something."""
+        if self.works_under and getattr(request, "fence", None) == NO_FENCE:
+            first, *more = self.works_under
+            return msgspec.structs.replace(request, fence=first, more_fences=tuple(more))
         return request
 
     # --- names
@@ -429,6 +438,12 @@ class DfsClient:
     def raise_fence(self, fence: Fence) -> None:
         """Have changes under older generations refused."""
         self.call(RaiseFence(fence))
+
+    def check_fences(self) -> None:
+        """Raise `FencedOff` if a fence that we work under is over; else it is raised, if it was not
+        seen yet."""
+        if self.works_under:
+            self.call(RaiseFence(NO_FENCE))
 
     def fences(self) -> tuple[FenceFact, ...]:
         """The highest generation seen of each name."""

@@ -201,7 +201,7 @@ class Changes:
         self._emit(
             op.FileCreated(
                 join_path(parts), file_id, epoch, ask.client, ask.user, group, ask.mode,
-                replication, chunk_bytes, at_s, request, ask.fence,
+                replication, chunk_bytes, at_s, request, ask.fence, ask.more_fences,
             )
         )  # fmt: skip
         return file_id

@@ -9,6 +9,7 @@ from array import array
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from mrstream.dfs.chunk import fences_of
 from mrstream.dfs.metadata import operations as op
 
 if TYPE_CHECKING:
@@ -54,7 +55,8 @@ class Contents:
 
     def _file_opened(self, record: op.FileOpened) -> None:
         row = self._space.row_of(record.file_id)
-        self._space.begin_writer(row, record.epoch, record.client, fence=record.fence)
+        fences = fences_of(record.fence, record.more_fences)
+        self._space.begin_writer(row, record.epoch, record.client, fences=fences)
         self._space.remember(record.request, row, record.epoch)
 
     def _handles_reserved(self, record: op.HandlesReserved) -> None:

@@ -9,7 +9,7 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from mrstream.dfs.chunk import NO_FENCE, Epoch, Fence, FileId
+from mrstream.dfs.chunk import Epoch, Fences, FileId
 from mrstream.dfs.metadata.operations import NO_REQUEST, RequestId
 
 NO_RULE = -2
@@ -28,8 +28,8 @@ class Writer:
     client: str
     is_first: bool = False
     """It created the file: nothing in it was there before."""
-    fence: Fence = NO_FENCE
-    """What it was opened under: a newer generation takes the file over."""
+    fences: Fences = ()
+    """What it was opened under: a newer generation of any of them takes the file over."""
 
 
 @dataclass(slots=True)

@@ -2,14 +2,16 @@
 
 A fence is a name and a generation, and nothing more is known of it here. F6: a change under a
 generation below the highest seen of its name is refused; one above it raises the fence in the same
-decision, and files that were opened under an older one are taken over. Never does any IO.
+decision, and files that were opened under an older one are taken over. A change under several holds
+to all of them, or none is raised. Never does any IO.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import islice
 
-from mrstream.dfs.chunk import Fence
+from mrstream.dfs.chunk import FENCES_OF_A_CHANGE_MAX, Fence
 from mrstream.dfs.errors import BadRequest, FencedOff
 from mrstream.dfs.metadata import operations as op
 from mrstream.dfs.metadata.writers import Writers
@@ -41,10 +43,6 @@ class Fences:
         known = self.raised.get(name)
         return -1 if known is None else known[0]
 
-    def oldest_s(self) -> float:
-        """When the name was raised that was not for the longest time."""
-        return next(iter(self.raised.values()))[1]
-
     def listed(self, ask: ListFences) -> tuple[FenceFact, ...]:
         return tuple(FenceFact(name, *known) for name, known in sorted(self.raised.items()))
 
@@ -57,36 +55,61 @@ class Fencing:
         self._writers = writers
         self._emit = emit
 
-    def admit(self, fence: Fence, at_s: float, request: op.RequestId = op.NO_REQUEST) -> None:
-        """Let a change under this fence through, or refuse it; a newer one fences off the others.
-        `request` is that of one who wants nothing else."""
-        name, generation = fence
-        if not 0 < len(name.encode()) <= NAME_BYTES_MAX or not 0 <= generation <= GENERATION_MAX:
-            raise BadRequest(
-                f"fence {name[:40]!r}, generation {generation}: a name has 1 to {NAME_BYTES_MAX} "
-                "bytes, a generation is 0 or more"
-            )
-        seen = self._fences.generation(name)
-        if generation < seen:
-            raise FencedOff(
-                f"{name}: generation {generation} is over, {seen} has come; who holds the lock now "
-                "may change things, this process may not",
-                name=name,
-                generation=generation,
-                seen=seen,
-            )
-        if generation > seen:
-            self._check_room(name, at_s)
-            self._emit(op.FenceRaised(name, generation, at_s, request))
+    def admit(
+        self, fences: Sequence[Fence], at_s: float, request: op.RequestId = op.NO_REQUEST
+    ) -> None:
+        """Let a change under these fences through, or refuse it; newer ones fence off the others.
+        One decision: if any of them is over, none is raised. The first that is over is named, so
+        that who has one of its own puts it first. `request` is that of one who wants nothing else.
+        """
+        self._check(fences)
+        for name, generation in fences:
+            seen = self._fences.generation(name)
+            if generation < seen:
+                raise FencedOff(
+                    f"{name}: generation {generation} is over, {seen} has come; who holds the lock "
+                    "now may change things, whoever held it before may not",
+                    name=name,
+                    generation=generation,
+                    seen=seen,
+                )
+        newer = [fence for fence in fences if fence[1] > self._fences.generation(fence[0])]
+        # Known names first: one that is new may have the longest unused forgotten, none of these.
+        newer.sort(key=lambda fence: fence[0] not in self._fences.raised)
+        self._check_room(newer, at_s)
+        for fence in newer:
+            by = request if fence == newer[-1] else op.NO_REQUEST
+            self._emit(op.FenceRaised(*fence, at_s, by))
             self._writers.take_over_fenced(fence)
 
-    def _check_room(self, name: str, at_s: float) -> None:
-        fences = self._fences
-        is_known = name in fences.raised
-        if is_known or len(fences.raised) < FENCES_MAX:
-            return
-        if at_s - fences.oldest_s() < FORGOTTEN_AFTER_S:
+    def _check(self, fences: Sequence[Fence]) -> None:
+        """Refuse what cannot be."""
+        if len(fences) > FENCES_OF_A_CHANGE_MAX:
             raise BadRequest(
-                f"fence {name}: {FENCES_MAX} names are known, and all were used within "
+                f"a change under {len(fences)} fences: it may have {FENCES_OF_A_CHANGE_MAX}"
+            )
+        for name, generation in fences:
+            if (
+                not 0 < len(name.encode()) <= NAME_BYTES_MAX
+                or not 0 <= generation <= GENERATION_MAX
+            ):
+                raise BadRequest(
+                    f"fence {name[:40]!r}, generation {generation}: a name has 1 to "
+                    f"{NAME_BYTES_MAX} bytes, a generation is 0 or more"
+                )
+        if len({name for name, _ in fences}) < len(fences):
+            raise BadRequest(f"fences {fences}: a name may be there once")
+
+    def _check_room(self, newer: Sequence[Fence], at_s: float) -> None:
+        """Names may be forgotten to make room: as many of those raised longest ago as are new."""
+        raised, names = self._fences.raised, [name for name, _ in newer]
+        new = [name for name in names if name not in raised]
+        short = len(raised) + len(new) - FENCES_MAX
+        if not new or short <= 0:
+            return
+        others = (since_s for name, (_, since_s) in raised.items() if name not in names)
+        if at_s - next(islice(others, short - 1, None), at_s) < FORGOTTEN_AFTER_S:
+            raise BadRequest(
+                f"fence {new[0]}: {FENCES_MAX} names are known, and all were used within "
                 f"{FORGOTTEN_AFTER_S / 86_400:.0f} days; use a name again instead of a new one"
             )

@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from mrstream.cluster.errors import JournalCorrupt, NewerFormat
-from mrstream.dfs.chunk import NO_FENCE, Epoch, FileId, ServerId
+from mrstream.dfs.chunk import NO_FENCE, Epoch, FileId, ServerId, fences_of
 from mrstream.dfs.metadata.chunk_table import PAGE_CHUNKS, ChunkTable, Page
 from mrstream.dfs.metadata.entries import NO_RULE, UNKNOWN, Hidden, Policy
 from mrstream.dfs.metadata.metadata import Metadata
@@ -72,7 +72,9 @@ def _small(space: Namespace, brain: Metadata) -> dict[str, Any]:
         "next_epoch": space.next_epoch,
         "handles_reserved": space.handles_reserved,
         "writers": [
-            [row, w.epoch, w.client, w.is_first, w.fence] for row, w in space.writers.items()
+            # The first by itself, as versions before read it: they knew one only.
+            [row, w.epoch, w.client, w.is_first, *(w.fences or (NO_FENCE,))]
+            for row, w in space.writers.items()
         ],
         "policies": [[r, p.replication, p.trash_after_s] for r, p in space.policies.items()],
         "appends": [[r, p.appends] for r, p in space.policies.items() if p.appends != NO_RULE],
@@ -160,8 +162,8 @@ def _load_small(brain: Metadata, small: dict[str, Any]) -> None:
     space.handles_reserved = small["handles_reserved"]
     for row, epoch, client, *more in small["writers"]:
         is_first = bool(more and more[0])
-        name, generation = more[1] if len(more) > 1 else NO_FENCE
-        space.begin_writer(row, Epoch(epoch), client, is_first=is_first, fence=(name, generation))
+        fences = fences_of(NO_FENCE, tuple((name, n) for name, n in more[1:]))
+        space.begin_writer(row, Epoch(epoch), client, is_first=is_first, fences=fences)
     space.policies.update({row: Policy(n, after_s) for row, n, after_s in small["policies"]})
     for row, appends in small.get("appends", ()):
         space.policies[row].appends = appends

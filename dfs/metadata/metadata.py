@@ -9,14 +9,14 @@ and chance come in as arguments. Never does any IO, never reads a clock, never l
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from random import Random
 from typing import Any, assert_never
 
 from mrstream.cluster.errors import ClusterError, Unavailable
 from mrstream.cluster.wire.messages import Request
 from mrstream.dfs import protocol as p
-from mrstream.dfs.chunk import NO_FENCE, Fence, ServerId, cell_of
+from mrstream.dfs.chunk import NO_FENCE, Fence, ServerId, cell_of, fences_of
 from mrstream.dfs.errors import BadRequest
 from mrstream.dfs.metadata import operations as op
 from mrstream.dfs.metadata.changes import Changes
@@ -278,9 +278,11 @@ class Metadata:
         request = called.request
         self._outbox.begin_together()
         try:
-            fence = getattr(request, "fence", NO_FENCE)
-            if fence != NO_FENCE:
-                self._pass_fence(called, fence)
+            fences = fences_of(
+                getattr(request, "fence", NO_FENCE), getattr(request, "more_fences", ())
+            )
+            if fences:
+                self._pass_fences(called, fences)
             self._calls[type(request)](called, request)
         except ClusterError as error:
             self._outbox.refuse(called.call, error)
@@ -288,13 +290,13 @@ class Metadata:
         finally:
             self._outbox.end_together()
 
-    def _pass_fence(self, called: Called, fence: Fence) -> None:
+    def _pass_fences(self, called: Called, fences: Sequence[Fence]) -> None:
         """F6; what is done already may be told to anybody."""
         if called.request_id in self.space.requests:
             return
         is_all = type(called.request) is p.RaiseFence
         request = called.request_id if is_all else op.NO_REQUEST
-        self._fencing.admit(fence, self._outbox.wall_s, request)
+        self._fencing.admit(fences, self._outbox.wall_s, request)
 
     def _raise_fence(self, ask: p.RaiseFence, at_s: float, request: op.RequestId) -> None:
         """All of it was done at the door, unless no fence was named."""

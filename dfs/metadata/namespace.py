@@ -14,12 +14,12 @@ from typing import Any
 
 from mrstream.dfs.chunk import (
     NO_EPOCH,
-    NO_FENCE,
     ROOT_CELL,
     ChunkHandle,
     Epoch,
-    Fence,
+    Fences,
     FileId,
+    fences_of,
     first_of_cell,
 )
 from mrstream.dfs.metadata import operations as op
@@ -166,7 +166,8 @@ class Namespace:
             self.chunk_sizes.append(record.chunk_bytes)
         self.nodes.chunk_kind[row] = self.chunk_sizes.index(record.chunk_bytes)
         self.quotas.add(parent, 1, 0)
-        self.begin_writer(row, record.epoch, record.client, is_first=True, fence=record.fence)
+        fences = fences_of(record.fence, record.more_fences)
+        self.begin_writer(row, record.epoch, record.client, is_first=True, fences=fences)
         self.remember(record.request, row, record.epoch)
 
     def _renamed(self, record: op.Renamed) -> None:
@@ -282,11 +283,11 @@ class Namespace:
         client: str,
         *,
         is_first: bool = False,
-        fence: Fence = NO_FENCE,
+        fences: Fences = (),
     ) -> None:
         """From now on this epoch, and no other, may write the file."""
         self.end_writer(row)
-        self.writers[row] = Writer(epoch, client, is_first, fence)
+        self.writers[row] = Writer(epoch, client, is_first, fences)
         self.epochs[epoch] = row
         self.next_epoch = max(self.next_epoch, epoch + 1)
 

@@ -15,6 +15,7 @@ from mrstream.dfs.chunk import (
     ChunkVersion,
     Epoch,
     Fence,
+    Fences,
     FileId,
     ServerId,
 )
@@ -56,6 +57,7 @@ class FileCreated(Record, frozen=True):
     at_s: float
     request: RequestId = NO_REQUEST
     fence: Fence = NO_FENCE
+    more_fences: Fences = ()
 
 
 class FileOpened(Record, frozen=True):
@@ -68,6 +70,7 @@ class FileOpened(Record, frozen=True):
     at_s: float
     request: RequestId = NO_REQUEST
     fence: Fence = NO_FENCE
+    more_fences: Fences = ()
 
 
 class HandlesReserved(Record, frozen=True):

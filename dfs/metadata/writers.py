@@ -9,7 +9,15 @@ IO.
 from __future__ import annotations
 
 from mrstream.cluster.wire.messages import Request
-from mrstream.dfs.chunk import NO_FENCE, ChunkHandle, ChunkVersion, Epoch, Fence, FileId
+from mrstream.dfs.chunk import (
+    NO_FENCE,
+    ChunkHandle,
+    ChunkVersion,
+    Epoch,
+    Fence,
+    FileId,
+    fences_of,
+)
 from mrstream.dfs.errors import FileBusy, NoSuchFile, WriterFenced
 from mrstream.dfs.metadata import operations as op
 from mrstream.dfs.metadata.changes import Changes
@@ -134,21 +142,25 @@ class Writers:
         self._close_when_sealed(file_id)
 
     def take_over_fenced(self, fence: Fence) -> None:
-        """Take over what was opened under an older generation of a fence."""
+        """Take over what was opened under an older generation of a fence, whatever else it was
+        opened under."""
         name, generation = fence
         for row, writer in list(self._t.space.writers.items()):
-            if writer.fence[0] == name and writer.fence[1] < generation and writer.client:
+            is_older = any(own == name and seen < generation for own, seen in writer.fences)
+            if is_older and writer.client:
                 self.take_over(row, why=f"is fenced off by {name}, generation {generation}")
         self._end_leases_under(fence)
 
     def told_of_lease(self, handle: ChunkHandle, version: ChunkVersion, request: Request) -> None:
         """Whoever made this request may write to a chunk from now on, without asking again."""
-        name, generation = getattr(request, "fence", NO_FENCE)
+        fences = fences_of(getattr(request, "fence", NO_FENCE), getattr(request, "more_fences", ()))
         known, under = self._told.get(handle, (version, {}))
         if known != version:
             under = {}
-        under[name] = min(generation, under.get(name, generation))
-        self._told[handle] = (version, under)
+        for name, generation in fences:
+            under[name] = min(generation, under.get(name, generation))
+        if fences:
+            self._told[handle] = (version, under)
 
     def _end_leases_under(self, fence: Fence) -> None:
         """A file that many write to has no writer to be taken over: end the leases that an older

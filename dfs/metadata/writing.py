@@ -137,8 +137,11 @@ class Writing:
             return
         file_id, epoch = self._nodes.id_of(row), Epoch(t.space.next_epoch)
         t.outbox.emit(
-            op.FileOpened(file_id, epoch, ask.client, t.outbox.wall_s, called.request_id, ask.fence)
-        )
+            op.FileOpened(
+                file_id, epoch, ask.client, t.outbox.wall_s, called.request_id, ask.fence,
+                ask.more_fences,
+            )
+        )  # fmt: skip
         self._writers.alive(epoch)
         t.story.tell(f"opened for appending by {ask.client}, epoch {epoch}", file_id=file_id)
         t.outbox.reply(called.call, OpenFile(self._status(row), epoch))

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import msgspec
 
 from mrstream.cluster.wire.messages import Message, Request
-from mrstream.dfs.chunk import NO_FENCE, Fence, FileId
+from mrstream.dfs.chunk import NO_FENCE, Fence, Fences, FileId
 from mrstream.dfs.protocol.shared import FileStatus
 
 
@@ -28,6 +28,7 @@ class SetAttributes(Request, frozen=True):
     file_id: FileId = FileId(0)
     """Only if this very file has the path; 0: whatever has it."""
     fence: Fence = NO_FENCE
+    more_fences: Fences = ()
 
 
 class AttributesReply(Message, frozen=True):

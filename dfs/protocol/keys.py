@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from mrstream.cluster.wire.messages import Message, Request
-from mrstream.dfs.chunk import NO_FENCE, Fence
+from mrstream.dfs.chunk import NO_FENCE, Fence, Fences
 
 
 class DoorKey(Message, frozen=True):
@@ -36,6 +36,7 @@ class MakeKey(Request, frozen=True):
     rights: str = "rw"
     expires_at_s: float = 0.0
     fence: Fence = NO_FENCE
+    more_fences: Fences = ()
 
 
 class RevokeKey(Request, frozen=True):
@@ -49,6 +50,7 @@ class RevokeKey(Request, frozen=True):
     key: str
     until_s: float = 0.0
     fence: Fence = NO_FENCE
+    more_fences: Fences = ()
 
 
 class SpendLink(Request, frozen=True):
@@ -60,6 +62,7 @@ class SpendLink(Request, frozen=True):
     until_s: float
     """When it would have ended."""
     fence: Fence = NO_FENCE
+    more_fences: Fences = ()
 
 
 class KeyTable(Message, frozen=True):

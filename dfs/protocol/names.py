@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import msgspec
 
 from mrstream.cluster.wire.messages import Message, Request
-from mrstream.dfs.chunk import NO_FENCE, Fence, FileId
+from mrstream.dfs.chunk import NO_FENCE, Fence, Fences, FileId
 from mrstream.dfs.protocol.shared import ANY_FILE, FileStatus, LocatedChunk, Page
 
 
@@ -110,6 +110,7 @@ class MakeDirectory(Request, frozen=True):
     implicit: bool = False
     """Is it, and are those made above it, there only for what is told of them or lies in them?
     They go with the last of both (`Delete.prune_to`)."""
+    more_fences: Fences = ()
 
 
 class Rename(Request, frozen=True):
@@ -126,6 +127,7 @@ class Rename(Request, frozen=True):
     user: str
     overwrite: bool = False
     fence: Fence = NO_FENCE
+    more_fences: Fences = ()
 
 
 class Delete(Request, frozen=True):
@@ -149,6 +151,7 @@ class Delete(Request, frozen=True):
     unseen: bool = False
     """May a directory go in which there is nothing but what is still being written, hidden? Its
     writers find their files gone."""
+    more_fences: Fences = ()
 
 
 class Undelete(Request, frozen=True):
@@ -162,6 +165,7 @@ class Undelete(Request, frozen=True):
     path: str
     user: str
     fence: Fence = NO_FENCE
+    more_fences: Fences = ()
 
 
 class Expunge(Request, frozen=True):
@@ -176,6 +180,7 @@ class Expunge(Request, frozen=True):
     now: bool = False
     path: str = "/"
     fence: Fence = NO_FENCE
+    more_fences: Fences = ()
 
 
 class TrashEntry(Message, frozen=True):
@@ -203,6 +208,7 @@ class SetReplication(Request, frozen=True):
     replication: int
     user: str
     fence: Fence = NO_FENCE
+    more_fences: Fences = ()
 
 
 class SetPolicy(Request, frozen=True):
@@ -221,6 +227,7 @@ class SetPolicy(Request, frozen=True):
     trash_after_s: float = -1
     fence: Fence = NO_FENCE
     appends: int = -1
+    more_fences: Fences = ()
 
 
 class PolicyReply(Message, frozen=True):
@@ -252,6 +259,7 @@ class SetOwner(Request, frozen=True):
     group: str = ""
     recursive: bool = False
     fence: Fence = NO_FENCE
+    more_fences: Fences = ()
 
 
 class SetMode(Request, frozen=True):
@@ -264,6 +272,7 @@ class SetMode(Request, frozen=True):
     user: str
     recursive: bool = False
     fence: Fence = NO_FENCE
+    more_fences: Fences = ()
 
 
 class SetTimes(Request, frozen=True):
@@ -276,6 +285,7 @@ class SetTimes(Request, frozen=True):
     modified_at_s: float = -1.0
     accessed_at_s: float = -1.0
     fence: Fence = NO_FENCE
+    more_fences: Fences = ()
 
 
 class Snapshot(Request, frozen=True):
@@ -287,3 +297,4 @@ class Snapshot(Request, frozen=True):
     target: str
     user: str
     fence: Fence = NO_FENCE
+    more_fences: Fences = ()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from mrstream.cluster.wire.messages import Message, Request
-from mrstream.dfs.chunk import NO_FENCE, Fence
+from mrstream.dfs.chunk import NO_FENCE, Fence, Fences
 
 QUOTA_STAYS = -1
 NO_QUOTA = -1
@@ -21,6 +21,7 @@ class RaiseFence(Request, frozen=True):
     reply: ClassVar[Any] = type(None)
     mutates: ClassVar[bool] = True
     fence: Fence
+    more_fences: Fences = ()
 
 
 class FenceFact(Message, frozen=True):
@@ -48,6 +49,7 @@ class SetQuota(Request, frozen=True):
     names: int = QUOTA_STAYS
     space_bytes: int = QUOTA_STAYS
     fence: Fence = NO_FENCE
+    more_fences: Fences = ()
 
 
 class ClearQuota(Request, frozen=True):
@@ -60,6 +62,7 @@ class ClearQuota(Request, frozen=True):
     names: bool = False
     space: bool = False
     fence: Fence = NO_FENCE
+    more_fences: Fences = ()
 
 
 class QuotaReply(Message, frozen=True):

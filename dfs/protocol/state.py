@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from mrstream.cluster.wire.messages import Message, Request
-from mrstream.dfs.chunk import NO_FENCE, ChunkHandle, ChunkVersion, Fence, ServerId
+from mrstream.dfs.chunk import NO_FENCE, ChunkHandle, ChunkVersion, Fence, Fences, ServerId
 from mrstream.dfs.protocol.shared import DiskUse, FileStatus, ServerAddress
 
 
@@ -121,6 +121,7 @@ class DrainServer(Request, frozen=True):
     server: ServerId
     drain: bool = True
     fence: Fence = NO_FENCE
+    more_fences: Fences = ()
 
 
 class ForgetServer(Request, frozen=True):
@@ -130,6 +131,7 @@ class ForgetServer(Request, frozen=True):
     mutates: ClassVar[bool] = True
     server: ServerId
     fence: Fence = NO_FENCE
+    more_fences: Fences = ()
 
 
 class Checkpoint(Request, frozen=True):

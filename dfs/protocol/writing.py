@@ -15,6 +15,7 @@ from mrstream.dfs.chunk import (
     ChunkVersion,
     Epoch,
     Fence,
+    Fences,
     FileId,
     ServerId,
 )
@@ -48,6 +49,7 @@ class CreateFile(Request, frozen=True):
     """Under a name of its own that no listing shows, in the nearest directory above `path` that
     exists: `CloseFile.rename_to` gives it its path. What has the path now, and `overwrite`, are
     looked at here and once more there; with `parents` missing directories are made there."""
+    more_fences: Fences = ()
 
 
 class OpenAppend(Request, frozen=True):
@@ -63,6 +65,7 @@ class OpenAppend(Request, frozen=True):
     user: str
     near: str = ""
     fence: Fence = NO_FENCE
+    more_fences: Fences = ()
 
 
 class AllocateChunk(Request, frozen=True):
@@ -80,6 +83,7 @@ class AllocateChunk(Request, frozen=True):
     failed: tuple[ServerId, ...] = ()
     """Servers not to use."""
     fence: Fence = NO_FENCE
+    more_fences: Fences = ()
 
 
 class FindLease(Request, frozen=True):
@@ -100,6 +104,7 @@ class FindLease(Request, frozen=True):
     failed: tuple[ServerId, ...] = ()
     user: str = ""
     fence: Fence = NO_FENCE
+    more_fences: Fences = ()
 
 
 class AppendTarget(Request, frozen=True):
@@ -121,6 +126,7 @@ class AppendTarget(Request, frozen=True):
     """The chunk that failed at `version`; none: whichever is the last now."""
     once: bool = False
     """The client says of each append whose it is and which, where appends are serialised."""
+    more_fences: Fences = ()
 
 
 class ConfirmLength(Request, frozen=True):
@@ -132,6 +138,7 @@ class ConfirmLength(Request, frozen=True):
     epoch: Epoch
     length_bytes: int
     fence: Fence = NO_FENCE
+    more_fences: Fences = ()
 
 
 class CloseFile(Request, frozen=True):
@@ -155,6 +162,7 @@ class CloseFile(Request, frozen=True):
     attributes: dict[str, bytes] = msgspec.field(default_factory=dict)
     """Set together with the close."""
     fence: Fence = NO_FENCE
+    more_fences: Fences = ()
 
 
 class AbandonFile(Request, frozen=True):
@@ -166,6 +174,7 @@ class AbandonFile(Request, frozen=True):
     file_id: FileId
     epoch: Epoch
     fence: Fence = NO_FENCE
+    more_fences: Fences = ()
 
 
 class KeepAlive(Request, frozen=True):
@@ -189,6 +198,7 @@ class RecoverFile(Request, frozen=True):
     user: str
     force: bool = False
     fence: Fence = NO_FENCE
+    more_fences: Fences = ()
 
 
 class ReportReplica(Request, frozen=True):
@@ -220,3 +230,4 @@ class JoinFiles(Request, frozen=True):
     keep_replaced: bool = False
     attributes: dict[str, bytes] = msgspec.field(default_factory=dict)
     fence: Fence = NO_FENCE
+    more_fences: Fences = ()

@@ -25,6 +25,7 @@ from mrstream.cluster.retry import SILENCE_S, RetryPolicy
 from mrstream.cluster.units import decimal_size
 from mrstream.cluster.wire.addresses import CONNECT_S_MAX, why_wait
 from mrstream.cluster.wire.messages import Request
+from mrstream.dfs.client.fence import fences_of_environment
 from mrstream.mapreduce.client import staging
 from mrstream.mapreduce.console import LIVE_EVERY_S, Console
 from mrstream.mapreduce.dataflow import dfs_files
@@ -151,7 +152,9 @@ class ClusterJob:
             self._committer.check_output(spec.inputs)
         planned, self._file_count = job.planned(spec, self._files, console.warn)
         inputs = tuple(job.qualified_inputs(spec, self._files))
-        self._spec = msgspec.structs.replace(planned, output=self._output, inputs=inputs)
+        self._spec = msgspec.structs.replace(
+            planned, output=self._output, inputs=inputs, fences=fences_of_environment()
+        )
 
     def run(self, *, background: bool) -> int:
         """Submit and wait; return the exit status."""

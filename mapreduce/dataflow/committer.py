@@ -111,6 +111,17 @@ class Committer:
         """Throw away what the attempt wrote."""
         self._files.delete(self.attempt_dir(attempt_id))
 
+    def drop_attempts(self, job_id: str) -> None:
+        """Throw away what attempts of a job wrote that may change nothing else here any more: what
+        bears its id, and no directory above, since those may be a later job's by now."""
+        of_job = job_id.removeprefix("job")
+        for room in (join(self._job_temporary, TEMPORARY), self._job_temporary):
+            if self._files.status(room) is None:
+                continue
+            for entry in self._files.list(room):
+                if entry.name.startswith((f"attempt{of_job}_", f"task{of_job}_")):
+                    self._files.delete(entry.url)
+
     def commit_job(self) -> None:
         """Publish what is not yet published, clear up, and say that all is there."""
         if self._algorithm == 1 and self._files.status(self._job_temporary) is not None:

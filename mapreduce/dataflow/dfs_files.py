@@ -12,7 +12,7 @@ from typing import BinaryIO, cast
 from urllib.parse import unquote
 
 from mrstream.cluster.config.config import Cluster
-from mrstream.dfs.chunk import NO_FENCE, Fence, FileId
+from mrstream.dfs.chunk import NO_FENCE, Fence, Fences, FileId
 from mrstream.dfs.client import writer
 from mrstream.dfs.client.client import DfsClient, client_of, connect
 from mrstream.dfs.client.reader import DfsReader
@@ -60,8 +60,10 @@ def _own_client(name: str) -> DfsClient:
 class DfsFiles:
     """The files of one cluster's dfs."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, fences: Fences = ()) -> None:
+        """Changes are made under `fences` beside those of this process."""
         self._name = _split(url)[0]
+        self._fences = fences
         self._located: DfsStatus | None = None
         self._located_until_s = 0.0
         self._chunks: dict[int, LocatedChunk] = {}
@@ -69,7 +71,12 @@ class DfsFiles:
     @property
     def client(self) -> DfsClient:
         """This process's own client."""
-        return _own_client(self._name)
+        own = _own_client(self._name)
+        return own.under(self._fences) if self._fences else own
+
+    def check_fences(self, url: str) -> None:
+        """Raise `FencedOff` if a fence is over where the file is, or would be."""
+        self.client.at(_split(url)[1]).check_fences()
 
     def qualify(self, path: str) -> str:
         return self._url(os.path.normpath("/" + _split(path)[1].lstrip("/")))

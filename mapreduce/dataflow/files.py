@@ -12,13 +12,16 @@ from __future__ import annotations
 
 import os
 import re
-from typing import Any, BinaryIO, Protocol, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, cast
 
 import msgspec
 
 from mrstream.cluster.errors import UserError
 from mrstream.cluster.user import user_name
 from mrstream.streaming.conf.properties import from_wire, to_wire
+
+if TYPE_CHECKING:
+    from mrstream.dfs.chunk import Fences
 
 OBJECT_STORES = ("s3", "s3a", "s3n")
 """What URLs of objects begin with; the last two are Hadoop's words for the same."""
@@ -356,11 +359,18 @@ class RoutedFiles:
     `default`.
 
     `default` is a URL such as `file:///` or `dfs://demo/`. A relative path starts in
-    `working_directory` on the disk, and in the user's home (`/user/NAME`) elsewhere.
+    `working_directory` on the disk, and in the user's home (`/user/NAME`) elsewhere. What is
+    changed in the dfs is changed under `fences`, beside those of this process.
     """
 
-    def __init__(self, default: str = "file:///", working_directory: str | None = None) -> None:
+    def __init__(
+        self,
+        default: str = "file:///",
+        working_directory: str | None = None,
+        fences: Fences = (),
+    ) -> None:
         self._default = default
+        self._fences = fences
         self._local = scheme_of(default) in (None, "file")
         self._working_directory = working_directory
         self._by_root: dict[str, Files] = {}
@@ -408,16 +418,16 @@ class RoutedFiles:
             # Local mode does not sync its files, as a shell does not; a cluster does: what it
             # acknowledged is there after a power cut.
             here = LocalFiles(self._working_directory, sync=not self._local)
-            files = here if local else _remote_files(scheme, url)
+            files = here if local else _remote_files(scheme, url, self._fences)
             self._by_root[root] = files
         return files
 
 
-def _remote_files(scheme: str | None, url: str) -> Files:
+def _remote_files(scheme: str | None, url: str, fences: Fences) -> Files:
     if scheme == "dfs":
         from mrstream.mapreduce.dataflow.dfs_files import DfsFiles  # a local job needs no dfs
 
-        return DfsFiles(url)
+        return DfsFiles(url, fences)
     if scheme in OBJECT_STORES:
         from mrstream.mapreduce.dataflow.s3_files import S3Files  # nor an object store
 

@@ -14,7 +14,6 @@ import msgspec
 
 from mrstream.cluster.config.config import Cluster
 from mrstream.cluster.errors import UserError
-from mrstream.dfs.chunk import NO_FENCE
 from mrstream.dfs.client.client import DfsClient, client_of
 from mrstream.mapreduce.client import environment_staging, staging
 from mrstream.mapreduce.client.client import JobClient
@@ -168,7 +167,6 @@ def kill(book: DfsFlowBook, cluster: Cluster) -> bool:
     if not mine:
         return False
     with client_of(cluster, fence=book.next_fence()) as client:
-        assert client.fence != NO_FENCE
         fenced = DfsFlowBook(book.flow_id, client)
         state = fenced.read_state()
         state.state, state.reason = "killed", "killed on request"

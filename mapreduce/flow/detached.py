@@ -14,7 +14,7 @@ import tempfile
 from mrstream.cluster.config.config import current_cluster
 from mrstream.cluster.errors import ClusterError, UserError
 from mrstream.dfs.client.client import client_of
-from mrstream.dfs.client.fence import SEQUENCER, format_fence
+from mrstream.dfs.client.fence import SEQUENCER, fences_of_environment, format_fences, within
 from mrstream.mapreduce.flow import detach, start
 from mrstream.mapreduce.flow.dfs_book import DfsFlowBook
 from mrstream.mapreduce.flow.runner import FlowRunner
@@ -38,8 +38,9 @@ def main(flow_id: str) -> int:
         assert cluster is not None, "its file is there"
         with client_of(cluster) as asking:
             fence = DfsFlowBook(flow_id, asking).next_fence()
-        # For all that this process and its commands change in the dfs from now on.
-        os.environ[SEQUENCER] = format_fence(fence)
+        # For all that this process, its commands and its jobs change in the dfs from now on, beside
+        # the locks that the flow was handed over under.
+        os.environ[SEQUENCER] = format_fences(within((fence,), fences_of_environment()))
         with client_of(cluster) as client:
             client.raise_fence(fence)
             book = DfsFlowBook(flow_id, client)

@@ -72,6 +72,9 @@ class JobSpec(msgspec.Struct, frozen=True):
     """The inputs, where they have mappers and formats of their own; else empty."""
     environment: Environment | None = None
     """The Python environment of its programs; None: that of the host."""
+    fences: tuple[tuple[str, int], ...] = ()
+    """The locks that it was submitted under, (name, generation) each: it changes nothing in the dfs
+    once one of them has a later holder."""
 
     def conf(self) -> JobConf:
         """Return the job's settings, typed."""

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol, assert_never
 
 from mrstream.cluster.leader import gate
+from mrstream.dfs.errors import FencedOff
 from mrstream.mapreduce.attempt.attempt_report import Done
 from mrstream.mapreduce.master import job_journal
 from mrstream.mapreduce.master.job_journal import (
@@ -44,6 +45,7 @@ from mrstream.mapreduce.scheduler.commands import (
 from mrstream.mapreduce.scheduler.events import (
     CommittedTask,
     Event,
+    JobKilled,
     JobPrioritySet,
     JobRestored,
     JobSubmitted,
@@ -57,6 +59,15 @@ from mrstream.mapreduce.scheduler.ids import (
     parse_task_id,
 )
 from mrstream.mapreduce.scheduler.scheduler import Scheduler
+
+FENCE = "jobs"
+"""The fence in the dfs under which a leader of a group works, its epoch the generation. Changes for
+a job are under those of the job, too, behind this one."""
+
+
+def is_deposed(error: FencedOff) -> bool:
+    """Is it we who may change nothing any more, or only a job, whose lock has a later holder?"""
+    return error.name == FENCE
 
 
 class Log(gate.Log, Protocol):
@@ -114,6 +125,12 @@ class Duties:
         self._has_fence = True
         waiting, self._unfenced = self._unfenced, []
         self.gate.say(waiting)
+
+    def lock_lost(self, job_id: JobId, error: FencedOff, now_s: float, wall_s: float) -> None:
+        """A job may change nothing in the dfs any more, and so it fails; nothing else does."""
+        assert not is_deposed(error), f"{error}: what comes of {job_id} is our successor's to say"
+        lost = JobKilled(job_id, f"its lock is lost: {error}", JobOutcome.FAILED)
+        self.event(lost, now_s, wall_s)
 
     def to_fence(self, attempt_id: AttemptId) -> list[AttemptId]:
         """Return the attempts that were let commit before this one, in any life: their output has

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,9 +16,11 @@ from mrstream.cluster.config.config import ClusterConfig
 from mrstream.cluster.config.extras import require_of_cluster
 from mrstream.cluster.errors import ClusterError, UserError
 from mrstream.cluster.wire.network import Handler, Peer
+from mrstream.dfs.errors import FencedOff
 from mrstream.mapreduce.attempt.attempt_report import Failure
 from mrstream.mapreduce.dataflow.committer import OutputExists
 from mrstream.mapreduce.job.environment import refuse_misfit
+from mrstream.mapreduce.master.duties import FENCE
 from mrstream.mapreduce.master.job_history import JobHistory
 from mrstream.mapreduce.master.job_journal import JobAccepted, JobClosed, PriorityChanged
 from mrstream.mapreduce.master.job_ledger import JobLedger
@@ -44,6 +47,7 @@ from mrstream.mapreduce.snapshot import JobRow, JobSeen
 log = logging.getLogger(__name__)
 
 CLEAR_EVERY_S = 600.0
+FENCES_EVERY_S = 5.0
 
 
 class JobDesk:
@@ -59,6 +63,7 @@ class JobDesk:
         self._arriving: dict[JobId, JobLedger] = {}
         """The same, as far as their output is known; from there on they are in the books."""
         self._clear_at_s = shell.clock.now_s() + CLEAR_EVERY_S
+        self._fences_at_s = 0.0
         shell.on_finish = self._finish
         shell.on_lead = self._restore
         self.handlers: Mapping[type[Any], Handler] = {
@@ -102,6 +107,10 @@ class JobDesk:
         if ledger.spec.environment is not None:
             for link in shell.links:
                 refuse_misfit(ledger.spec.environment, link.platform, link.worker_id)
+        if FENCE in (name for name, _ in ledger.spec.fences):
+            raise UserError(
+                f"a job cannot be under the fence {FENCE!r}: it is the job master's own"
+            )
         self._refuse_shared(ledger)
         self._arriving[job_id] = ledger
         try:
@@ -193,11 +202,16 @@ class JobDesk:
 
     async def _settle_output(self, ledger: JobLedger, outcome: JobOutcome) -> None:
         shell, output = self._shell, ledger.output
-        if outcome is JobOutcome.SUCCEEDED:
-            await shell.in_dfs(output.commit_job)
-            return
-        is_killed = outcome is JobOutcome.KILLED
-        await shell.in_dfs(lambda: output.abort_job(is_killed=is_killed))
+        try:
+            if outcome is JobOutcome.SUCCEEDED:
+                await shell.in_dfs(output.commit_job)
+                return
+            is_killed = outcome is JobOutcome.KILLED
+            await shell.in_dfs(lambda: output.abort_job(is_killed=is_killed))
+        except FencedOff:
+            is_temporary = ledger.is_output_temporary
+            await shell.in_dfs(output.remove if is_temporary else output.drop_attempts)
+            raise
         if ledger.is_output_temporary:
             await shell.in_dfs(output.remove)
 
@@ -214,6 +228,19 @@ class JobDesk:
             await self._shell.in_dfs(self._history.prune)
         except ClusterError as error:
             log.info("leftovers are not cleared: %s", error)
+
+    def check_fences_if_due(self) -> None:
+        """From time to time, see whether jobs under a lock still may do what they do: one that may
+        not, and has nothing to commit for hours, shall not keep others from the hosts."""
+        now_s = self._shell.clock.now_s()
+        if now_s >= self._fences_at_s:
+            self._fences_at_s = math.inf
+            self._shell.spawn(self._check_fences())
+
+    async def _check_fences(self) -> None:
+        for ledger in [each for each in self._shell.books.jobs.values() if each.spec.fences]:
+            await self._shell.check_fences(ledger)
+        self._fences_at_s = self._shell.clock.now_s() + FENCES_EVERY_S
 
     def tell_counters(self) -> None:
         """Bring the counters that watchers see up to date."""

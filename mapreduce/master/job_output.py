@@ -19,7 +19,8 @@ from mrstream.dfs.client.client import DfsClient
 from mrstream.dfs.errors import NoSuchFile
 from mrstream.mapreduce.dataflow import dfs_files
 from mrstream.mapreduce.dataflow.committer import committer_for
-from mrstream.mapreduce.dataflow.files import RoutedFiles
+from mrstream.mapreduce.dataflow.dfs_files import DfsFiles
+from mrstream.mapreduce.dataflow.files import RoutedFiles, scheme_of
 from mrstream.mapreduce.dfs_layout import (
     ENVIRONMENT_KEPT_S,
     ENVIRONMENTS,
@@ -44,8 +45,12 @@ class JobOutput:
     def __init__(self, spec: JobSpec, filesystem: str) -> None:
         if spec.output is None:
             raise LaunchFailed("a job of the cluster needs an output directory")
-        self._files = RoutedFiles(filesystem, spec.working_directory)
-        self.committer = committer_for(spec.conf(), spec.output, self._files)
+        self._spec = spec
+        files = RoutedFiles(filesystem, spec.working_directory, spec.fences)
+        self.committer = committer_for(spec.conf(), spec.output, files)
+        """What it changes is under the job's fences, beside the master's own."""
+        self._own_files = RoutedFiles(filesystem, spec.working_directory)
+        """Under the master's own alone: for what nobody else can have."""
         self.url = self.committer.output_url
 
     def set_up(self) -> None:
@@ -65,9 +70,20 @@ class JobOutput:
         """Clear up."""
         _again(lambda: self.committer.abort_job(is_killed=is_killed), f"output {self.url}")
 
+    def drop_attempts(self) -> None:
+        """Clear up after a job that may change nothing any more: later holders of its lock may have
+        the directory, and all in it that does not bear the id of the job."""
+        own = committer_for(self._spec.conf(), self.url, self._own_files)
+        _again(lambda: own.drop_attempts(self._spec.job_id), f"output {self.url}")
+
     def remove(self) -> None:
-        """Delete the whole directory: it was a temporary one."""
-        _again(lambda: self._files.delete(self.url), f"output {self.url}")
+        """Delete the whole directory: it was a temporary one, named after the submission."""
+        _again(lambda: self._own_files.delete(self.url), f"output {self.url}")
+
+    def check_fences(self) -> None:
+        """Raise `FencedOff` if a fence of the job is over; or why that is not known."""
+        place = self.url if scheme_of(self.url) == "dfs" else "dfs:///"
+        DfsFiles(place, self._spec.fences).check_fences(place)
 
 
 def raise_fence(fence: Fence) -> None:

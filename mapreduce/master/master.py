@@ -109,6 +109,7 @@ class Master(Service):
             shell.books.notices.tick(shell.clock.wall_s())
             self._job_desk.tell_counters()
             self._job_desk.clear_leftovers_if_due()
+            self._job_desk.check_fences_if_due()
         shell.office.checkpoint_if_due(shell.journaled.pieces)
         self._ticker = shell.loop.call_later(TICK_S, self._tick)
 

@@ -21,7 +21,7 @@ from mrstream.dfs.errors import FencedOff
 from mrstream.mapreduce.dataflow import dfs_files
 from mrstream.mapreduce.dataflow.segment_place import SegmentAt
 from mrstream.mapreduce.master import job_output
-from mrstream.mapreduce.master.duties import Duties
+from mrstream.mapreduce.master.duties import FENCE, Duties, is_deposed
 from mrstream.mapreduce.master.job_books import JobBooks
 from mrstream.mapreduce.master.job_journal import AnyRecord, Journaled
 from mrstream.mapreduce.master.job_ledger import JobLedger
@@ -51,8 +51,6 @@ log = logging.getLogger(__name__)
 TICK_S = 1.0
 CHECKPOINT_BYTES = 64 << 20
 LOG = "journal"
-FENCE = "jobs"
-"""The fence in the dfs under which a leader of a group works, its epoch the generation."""
 
 
 class MasterShell:
@@ -91,7 +89,8 @@ class MasterShell:
         return self.loop.run_in_executor(None, work, *arguments)
 
     async def in_dfs(self, work: Callable[..., Any], *arguments: Any) -> Any:
-        """Do something that changes the dfs: once it refuses whoever led before us (F6)."""
+        """Do something that changes the dfs: once it refuses whoever led before us (F6).
+        `FencedOff` where a job may not do that any more: its lock has a later holder."""
         await asyncio.shield(self._fenced)
         return await self._unless_deposed(work, *arguments)
 
@@ -100,8 +99,25 @@ class MasterShell:
         try:
             return await self.in_thread(work, *arguments)
         except FencedOff as error:
+            if not is_deposed(error):
+                raise
             log.error("another leads, or led a group of before: %s", error)
             await self.loop.create_future()  # until this process ends
+
+    async def check_fences(self, ledger: JobLedger) -> None:
+        """End a job whose lock has a later holder, as far as the dfs can tell."""
+        try:
+            await self.in_dfs(ledger.output.check_fences)
+        except FencedOff as error:
+            self.lock_lost(ledger, error)
+        except ClusterError as error:
+            log.warning("cannot see whether the lock of %s holds: %s", ledger.job_id, error)
+
+    def lock_lost(self, ledger: JobLedger, error: FencedOff) -> None:
+        """A job may change nothing any more: it fails."""
+        self.duties.lock_lost(ledger.job_id, error, self.clock.now_s(), self.clock.wall_s())
+        self._watch()
+        self._set_waker()
 
     async def close(self) -> None:
         """End what was begun; make durable what was decided."""
@@ -249,6 +265,9 @@ class MasterShell:
             for attempt_id in before:
                 await self.in_dfs(ledger.output.committer.abort_task, str(attempt_id))
                 ledger.fenced[attempt_id] = None
+        except FencedOff as error:
+            self.lock_lost(ledger, error)
+            return
         except ClusterError as error:
             log.warning("cannot fence %s yet: %s", ", ".join(map(str, before)), error)
             delay_s = TICK_S

@@ -6,6 +6,8 @@ that means, nor what a silence does.
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import logging
 from collections.abc import Mapping
 from typing import Any
@@ -14,6 +16,7 @@ import msgspec
 
 from mrstream.cluster.wire.network import Handler, Peer
 from mrstream.mapreduce.attempt.attempt_report import AttemptNews
+from mrstream.mapreduce.master.job_ledger import JobLedger
 from mrstream.mapreduce.master.master_shell import MasterShell
 from mrstream.mapreduce.protocol import (
     AttemptEnded,
@@ -40,6 +43,7 @@ from mrstream.mapreduce.scheduler.events import (
     WorkerResumed,
 )
 from mrstream.mapreduce.scheduler.ids import (
+    AttemptId,
     HostName,
     RackName,
     TaskKind,
@@ -48,6 +52,9 @@ from mrstream.mapreduce.scheduler.ids import (
 )
 
 log = logging.getLogger(__name__)
+
+FENCES_S_MAX = 10.0
+"""As long the failure of an attempt waits for the dfs to say whether its job's lock is lost."""
 
 
 class WorkerDesk:
@@ -159,13 +166,31 @@ class WorkerDesk:
             shell.books.notices.offer(attempt_id, request.done)
             shell.event(AttemptSucceeded(attempt_id))
         elif request.failure is not None:
-            if ledger is not None and attempt_id in ledger.tally.running:
-                ledger.failed(attempt_id, request.failure, request.worker_id)
-            shell.event(AttemptFailed(attempt_id, request.failure.message))
+            if ledger is not None and ledger.spec.fences:
+                return self._failed_under_a_lock(ledger, attempt_id, request)
+            self._failed(ledger, attempt_id, request)
         else:
             shell.event(AttemptKilled(attempt_id, request.killed))
         # Acknowledged only when it is durable: until then the worker says it again.
         return None if shell.duties.is_clear else shell.settled()
+
+    async def _failed_under_a_lock(
+        self, ledger: JobLedger, attempt_id: AttemptId, request: AttemptEnded
+    ) -> None:
+        """If the lock is lost the job ends for that, whatever its attempts met with."""
+        shell = self._shell
+        with contextlib.suppress(TimeoutError):  # then it is an attempt that failed
+            await asyncio.wait_for(shell.check_fences(ledger), FENCES_S_MAX)
+        self._failed(shell.books.jobs.get(ledger.job_id), attempt_id, request)
+        await shell.settled()
+
+    def _failed(
+        self, ledger: JobLedger | None, attempt_id: AttemptId, request: AttemptEnded
+    ) -> None:
+        assert request.failure is not None
+        if ledger is not None and attempt_id in ledger.tally.running:
+            ledger.failed(attempt_id, request.failure, request.worker_id)
+        self._shell.event(AttemptFailed(attempt_id, request.failure.message))
 
     def _wants_commit(self, request: AttemptWantsCommit, peer: Peer) -> None:
         self._heard_from(request.worker_id)

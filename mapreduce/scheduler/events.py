@@ -11,6 +11,7 @@ from typing import TypeAlias
 
 import msgspec
 
+from mrstream.mapreduce.scheduler.commands import JobOutcome
 from mrstream.mapreduce.scheduler.ids import AttemptId, HostName, JobId, RackName, TaskId, WorkerId
 
 ANYWHERE: tuple[HostName, ...] = ()
@@ -100,6 +101,8 @@ class JobKilled(EventRecord, frozen=True):
 
     job_id: JobId
     reason: str
+    outcome: JobOutcome = JobOutcome.KILLED
+    """`failed` if nobody wanted it: the job cannot do what it is for any more."""
 
 
 class JobPrioritySet(EventRecord, frozen=True):

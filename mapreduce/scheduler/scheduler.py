@@ -204,7 +204,7 @@ class Scheduler:
     def _job_killed(self, event: JobKilled) -> None:
         job = self._state.jobs.get(event.job_id)
         if job is not None:
-            ending.finish_job(self._state, job, JobOutcome.KILLED, event.reason)
+            ending.finish_job(self._state, job, event.outcome, event.reason)
 
     def _job_priority_set(self, event: JobPrioritySet) -> None:
         job = self._state.jobs.get(event.job_id)

@@ -15,6 +15,7 @@ import msgspec
 
 from mrstream.cluster.config.config import WORKER, Cluster
 from mrstream.cluster.wire.messages import make_decoders
+from mrstream.dfs.client.fence import SEQUENCER, format_fences
 from mrstream.mapreduce.attempt import attempt
 from mrstream.mapreduce.attempt.in_turn import may_go_on, run_in_turn
 from mrstream.mapreduce.attempt.task_context import Attempt, AttemptOrder
@@ -56,6 +57,9 @@ class AttemptProcess:
             work = msgspec.msgpack.decode(packed, type=WorkOrder)
             spec, order = job.decode(work.spec), work.order
             if files is None:
+                # Its own changes, and those of its programs, are under the locks of the job.
+                if spec.fences:
+                    os.environ[SEQUENCER] = format_fences(spec.fences)
                 dfs_files.serve(self._cluster, spec.user, spec.conf().output_replication or 0)
                 files = RoutedFiles(order.filesystem, spec.working_directory)
             os.environ[MARK] = order.attempt_id

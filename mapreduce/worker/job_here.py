@@ -106,5 +106,5 @@ class JobHere:
     @cached_property
     def _committer(self) -> Committer:
         assert self.spec.output is not None, "a job of the cluster has an output directory"
-        files = RoutedFiles(self.filesystem, self.spec.working_directory)
+        files = RoutedFiles(self.filesystem, self.spec.working_directory, self.spec.fences)
         return committer_for(self.spec.conf(), self.spec.output, files)

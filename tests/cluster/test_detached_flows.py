@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from mrstream.dfs.client.client import client_of
+from mrstream.dfs.client.fence import SEQUENCER
 from mrstream.dfs.errors import FencedOff
 from mrstream.mapreduce.client.client import JobClient
 from mrstream.mapreduce.flow.brain.messages import Completed, Started
@@ -24,6 +25,7 @@ from tests.cluster.local import LocalCluster, wait_for
 from tests.cluster.machine import ROOT
 
 ROLES = ("dfs.master", "dfs.chunkserver", "mapreduce.master", "mapreduce.worker")
+LOCK = "/ls/local/nightly:4"
 FLOW = """
 name: three steps
 variables: {to: /out}
@@ -35,7 +37,7 @@ steps:
     numReduceTasks: 2
   slow:
     input: ${words}
-    mapper: sh -c 'echo slow >> SHARED/ran; until test -e SHARED/go; do sleep 0.1; done; cat'
+    mapper: sh -c 'NOTES; until test -e SHARED/go; do sleep 0.1; done; cat'
     numReduceTasks: 1
   last:
     input: ${slow}
@@ -43,6 +45,7 @@ steps:
     numReduceTasks: 1
     output: ${to}
 """
+NOTES = "echo $MRSTREAM_SEQUENCER >> SHARED/fences; echo slow >> SHARED/ran"
 WORDS = """#!/usr/bin/env python3
 import sys
 with open("SHARED/ran", "a") as ran:
@@ -60,7 +63,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
     ) as running:
         (directory / "tools").mkdir()
         (directory / "tools" / "words.py").write_text(WORDS.replace("SHARED", running.shared))
-        (directory / "flow.yaml").write_text(FLOW.replace("SHARED", running.shared))
+        flow = FLOW.replace("NOTES", NOTES).replace("SHARED", running.shared)
+        (directory / "flow.yaml").write_text(flow)
         (directory / "in.txt").write_text("".join(f"w{n % 7} w{n % 3}\n" for n in range(300)))
         assert running.mrstream("dfs", "-put", str(directory / "in.txt"), "/in").returncode == 0
         yield running
@@ -69,7 +73,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
 @pytest.fixture
 def gate(cluster: LocalCluster) -> Iterator[Path]:
     """What the slow step waits for."""
-    for name in ("go", "ran"):
+    for name in ("go", "ran", "fences"):
         Path(cluster.shared, name).unlink(missing_ok=True)
     yield Path(cluster.shared, "go")
     Path(cluster.shared, "go").touch()
@@ -121,10 +125,21 @@ def runner_host(cluster: LocalCluster, job_id: str) -> str:
     return next(each.host for each in report.attempts if each.state == "running")
 
 
+def fences_of_slow(cluster: LocalCluster) -> list[list[str]]:
+    """What the programs of the slow step were under, for each time that it was started."""
+    text = Path(cluster.shared, "fences").read_text()
+    return [line.split() for line in dict.fromkeys(text.splitlines())]
+
+
 def test_it_goes_on_when_its_client_and_then_its_host_are_gone(
     cluster: LocalCluster, gate: Path
 ) -> None:
-    flow_id = detach(cluster, "/detached")
+    # Under a lock, as `mrstream lock acquire` says it.
+    cluster.environment[SEQUENCER] = LOCK
+    try:
+        flow_id = detach(cluster, "/detached")
+    finally:
+        del cluster.environment[SEQUENCER]
     # What the client had is gone, too: the cluster has all that it needs.
     shutil.move(cluster.directory / "tools", cluster.directory / "gone")
     wait_until_slow(cluster)
@@ -133,6 +148,8 @@ def test_it_goes_on_when_its_client_and_then_its_host_are_gone(
     assert "three steps: slow (flow, 1 of 2 jobs done)" in row, "one thing, though two jobs run"
     book = DfsFlowBook(flow_id, cluster.client())
     job_id = book.job_id
+    ((mine, lock),) = fences_of_slow(cluster)
+    assert mine.startswith(f"flow/{flow_id}:") and lock == LOCK
     host = runner_host(cluster, job_id)
     for role in ("mapreduce.worker", "dfs.chunkserver"):
         cluster.kill(role, host)
@@ -145,6 +162,10 @@ def test_it_goes_on_when_its_client_and_then_its_host_are_gone(
             120.0,
             "the flow to go on elsewhere",
         )
+        # What the lost runner started could still run, and commit, where nobody hears of it.
+        wait_for(lambda: len(fences_of_slow(cluster)) == 2, 60.0, "its step to run")
+        _, (later, lock) = fences_of_slow(cluster)
+        assert later > mine and lock == LOCK
         gate.touch()
         wait_for_state(cluster, flow_id, "succeeded")
     finally:

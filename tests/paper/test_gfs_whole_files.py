@@ -15,7 +15,7 @@ import pytest
 from mrstream.dfs.client import writer
 from mrstream.dfs.client.client import DfsClient
 from mrstream.dfs.client.ending import Ending
-from mrstream.dfs.client.fence import SEQUENCER, fence_of_environment
+from mrstream.dfs.client.fence import SEQUENCER, fences_of_environment
 from mrstream.dfs.client.filesystem import DfsFileSystem
 from mrstream.dfs.client.reader import DfsReader
 from mrstream.dfs.errors import FencedOff, FileReplaced, NotAligned, SpaceQuotaExceeded
@@ -209,8 +209,7 @@ def test_who_lost_the_lock_changes_nothing_any_more(
     cluster: LocalCluster, client: DfsClient, path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """CH-20: the file system itself refuses a late write of an ex-holder; so does the shell."""
-    old, new = cluster.client(), cluster.client()
-    old.fence, new.fence = (path, 1), (path, 2)
+    old, new = (cluster.client().under(((path, generation),)) for generation in (1, 2))
     late = writer.create_hidden(old, path)
     late.write(b"late")
     put(new, path, b"new")
@@ -231,8 +230,8 @@ def test_who_lost_the_lock_changes_nothing_any_more(
     assert b"generation 1 is over, 2 has come" in done.stderr
     assert everything(client, path) == []
     monkeypatch.setenv(SEQUENCER, "/ls/local/x:7")
-    assert fence_of_environment() == ("/ls/local/x", 7)
-    assert cluster.client().fence == ("/ls/local/x", 7)
+    assert fences_of_environment() == (("/ls/local/x", 7),)
+    assert cluster.client().works_under == (("/ls/local/x", 7),)
 
 
 def test_the_python_of_the_guide_runs_as_it_is_written(

@@ -13,7 +13,7 @@ import pytest
 from mrstream.cluster.errors import ClusterError
 from mrstream.dfs import protocol as p
 from mrstream.dfs.chunk import FileId
-from mrstream.dfs.metadata import image
+from mrstream.dfs.metadata import image, namespace
 from mrstream.dfs.metadata import operations as op
 from mrstream.dfs.metadata.changes import Changes
 from mrstream.dfs.metadata.chunk_table import ChunkTable
@@ -42,6 +42,7 @@ from tests.simulation.dfs.directed import (
     keys,
     quotas,
     repeats,
+    several_fences,
     whole_decisions,
 )
 from tests.simulation.dfs.run import SECONDS, Run
@@ -90,10 +91,33 @@ def remembers_no_answer(self: Requests, request: Any, file_id: FileId, answer: A
         self._done[request] = Done(file_id, None)
 
 
-def admits_all(self: Fencing, fence: Any, at_s: float, request: Any = (0, 0)) -> None:
-    name, generation = fence
-    if generation > self._fences.generation(name):
-        self._emit(op.FenceRaised(name, generation, at_s, request))
+def admits_all(self: Fencing, fences: Any, at_s: float, request: Any = (0, 0)) -> None:
+    for name, generation in fences:
+        if generation > self._fences.generation(name):
+            self._emit(op.FenceRaised(name, generation, at_s, request))
+
+
+def admits_by_the_first(right: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda self, fences, *more: right(self, fences[:1], *more)
+
+
+def admits_one_by_one(right: Callable[..., Any]) -> Callable[..., Any]:
+    """So that those before the one that is over are raised."""
+
+    def wrong(self: Fencing, fences: Any, *more: Any) -> None:
+        for fence in fences:
+            right(self, (fence,), *more)
+
+    return wrong
+
+
+def keeps_the_first(right: Callable[..., Any]) -> Callable[..., Any]:
+    def wrong(*args: Any) -> dict[str, Any]:
+        small: dict[str, Any] = right(*args)
+        small["writers"] = [row[:5] for row in small["writers"]]
+        return small
+
+    return wrong
 
 
 def logs_apart(self: Outbox) -> None:
@@ -190,6 +214,21 @@ MUTANTS: dict[str, tuple[Patch, Callable[[], None]]] = {
     "fences: the lowest counts": (
         instead(Fences, "generation", lambda self, name: -1), fences,
     ),
+    "fences: only the first of two is looked at": (
+        but(Fencing, "admit", admits_by_the_first), several_fences,
+    ),
+    "fences: one is raised though the other is over": (
+        but(Fencing, "admit", admits_one_by_one), several_fences,
+    ),
+    "fences: a file is known by the first of two": (
+        instead(namespace, "fences_of", lambda first, more: (first,)), several_fences,
+    ),
+    "fences: a checkpoint keeps the first of two": (
+        but(image, "_small", keeps_the_first), several_fences,
+    ),
+    "fences: two are raised by two records": (
+        instead(Outbox, "_log_together", logs_apart), several_fences,
+    ),
     "joins: anything is aligned": (instead(Joining, "_check_aligned", nothing), joins),
     "joins: chunks go with the sources": (
         instead(Namespace, "_joined", drops_references), joins,
@@ -262,6 +301,11 @@ def test_a_brain_that_is_wrong_about_one_rule_is_caught(
 
 SEEDED: dict[str, tuple[Patch, int, str]] = {
     "fences: nobody is refused": (instead(Fencing, "admit", admits_all), 15, "F6: "),
+    "fences: only the first of two is looked at": (
+        but(Fencing, "admit", admits_by_the_first),
+        38,
+        "F6: ",
+    ),
     "repeats: answers and requests are forgotten": (
         instead(Requests, "remember", nothing),
         12,

@@ -15,12 +15,16 @@ from typing import Any
 import pytest
 
 from mrstream.cluster.leader.gate import Gate
-from mrstream.mapreduce.master.duties import Duties
+from mrstream.dfs.chunk import Fences
+from mrstream.dfs.metadata.fences import Fencing
+from mrstream.mapreduce.master.duties import FENCE, Duties
 from mrstream.mapreduce.master.job_journal import AnyRecord, JobClosed, Journaled
 from mrstream.mapreduce.scheduler.commands import Command, GrantCommit
+from mrstream.mapreduce.scheduler.ids import JobId
 from mrstream.mapreduce.worker.allegiance import Allegiance
+from tests.simulation.jobs import masters
 from tests.simulation.jobs.masters import JobMaster
-from tests.simulation.jobs.run import Dfs, play
+from tests.simulation.jobs.run import Body, Worker, play
 
 SEEDS = range(*map(int, os.environ.get("MRSTREAM_JOB_SEEDS", "0:4").split(":")))
 MORE = 12
@@ -34,6 +38,15 @@ def test_no_fault_of_masters_loses_repeats_or_falsifies_a_job(seed: int) -> None
     run = play(seed)
 
     assert len(run.oracle.leaders) > 1 and run.books, "a run without a fail-over proves nothing"
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_who_lost_a_lock_changes_nothing_by_a_job_whoever_leads(seed: int) -> None:
+    """CH-20: what a job of an ex-holder would change late is refused, and the job fails."""
+    run = play(seed, locks=True)
+
+    assert len(run.oracle.leaders) > 1 and run.dfs.lost, "a run without a loss proves nothing"
+    assert any(book.is_lost and book.is_closed for book in run.books.values())
 
 
 # --- what is wrong on purpose ---------------------------------------------------------------------
@@ -74,7 +87,7 @@ def does_not_look_for_the_submission(patch: pytest.MonkeyPatch) -> None:
 
 def works_without_a_fence(patch: pytest.MonkeyPatch) -> None:
     """F6: a late change of a deposed leader is made."""
-    patch.setattr(Dfs, "fence_of", lambda self, epoch: 1 << 40)
+    patch.setattr(JobMaster, "own_fence", lambda self: (FENCE, 1 << 40))
 
 
 def allows_before_the_fence_is_raised(patch: pytest.MonkeyPatch) -> None:
@@ -117,18 +130,80 @@ def a_shadow_skips_a_record(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(JobMaster, "apply_one", apply_one)
 
 
+def works_without_the_lock_of_a_job(patch: pytest.MonkeyPatch) -> None:
+    """F6: a leader commits for who held the lock before."""
+    patch.setattr(JobMaster, "fences_for", lambda self, job_id: (self.own_fence(),))
+
+
+def forgets_the_lock_at_a_fail_over(patch: pytest.MonkeyPatch) -> None:
+    """F6: the locks of a job are those of the leader that it was submitted to."""
+    right = JobMaster.submit
+
+    def submit(self: JobMaster, submission: str, asked: Any, locks: Any, respond: Any) -> None:
+        right(self, submission, asked, locks, respond)
+        self.__dict__.setdefault("known", {})[self.journaled.find_submission(submission)] = locks
+
+    def locks_of(self: JobMaster, job_id: JobId) -> Fences:
+        found: Fences = self.__dict__.get("known", {}).get(job_id, ())
+        return found
+
+    patch.setattr(JobMaster, "submit", submit)
+    patch.setattr(JobMaster, "locks_of", locks_of)
+
+
+def attempts_run_without_the_lock(patch: pytest.MonkeyPatch) -> None:
+    """F6: a worker commits a task for who held the lock before."""
+    patch.setattr(Worker, "_changes_dfs", unfenced)
+
+
+def unfenced(self: Worker, body: Body) -> bool:
+    epoch = (FENCE, self.run.dfs.fences.generation(FENCE))
+    truth = self.run.locks_of(body.attempt_id.task_id.job_id)
+    self.run.dfs.change(str(body.attempt_id), (epoch,), truth)
+    return True
+
+
+def looks_at_the_first_fence(patch: pytest.MonkeyPatch) -> None:
+    """F6: the dfs takes the leader's fence, and leaves it at that."""
+    right = Fencing.admit
+    patch.setattr(Fencing, "admit", lambda self, fences, *more: right(self, fences[:1], *more))
+
+
+def takes_a_lost_lock_for_its_own_end(patch: pytest.MonkeyPatch) -> None:
+    """The leader waits to be deposed, and is not: the job never ends."""
+    patch.setattr(masters, "is_deposed", lambda error: True)
+
+
+def clears_what_a_later_holder_has(patch: pytest.MonkeyPatch) -> None:
+    """F6: by its own fence a leader may clear the directory, which is another's."""
+
+    def clear_lost(self: JobMaster, job_id: JobId) -> None:
+        self.run.dfs.abort_job(job_id)
+
+    patch.setattr(JobMaster, "clear_lost", clear_lost)
+
+
 WRONG: list[tuple[Patch, int, str]] = [
     (obeys_any_epoch, 1, "F2: .* obeys"),
     (keeps_the_right_of_a_leader_before, 0, "F2: .* commits by"),
-    (forgets_who_has_ended, 5, "F5"),
+    (forgets_who_has_ended, 6, "F5"),
     (numbers_jobs_by_itself, 0, "F5|submitted twice"),
     (does_not_look_for_the_submission, 0, "F5"),
     (works_without_a_fence, 1, "F6: .* of epoch"),
     (allows_before_the_fence_is_raised, 0, "F6: .* before"),
     (forgets_whom_it_let_commit, 0, "S1: .* forgotten"),
     (says_what_is_not_committed, 2, "M1"),
-    (speaks_without_a_lease, 0, "C4"),
+    (speaks_without_a_lease, 4, "C4"),
     (a_shadow_skips_a_record, 0, "M1"),
+]
+
+WITHOUT_ITS_LOCK: list[tuple[Patch, int, str]] = [
+    (works_without_the_lock_of_a_job, 0, "F6: .* of (a|b) "),
+    (forgets_the_lock_at_a_fail_over, 0, "F6: .* of (a|b) "),
+    (attempts_run_without_the_lock, 0, "F6: attempt.* of (a|b) "),
+    (looks_at_the_first_fence, 0, "F6: .* of (a|b) "),
+    (takes_a_lost_lock_for_its_own_end, 0, "not over"),
+    (clears_what_a_later_holder_has, 0, "F6: .* clears"),
 ]
 
 
@@ -145,12 +220,25 @@ def test_what_is_wrong_is_found(
             play(seed)
 
 
+@pytest.mark.parametrize(
+    ("wrong", "kept", "why"), WITHOUT_ITS_LOCK, ids=lambda x: getattr(x, "__name__", None)
+)
+def test_what_is_wrong_about_locks_is_found(
+    wrong: Patch, kept: int, why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wrong(monkeypatch)
+
+    with pytest.raises(AssertionError, match=why):
+        for seed in (kept, *range(MORE)):
+            play(seed, locks=True)
+
+
 def test_one_seed_gives_one_history_whatever_the_hash_seed() -> None:
     """S6 over everything: iteration over sets would show here."""
     outputs = set()
     for hash_seed in ("1", "2"):
         done = subprocess.run(
-            [sys.executable, "-m", "tests.simulation.jobs.run", "1", "-v"],
+            [sys.executable, "-m", "tests.simulation.jobs.run", "1", "--locks", "-v"],
             env={**os.environ, "PYTHONHASHSEED": hash_seed},
             capture_output=True,
             check=True,

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from mrstream.dfs.chunk import Fence
+from mrstream.dfs.chunk import Fence, Fences
 from mrstream.dfs.metadata.operations import FenceRaised, parts_of
 from mrstream.dfs.oplog import decode_record
 
@@ -65,7 +65,7 @@ class Book:
         """The highest count that was ever asked for as an attribute of a file."""
         self.generation = 0
         """Of the lock that clients take from each other."""
-        self.under: dict[tuple[int, int], tuple[Fence, ...]] = {}
+        self.under: dict[tuple[int, int], Fences] = {}
         """The fences under which a request was made."""
         self.changed: dict[str, int] = {}
         """The highest generation of each fence under which something in the log was changed."""

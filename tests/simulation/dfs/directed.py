@@ -65,6 +65,28 @@ def fences() -> None:
     assert model.call(p.KeepAlive("c", (other.epoch,))) == (other.epoch,)
 
 
+def several_fences() -> None:
+    """F6 for each of two: refused by either, taken over for either, and raised both or none."""
+    for lost in range(2):
+        model = Model()
+        both = (("jobs", 1), ("/ls/local/nightly", 1))
+        under: Any = {"fence": both[0], "more_fences": both[1:]}
+        opened = model.create("/out", **under)
+        restarted(model)
+        model.call(p.RaiseFence((both[lost][0], 2)))
+        assert model.call(p.KeepAlive("c", (opened.epoch,))) == (opened.epoch,)
+        assert refused(model, p.MakeDirectory("/late", "me", **under)) == "FencedOff"
+        newer = tuple((name, 1 if n == lost else 9) for n, (name, _) in enumerate(both))
+        late = p.MakeDirectory("/late", "me", fence=newer[0], more_fences=newer[1:])
+        assert refused(model, late) == "FencedOff"
+        model.call(p.MakeDirectory("/now", "me", fence=both[1 - lost]))
+        model.create("/later", fence=("jobs", 3), more_fences=(("/ls/local/nightly", 3),))
+        model.log.pop()  # power fails before the decision is on disk: all of it, or nothing
+        model.crash()
+        known = {fact.name: fact.generation for fact in model.call(p.ListFences())}
+        assert known == {both[lost][0]: 2, both[1 - lost][0]: 1}
+
+
 def joins() -> None:
     """N1, and no chunk is lost or left."""
     model = Model()
@@ -200,6 +222,6 @@ def keys() -> None:
 
 
 DIRECTED = [
-    repeats, fences, joins, conditions, whole_decisions, attributes, quotas, implicit_directories,
-    keys, copies_on_write,
+    repeats, fences, several_fences, joins, conditions, whole_decisions, attributes, quotas,
+    implicit_directories, keys, copies_on_write,
 ]  # fmt: skip

@@ -1,8 +1,8 @@
 """What gateways and lock holders do in the simulator: whole objects under conditions, joins,
-attributes, changes under a fence, quotas, keys.
+attributes, changes under fences, quotas, keys.
 
 Each is a program of a client, as those in `client`. What is noted in `Book` here: which file was
-replaced by whom (at most once each), and which requests were made under which generation.
+replaced by whom (at most once each), and which requests were made under which fences.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from tests.simulation.dfs.client import Program, SimClient
 
 KEY = "/objects/deep/key"
-LOCK = "lock"
+LOCKS = (("lock",), ("flow",), ("lock", "flow"), ("flow", "lock"))
+"""What takers have in turn: both may lose either."""
 CHUNK = 2 * 65536
 
 
@@ -131,17 +132,18 @@ def attributes_of_mine(client: SimClient, mine: dict[str, int]) -> Program:
 
 
 def under_a_fence(client: SimClient) -> Program:
-    """Take the lock (from whoever has it), and do a few things under it; slowly."""
+    """Take a lock or two (from whoever has them), and do a few things under them; slowly."""
     book = client.book
     book.generation += 1
-    fence = (LOCK, book.generation)
+    fences = tuple((name, book.generation) for name in LOCKS[book.generation % len(LOCKS)])
+    under: Any = {"fence": fences[0], "more_fences": fences[1:]}
     for step in range(client.chance.randint(1, 3)):
-        path = f"/locked/{client.name}-{fence[1]}-{step}"
+        path = f"/locked/{client.name}-{fences[0][1]}-{step}"
         if client.chance.random() < 0.3:
-            request: Any = p.CreateFile(path, client.name, "me", fence=fence)
+            request: Any = p.CreateFile(path, client.name, "me", **under)
         else:
-            request = p.MakeDirectory(path, "me", parents=True, fence=fence)
-        book.under[client.next_id] = (fence,)
+            request = p.MakeDirectory(path, "me", parents=True, **under)
+        book.under[client.next_id] = fences
         answer = yield from client.call(request)
         if isinstance(answer, p.OpenFile):
             client.book.files[answer.status.file_id] = Truth()

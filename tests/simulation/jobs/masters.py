@@ -18,18 +18,27 @@ from mrstream.cluster.consensus import events as e
 from mrstream.cluster.consensus.lease import Timing
 from mrstream.cluster.consensus.members import MemberId, host_of
 from mrstream.cluster.consensus.records import MARK
+from mrstream.dfs.chunk import Fence, Fences
+from mrstream.dfs.errors import FencedOff
 from mrstream.mapreduce.attempt.attempt_report import Done
-from mrstream.mapreduce.master.duties import Duties
-from mrstream.mapreduce.master.job_journal import JobAccepted, JobClosed, Journaled
+from mrstream.mapreduce.master.duties import FENCE, Duties, is_deposed
+from mrstream.mapreduce.master.job_journal import JobAccepted, JobClosed, Journaled, OpenJob
 from mrstream.mapreduce.scheduler.commands import (
     Command,
     FinishJob,
     GrantCommit,
+    JobOutcome,
     KillAttempt,
     RecordCommit,
     StartAttempt,
 )
-from mrstream.mapreduce.scheduler.events import CommitRequested, Event, JobSubmitted, Tick
+from mrstream.mapreduce.scheduler.events import (
+    AttemptFailed,
+    CommitRequested,
+    Event,
+    JobSubmitted,
+    Tick,
+)
 from mrstream.mapreduce.scheduler.ids import AttemptId, JobId
 from mrstream.mapreduce.scheduler.limits import SchedulerLimits
 from mrstream.mapreduce.scheduler.scheduler import Scheduler
@@ -45,6 +54,8 @@ if TYPE_CHECKING:
 
 LIMITS = SchedulerLimits(silence_s_max=4.0, restored_hold_s=1.5, restored_segments_wait_s=4.0)
 TICK_S = 0.5
+LOCKS_EVERY = 8
+"""Ticks between two looks at whether the locks of jobs hold."""
 OPERATE_S = 0.3
 LOSS = 0.002
 NAMES = ("m1", "m2", "m3")
@@ -55,6 +66,11 @@ def fold(records: Sequence[tuple[int, bytes]]) -> Journaled:
     journaled = Journaled()
     journaled.restore((), ((0, payload) for _, payload in records if payload[0] != MARK))
     return journaled
+
+
+def job_of(known: OpenJob) -> tuple[JobSubmitted, Fences]:
+    """What its client wants run, and under which locks; as durable as the job."""
+    return msgspec.msgpack.decode(known.accepted.spec, type=tuple[JobSubmitted, Fences])
 
 
 def image_of(journaled: Journaled) -> bytes:
@@ -105,6 +121,7 @@ class JobMaster(Process):
         self.fenced: dict[AttemptId, None] = {}
         self.settling: list[tuple[int, Callable[[], None]]] = []
         self.number = 0
+        self._ticks = 0
         super().__init__(host)
         self.duties = self.duties_kind(
             self.brain, GroupLog(self), self.journaled, self, self._carry_out, self.may_speak
@@ -132,9 +149,9 @@ class JobMaster(Process):
         self.duties.await_fence()
         self.duties.begin_life(1000)
         for known in list(self.journaled.jobs.values()):
-            asked = msgspec.msgpack.decode(known.accepted.spec, type=JobSubmitted)
+            asked = job_of(known)[0]
             self.duties.restore(known, asked, self.now_s, self.now_s)
-        self.change_dfs(lambda: None, self._fence_raised)
+        self.change_dfs(None, lambda: None, self._fence_raised)
 
     def _fence_raised(self) -> None:
         self.duties.fence_raised()
@@ -192,7 +209,8 @@ class JobMaster(Process):
 
     def _order(self, worker: str, order: StartAttempt | KillAttempt | GrantCommit) -> None:
         if worker in self.connected:
-            act = partial(self.run.workers[worker].pushed, self.serving_epoch, order)
+            fences = self.locks_of(order.attempt_id.task_id.job_id)
+            act = partial(self.run.workers[worker].pushed, self.serving_epoch, order, fences)
             self.run.send(self.host.name, worker, act)
 
     def _grant(self, command: GrantCommit) -> None:
@@ -206,21 +224,68 @@ class JobMaster(Process):
             self.fenced.update(dict.fromkeys(before))
             self.event(CommitRequested(command.attempt_id))
 
-        self.change_dfs(partial(self.run.dfs.drop, before), fenced)
+        job_id = command.attempt_id.task_id.job_id
+        drop = partial(self.run.dfs.drop, before)
+        self.change_dfs(job_id, drop, fenced, partial(self._lock_lost, job_id))
 
     def _finish(self, command: FinishJob) -> None:
-        known = self.journaled.jobs[command.job_id]
+        known, job_id, dfs = self.journaled.jobs[command.job_id], command.job_id, self.run.dfs
+        is_well = command.outcome is JobOutcome.SUCCEEDED
 
         def closed() -> None:
             submission = known.accepted.submission
-            self.duties.append(JobClosed(command.job_id, submission, self.now_s))
-            self.settled(partial(self.run.closed, command.job_id))
+            self.duties.append(JobClosed(job_id, submission, self.now_s))
+            self.settled(partial(self.run.closed, job_id))
 
-        self.change_dfs(partial(self.run.dfs.commit_job, command), closed)
+        def lost(error: FencedOff) -> None:
+            """A later holder may have the directory by now."""
+            self.change_dfs(None, partial(self.clear_lost, job_id), closed)
 
-    def change_dfs(self, change: Callable[[], None], then: Callable[[], None]) -> None:
-        """A thread of ours asks the dfs, under our fence; it may take long, and outlive us."""
-        self.run.dfs.asked(self, self.serving_epoch, change, then)
+        change = partial(dfs.commit_job, command) if is_well else partial(dfs.abort_job, job_id)
+        self.change_dfs(job_id, change, closed, lost)
+
+    def clear_lost(self, job_id: JobId) -> None:
+        self.run.dfs.drop_attempts(job_id)
+
+    # --- the locks of jobs
+
+    def locks_of(self, job_id: JobId) -> Fences:
+        known = self.journaled.jobs.get(job_id)
+        return () if known is None else job_of(known)[1]
+
+    def own_fence(self) -> Fence:
+        return FENCE, self.serving_epoch
+
+    def fences_for(self, job_id: JobId | None) -> Fences:
+        return (self.own_fence(), *(() if job_id is None else self.locks_of(job_id)))
+
+    def _lock_lost(self, job_id: JobId, error: FencedOff) -> None:
+        self.run.lost(job_id, error)
+        if self.is_alive and self.serving_epoch:
+            self.duties.lock_lost(job_id, error, self.now_s, self.now_s)
+
+    def check_lock(self, job_id: JobId, then: Callable[[], None] = lambda: None) -> None:
+        def lost(error: FencedOff) -> None:
+            self._lock_lost(job_id, error)
+            then()
+
+        self.change_dfs(job_id, lambda: None, then, lost)
+
+    def change_dfs(
+        self,
+        job_id: JobId | None,
+        change: Callable[[], None],
+        then: Callable[[], None],
+        lost: Callable[[FencedOff], None] = lambda error: None,
+    ) -> None:
+        """A thread of ours asks the dfs, under our fence and those of the job; it may take long,
+        and outlive us. `lost` hears if it is the job that may not."""
+
+        def refused(error: FencedOff) -> None:
+            if not is_deposed(error):
+                lost(error)  # else we wait to be deposed
+
+        self.run.dfs.asked(self, job_id, self.fences_for(job_id), change, then, refused)
 
     # --- requests
 
@@ -237,11 +302,26 @@ class JobMaster(Process):
 
     def tell(self, worker: str, life: int, event: Event, acknowledge: Callable[[], None]) -> None:
         """A worker that registered says something; it is acknowledged when that is settled."""
-        if self.may_speak() and self.connected.get(worker) == life:
+        if not self.may_speak() or self.connected.get(worker) != life:
+            return
+
+        def told() -> None:
             self.event(event)
             self.settled(acknowledge)
 
-    def submit(self, submission: str, asked: JobSubmitted, respond: Callable[[str], None]) -> None:
+        job_id = event.attempt_id.task_id.job_id if isinstance(event, AttemptFailed) else None
+        if job_id is not None and self.locks_of(job_id):
+            self.check_lock(job_id, told)
+        else:
+            told()
+
+    def submit(
+        self,
+        submission: str,
+        asked: JobSubmitted,
+        locks: Fences,
+        respond: Callable[[str], None],
+    ) -> None:
         """As the desk: said again it is the same job; the answer "" means that we do not lead."""
         if not self.may_speak():
             respond("")
@@ -251,7 +331,7 @@ class JobMaster(Process):
             self.number = max(self.number, self.journaled.jobs_count) + 1
             known = self.journaled.job_id(self.number)
             asked = msgspec.structs.replace(asked, job_id=JobId(known))
-            spec = msgspec.msgpack.encode(asked)
+            spec = msgspec.msgpack.encode((asked, locks))
             self.duties.append(JobAccepted(known, submission, spec, 1, False, self.now_s))
             self.settled(partial(self.event, asked))
         self.settled(partial(respond, known))
@@ -262,6 +342,10 @@ class JobMaster(Process):
         self.group.world.at_host(self.host.name, TICK_S, self._tick_brain)
         if self.may_speak():
             self.event(Tick())
+            self._ticks += 1
+            if self._ticks % LOCKS_EVERY == 0:
+                for job in filter(self.locks_of, [view.job_id for view in self.brain.jobs()]):
+                    self.check_lock(job)
 
 
 class Masters:

@@ -1,24 +1,33 @@
-"""Jobs while job masters fall: `python -m tests.simulation.jobs.run SEED [-v]`.
+"""Jobs while job masters fall: `python -m tests.simulation.jobs.run SEED [--locks] [-v]`.
 
 Maps whose output is the job's, backups among them, on workers that are cut off and die; a dfs that
-knows fences; clients that repeat what they submitted. Checked as things happen: no worker does what
-a deposed leader ordered (F2), a submission is one job, under one id, over any number of leaders
-(F5), no change of a deposed leader reaches the dfs (F6), a task is recorded once, and what is
-recorded is what lies in the output (S1); what one leader said every later one knows (M1).
+knows fences; clients that repeat what they submitted, some, with `--locks`, under locks that others
+take from them.
+Checked as things happen: no worker does what a deposed leader ordered (F2), a submission is one
+job, under one id, over any number of leaders (F5), no change of a deposed leader, nor for a job
+whose lock has a later holder, reaches the dfs (F6), a task is recorded once, and what is recorded
+is what lies in the output (S1); what one leader said every later one knows (M1).
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import random
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
 import msgspec
 
 from mrstream.cluster.consensus.records import MARK
+from mrstream.dfs.chunk import Fence, Fences
+from mrstream.dfs.errors import FencedOff
+from mrstream.dfs.metadata.fences import Fences as RaisedFences
+from mrstream.dfs.metadata.fences import Fencing
+from mrstream.mapreduce.master.duties import FENCE
 from mrstream.mapreduce.master.job_journal import Journaled
 from mrstream.mapreduce.scheduler.commands import (
     FinishJob,
@@ -50,7 +59,7 @@ from mrstream.mapreduce.scheduler.ids import (
     parse_attempt_id,
 )
 from mrstream.mapreduce.worker.allegiance import Allegiance, StaleLeader
-from tests.simulation.jobs.masters import LIMITS, NAMES, JobMaster, Masters, fold
+from tests.simulation.jobs.masters import LIMITS, NAMES, JobMaster, Masters, fold, job_of
 from tests.simulation.world import Place, World
 
 SECONDS = 25.0
@@ -59,50 +68,85 @@ BEAT_S = 0.5
 End = AttemptSucceeded | AttemptFailed | AttemptKilled
 
 
+class NoFiles:
+    """The files that the dfs takes over when a fence is raised: none stays open here."""
+
+    def take_over_fenced(self, fence: Fence) -> None:
+        pass
+
+
 class Dfs:
-    """The output of jobs, and the fence `jobs`; a server that never fails."""
+    """The output of jobs, and fences, by the real brain's rules; a server that never fails."""
 
     def __init__(self, run: Run) -> None:
         self.run = run
-        self.fence = 0
-        self.touched = 0
-        """The highest epoch of a leader that changed something: the referee's own count."""
+        self.fences = RaisedFences()
+        no_files: Any = NoFiles()
+        self._fencing = Fencing(self.fences, no_files, self._raise)
+        self.touched: dict[str, int] = {}
+        """By lock, and for leaders: the highest generation whose holder changed something, the
+        referee's own count."""
         self.refused = 0
+        self.lost = 0
         self.places: dict[AttemptId, None] = {}
         self.output: dict[TaskId, AttemptId] = {}
 
+    def _raise(self, record: Any) -> None:
+        self.fences.apply(record)
+
+    def change(self, who: str, fences: Fences, truth: Fences) -> None:
+        """Let a change through, or raise `FencedOff`. `truth` is what the referee knows of who asks
+        and for whom; it may ask by something else."""
+        self._fencing.admit(fences, self.run.world.now_s)
+        for name, generation in truth:
+            seen = self.touched.get(name, 0)
+            what = "epoch" if name == FENCE else name
+            assert generation >= seen, f"F6: {who} of {what} {generation} after {seen}"
+            self.touched[name] = generation
+
     def asked(
-        self, master: JobMaster, epoch: int, change: Callable[[], None], then: Callable[[], None]
-    ) -> None:
-        """A thread of a master wants a change under its fence; a stopped thread wants it late."""
-        wait_s = self.run.chance.choice([0.002, 0.01, 0.05, 0.5, 3.0])
-        self.run.world.after(wait_s, partial(self._change, master, self.fence_of(epoch), epoch,
-                                             change, then))  # fmt: skip
-
-    def fence_of(self, epoch: int) -> int:
-        return epoch
-
-    def _change(
         self,
         master: JobMaster,
-        fence: int,
-        epoch: int,
+        job_id: JobId | None,
+        fences: Fences,
         change: Callable[[], None],
         then: Callable[[], None],
+        refused: Callable[[FencedOff], None],
     ) -> None:
-        if fence < self.fence:
-            self.refused += 1
-            return  # and its master waits to be deposed
-        self.fence = fence
-        assert epoch >= self.touched, f"F6: {master.me} of epoch {epoch} after {self.touched}"
-        self.touched = epoch
-        change()
-        answer = partial(master.host.when_running, master, then)
-        self.run.world.after(0.001, answer)
+        """A thread of a master wants a change under its fences; a stopped thread wants it late."""
+        truth = ((FENCE, master.serving_epoch), *self.run.locks_of(job_id))
+
+        def arrive() -> None:
+            answer = then
+            try:
+                self.change(str(master.me), fences, truth)
+                change()
+            except FencedOff as error:
+                self.refused += error.name == FENCE
+                self.lost += error.name != FENCE
+                answer = partial(refused, error)
+            self.run.world.after(0.001, partial(master.host.when_running, master, answer))
+
+        self.run.world.after(self.run.chance.choice([0.002, 0.01, 0.05, 0.5, 3.0]), arrive)
 
     def drop(self, attempts: Sequence[AttemptId]) -> None:
         for attempt_id in attempts:
             self.places.pop(attempt_id, None)
+
+    def drop_attempts(self, job_id: JobId) -> None:
+        """What bears the id of a job, in a directory that may be another's."""
+        self.drop([place for place in self.places if place.task_id.job_id == job_id])
+
+    def abort_job(self, job_id: JobId) -> None:
+        """Clear the whole temporary directory: the jobs under a lock have one, in turn."""
+        locks = dict(self.run.locks_of(job_id))
+        for place in list(self.places):
+            owner = place.task_id.job_id
+            owners = dict(self.run.locks_of(owner))
+            if owner == job_id or (locks and owners.keys() == locks.keys()):
+                is_later = any(owners[name] > locks[name] for name in locks)
+                assert not is_later, f"F6: {job_id} clears what {owner} has in their directory"
+                del self.places[place]
 
     def commit_job(self, finish: FinishJob) -> None:
         if finish.outcome is not JobOutcome.SUCCEEDED:
@@ -111,7 +155,7 @@ class Dfs:
         known = self.run.log().jobs.get(finish.job_id)
         if known is None:
             return  # closed: a change that was on its way before that, of the same leader
-        asked = msgspec.msgpack.decode(known.accepted.spec, type=JobSubmitted)
+        asked, _ = job_of(known)
         assert len(known.committed) == len(asked.maps), f"{finish.job_id} is not complete"
         for record in known.committed.values():
             winner = parse_attempt_id(record.attempt_id)
@@ -136,6 +180,7 @@ class Book:
     recorded: dict[TaskId, AttemptId] = field(default_factory=dict)
     granted: dict[AttemptId, None] = field(default_factory=dict)
     is_closed: bool = False
+    is_lost: bool = False
 
 
 @dataclass
@@ -143,6 +188,7 @@ class Body:
     """An attempt as a worker has it."""
 
     attempt_id: AttemptId
+    fences: Fences = ()
     wants_commit: bool = False
     is_committing: bool = False
 
@@ -246,7 +292,9 @@ class Worker:
 
     # --- orders
 
-    def pushed(self, epoch: int, order: StartAttempt | KillAttempt | GrantCommit) -> None:
+    def pushed(
+        self, epoch: int, order: StartAttempt | KillAttempt | GrantCommit, fences: Fences
+    ) -> None:
         try:
             self.allegiance.meet(epoch)
         except StaleLeader:
@@ -258,7 +306,7 @@ class Worker:
         match order:
             case StartAttempt(attempt_id=attempt_id):
                 if body is None and len(self.bodies) < 2:
-                    self.bodies[attempt_id] = Body(attempt_id)
+                    self.bodies[attempt_id] = Body(attempt_id, fences)
                     self._later(
                         self.run.chance.choice([0.3, 0.6, 1.0, 6.0]), attempt_id, self._wrote
                     )
@@ -285,10 +333,24 @@ class Worker:
         if self.run.chance.random() < 0.05:
             self._ended(AttemptFailed(body.attempt_id, "exit status 1"))
             return
+        if not self._changes_dfs(body):
+            return
         self.run.dfs.places[body.attempt_id] = None
         self._say(AttemptProgress(body.attempt_id, 1.0))
         body.wants_commit = True
         self._say(CommitRequested(body.attempt_id))
+
+    def _changes_dfs(self, body: Body) -> bool:
+        """Is the job still under its lock? Else the attempt has failed."""
+        truth = self.run.locks_of(body.attempt_id.task_id.job_id)
+        try:
+            if body.fences:
+                self.run.dfs.change(str(body.attempt_id), body.fences, truth)
+            return True
+        except FencedOff as error:
+            self.run.dfs.lost += 1
+            self._ended(AttemptFailed(body.attempt_id, str(error)))
+            return False
 
     def _commit(self, epoch: int, body: Body) -> None:
         """As `Worker._commit`: a right of a leader before is asked for again."""
@@ -298,6 +360,8 @@ class Worker:
             self._say(CommitRequested(body.attempt_id))
             return
         assert epoch == self.met, f"F2: {body.attempt_id} commits by epoch {epoch} in {self.met}"
+        if not self._changes_dfs(body):
+            return
         if self.run.dfs.commit_task(body.attempt_id):
             self._ended(AttemptSucceeded(body.attempt_id))
         else:
@@ -305,10 +369,13 @@ class Worker:
 
 
 class Client:
-    """Submits jobs, each until it has an answer, and sometimes again."""
+    """Submits jobs, each until it has an answer, and sometimes again; some under a lock or two that
+    it takes from whoever it was that had them, to whom nobody says so."""
 
     def __init__(self, run: Run, name: str) -> None:
         self.run, self.name = run, name
+        self.locks: dict[str, Fences] = {}
+        """By submission."""
         self.answers: dict[str, str] = {}
         self.count = 0
 
@@ -318,7 +385,19 @@ class Client:
         maps = tuple(MapTaskSpec(1) for _ in range(chance.choice([1, 3, 6])))
         settings = JobSettings(locality_wait_s=0.0, map_attempts_max=30, backup_maps=True)
         asked = JobSubmitted(JobId("job_?"), maps, 0, settings)
-        self._ask(f"{self.name}-{self.count}", asked, 1 + chance.randrange(4))
+        submission = f"{self.name}-{self.count}"
+        self.locks[submission] = ()
+        if self.run.has_locks:
+            names = chance.choice([(), ("a",), ("b",), ("a", "b")])
+            self.locks[submission] = tuple((name, self.count) for name in names)
+            # Its own commands change something as well.
+            self.run.world.after(chance.choice([0.1, 2.0, 9.0]), partial(self._write, submission))
+        self._ask(submission, asked, 1 + chance.randrange(4))
+
+    def _write(self, submission: str) -> None:
+        locks = self.locks[submission]
+        with contextlib.suppress(FencedOff):
+            self.run.dfs.change(submission, locks, locks)
 
     def _ask(self, submission: str, asked: JobSubmitted, times: int) -> None:
         if not times:
@@ -337,7 +416,8 @@ class Client:
             master = self.run.masters.at(name)
             if master is not None:
                 back = partial(self.run.world.send, name, self.name)
-                master.submit(submission, asked, lambda job_id: back(partial(heard, job_id)))
+                locks = self.locks[submission]
+                master.submit(submission, asked, locks, lambda job_id: back(partial(heard, job_id)))
 
         self.run.world.send(self.name, name, arrive)
         left = times - (submission in self.answers)
@@ -348,8 +428,9 @@ class Client:
 class Run:
     """One seed, and its referee."""
 
-    def __init__(self, seed: int, kind: type[JobMaster] = JobMaster) -> None:
+    def __init__(self, seed: int, kind: type[JobMaster] = JobMaster, *, locks: bool) -> None:
         self.seed = seed
+        self.has_locks = locks
         self.world = World(seed)
         self.chance = random.Random(f"{seed}-jobs")
         names = [f"w{number}" for number in range(1, 5)]
@@ -357,6 +438,7 @@ class Run:
             self.world.hosts[name] = Place(name)
         self.books: dict[JobId, Book] = {}
         self.refused = 0
+        self._locks: dict[JobId, Fences] = {}
         self.cut_off: dict[str, float] = {}
         """Workers that stay cut off from all masters, and until when."""
         self.workers: dict[str, Worker] = {}
@@ -380,7 +462,8 @@ class Run:
         return fold(self.oracle.committed)
 
     def granted(self, command: GrantCommit, epoch: int) -> None:
-        assert self.dfs.fence >= epoch, f"F6: {command} before the dfs refuses whoever led before"
+        fence = self.dfs.fences.generation(FENCE)
+        assert fence >= epoch, f"F6: {command} before the dfs refuses whoever led before"
         self.book(command.attempt_id.task_id.job_id).granted[command.attempt_id] = None
 
     def recorded(self, command: RecordCommit) -> None:
@@ -388,6 +471,21 @@ class Run:
         book = self.book(task_id.job_id)
         before = book.recorded.setdefault(task_id, command.attempt_id)
         assert before == command.attempt_id, f"S1: {before} was recorded, now {command.attempt_id}"
+
+    def locks_of(self, job_id: JobId | None) -> Fences:
+        """The locks that a job was submitted under, by its client's word."""
+        if job_id is not None and job_id not in self._locks:
+            known = self.log().jobs.get(job_id)
+            if known is not None:
+                self._locks[job_id] = self.client.locks[known.accepted.submission]
+        return () if job_id is None else self._locks.get(job_id, ())
+
+    def lost(self, job_id: JobId, error: FencedOff) -> None:
+        """A master says that a job may change nothing any more."""
+        known = dict(self.locks_of(job_id))
+        later = self.dfs.fences.generation(error.name)
+        assert error.name in known and known[error.name] < later, f"{job_id} has its locks: {error}"
+        self.book(job_id).is_lost = True
 
     def closed(self, job_id: JobId) -> None:
         self.book(job_id).is_closed = True
@@ -489,15 +587,22 @@ class Run:
                 host.start_after(self.chance.uniform(0.0, 1.0))
 
 
-def play(seed: int, kind: type[JobMaster] = JobMaster, seconds: float = SECONDS) -> Run:
+def play(
+    seed: int,
+    kind: type[JobMaster] = JobMaster,
+    seconds: float = SECONDS,
+    *,
+    locks: bool = False,
+) -> Run:
     """Live through one history; raise where a promise is broken."""
-    run = Run(seed, kind)
+    run = Run(seed, kind, locks=locks)
     try:
         run.live(seconds)
         run.settle()
         run.check()
     except AssertionError as error:
-        error.add_note(f"replay: {sys.executable} -m tests.simulation.jobs.run {seed} -v")
+        words = f"{seed} {'--locks ' if locks else ''}-v"
+        error.add_note(f"replay: {sys.executable} -m tests.simulation.jobs.run {words}")
         error.lines = run.world.trace  # type: ignore[attr-defined]
         raise
     return run
@@ -508,7 +613,7 @@ def main() -> None:
     logging.disable(logging.CRITICAL)
     seed, verbose = int(sys.argv[1]), "-v" in sys.argv
     try:
-        run = play(seed)
+        run = play(seed, locks="--locks" in sys.argv)
     except AssertionError as error:
         if verbose:
             print("\n".join(getattr(error, "lines", [])))
@@ -518,7 +623,8 @@ def main() -> None:
     print(
         f"seed {seed}: {run.world.events} events, {len(run.oracle.leaders)} leaders, "
         f"{len(run.books)} jobs, {run.refused} orders and {run.dfs.refused} changes of deposed "
-        "leaders refused, all well"
+        f"leaders and {run.dfs.lost} of jobs without their lock refused, "
+        f"{sum(book.is_lost for book in run.books.values())} jobs failed for that, all well"
     )
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import mrstream as mr
+from mrstream.api import result
 from mrstream.api.files import is_here
 from mrstream.streaming.command.command import command_of
 from mrstream.streaming.command.options import parse
@@ -140,3 +141,27 @@ def test_the_output_of_an_engines_job_lies_where_it_would_without_the_engine(
 
     assert not is_here_of() and not is_here_of("-engine", "ray")
     assert is_here_of("-jt", "local") and is_here_of("-jt", "local", "-engine", "ray")
+
+
+def test_a_job_of_a_lock_holder_is_started_under_its_fence(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """And under those of locks held around it."""
+    started: list[dict[str, str] | None] = []
+
+    class Started:
+        """What would run the command."""
+
+        def __init__(self, words: Any, **options: Any) -> None:
+            started.append(options["environment"])
+
+    monkeypatch.setattr(result, "Launch", Started)
+    monkeypatch.setenv("MRSTREAM_SEQUENCER", "/ls/local/a:3")
+    job = mr.Job("/in", mapper="cat", output="/out", local=True)
+
+    job.submit(fence=("/ls/local/b", 7))
+    job.submit()
+
+    fenced, plain = started
+    assert fenced is not None and fenced["MRSTREAM_SEQUENCER"] == "/ls/local/b:7\n/ls/local/a:3"
+    assert plain is None, "the command's is this process's"

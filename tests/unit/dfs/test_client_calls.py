@@ -155,3 +155,26 @@ class TestShadows:
             client_with(masters, stale_s_max=30.0).make_directory("/d")
 
         assert masters.asked == []
+
+
+def test_changes_are_under_the_fence_given_and_under_those_of_the_environment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """CH-20: what is done under a lock of one's own within another's is fenced by both."""
+    asked: list[Any] = []
+
+    class Heard(Masters):
+        def call(self, request: Any, timeout_s: float, number: int = 0, **more: Any) -> Any:
+            asked.append(request)
+
+    monkeypatch.setenv("MRSTREAM_SEQUENCER", "/ls/local/a:3\n/ls/local/b:1")
+    client = client_with(Heard(), fence=("/ls/local/b", 9))
+
+    client.make_directory("/d")
+    client.call(MakeDirectory("/d", "me", fence=("mine", 1)))
+    client.stat("/d")
+    client.check_fences()
+
+    fences = [(ask.fence, *ask.more_fences) for ask in asked if ask.mutates]
+    both = (("/ls/local/b", 9), ("/ls/local/a", 3))
+    assert fences == [both, (("mine", 1),), both]

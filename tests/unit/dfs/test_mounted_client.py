@@ -16,11 +16,18 @@ from mrstream.dfs.chunk import ServerId, cell_of, handle_name
 from mrstream.dfs.client import writer
 from mrstream.dfs.client.cells import MountedClient
 from mrstream.dfs.client.client import DfsClient
-from mrstream.dfs.errors import BadPath, BadRequest, CrossesCells, MountPoint, NoSuchFile
+from mrstream.dfs.errors import BadPath, BadRequest, CrossesCells, FencedOff, MountPoint, NoSuchFile
 from mrstream.dfs.metadata.events import Founded
 from mrstream.dfs.metadata.settings import Settings
 from mrstream.dfs.mounts import Mounts
-from mrstream.dfs.protocol import ListDirectory, Locate, MakeDirectory, Report, ReportReplica
+from mrstream.dfs.protocol import (
+    ListDirectory,
+    Locate,
+    MakeDirectory,
+    RaiseFence,
+    Report,
+    ReportReplica,
+)
 from mrstream.dfs.shell import changing
 from mrstream.dfs.shell.arguments import Arguments
 from mrstream.dfs.shell.items import Shell
@@ -314,6 +321,40 @@ def test_a_fence_is_raised_everywhere(cells: Cells) -> None:
     cells.client.raise_fence(("jobs", 7))
     for model in cells.models.values():
         assert model.brain.fences.generation("jobs") == 7
+
+
+def test_who_works_under_several_fences_does_so_in_every_cell(cells: Cells) -> None:
+    """A job master's own comes first; the client that it shares goes on without the job's."""
+    own, lock = ("jobs", 7), ("/ls/local/nightly", 3)
+    mine = cells.client.under((own,))
+    of_job = mine.under((lock, ("jobs", 1)))
+
+    of_job.make_directory("/a/d")
+    of_job.make_directory("/logs/d")
+    writer.create(of_job, "/logs/f", first_chunk=False)
+    mine.make_directory("/b/d")
+
+    for name in ("", "logs"):
+        asked = [ask for ask in cells.connections[name].asked if type(ask) is MakeDirectory]
+        assert [(ask.fence, ask.more_fences) for ask in asked[-1:]] == [(own, (lock,))]
+    (open_file,) = cells.models["logs"].brain.space.writers.values()
+    assert open_file.fences == (own, lock)
+    fences = cells.models["attic"].brain.fences
+    assert (fences.generation("jobs"), fences.generation(lock[0])) == (7, -1)
+    assert cells.client.works_under == ()
+
+
+def test_a_fence_is_over_where_a_later_holder_was_seen(cells: Cells) -> None:
+    lock = "/ls/local/nightly"
+    held = cells.client.under(((lock, 3),))
+    held.check_fences()
+    assert cells.models[""].brain.fences.generation(lock) == 3, "whoever asks has it"
+    cells.models["logs"].call(RaiseFence((lock, 4)))
+
+    held.at("/a/x").check_fences()
+    with pytest.raises(FencedOff, match="generation 3 is over, 4 has come"):
+        held.at("/logs/2026").check_fences()
+    cells.client.check_fences()  # under none: nothing can be over
 
 
 def test_a_bad_replica_is_reported_to_its_cell(cells: Cells) -> None:

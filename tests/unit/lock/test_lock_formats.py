@@ -24,7 +24,7 @@ from mrstream.lock.cell.records import AnyRecord, decode_record, encode_record
 from mrstream.lock.cell.settings import Settings
 from mrstream.lock.errors import BadNodePath, SequencerInvalid
 from mrstream.lock.paths import ROOT, canonical
-from mrstream.lock.sequencer import Sequencer, parse
+from mrstream.lock.sequencer import Sequencer, fences_within, parse
 from tests.property.fuzz.hostile import value_of
 from tests.support.examples import examples
 from tests.support.lock_model import SECRET, Client, Model, settle
@@ -261,3 +261,18 @@ def test_any_text_is_a_path_or_none_and_a_sequencer_or_none(text: str) -> None:
             continue
         assert read(str(value)) == value  # type: ignore[operator]
         assert pack(str(value))
+
+
+def test_a_lock_within_another_adds_its_fence_and_a_later_one_of_the_same_replaces_it() -> None:
+    """CH-20: what runs under two locks is fenced by both; the dfs reads one a line."""
+    a, b = Sequencer("/ls/local/a", 3, False), Sequencer("/ls/local/a/b", 7, True)
+
+    nested = fences_within(fences_within("", a), b)
+
+    assert nested == "/ls/local/a:3\n/ls/local/a/b:7"
+    assert [parse_fence(line) for line in nested.split("\n")] == [a.fence, b.fence]
+    assert (
+        fences_within(nested, Sequencer("/ls/local/a", 9, False))
+        == "/ls/local/a/b:7\n/ls/local/a:9"
+    )
+    assert fences_within("/ls/local/a:3:exclusive", a) == "/ls/local/a:3"

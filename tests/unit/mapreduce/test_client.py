@@ -181,6 +181,18 @@ def test_a_job_is_followed_to_its_end_and_each_line_is_told_once(desk: Desk) -> 
     assert len(spec.splits) == 1 and spec.properties["mapreduce.job.maps"] == "1"
 
 
+def test_a_job_carries_the_locks_that_its_submitter_works_under(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk.master.on_wait = [news(0, end=JobEnd("succeeded"))]
+    monkeypatch.setenv("MRSTREAM_SEQUENCER", "/ls/local/a:3\n/ls/local/b:7:shared")
+
+    assert desk.run() == 0
+
+    (asked,) = desk.master.submissions
+    assert job.decode(asked.spec).fences == (("/ls/local/a", 3), ("/ls/local/b", 7))
+
+
 def test_a_submission_that_is_not_answered_is_said_again_by_the_same_name(desk: Desk) -> None:
     """A master that takes over must find the job that the one before it had accepted."""
     desk.master.on_submit = [away, away, lambda: JOB]

@@ -9,8 +9,9 @@ import pytest
 from mrstream.cluster.errors import DiskFailed
 from mrstream.cluster.journal.journal import Journal
 from mrstream.cluster.leader.record_log import RecordLog
+from mrstream.dfs.errors import FencedOff
 from mrstream.mapreduce.attempt.attempt_report import Done
-from mrstream.mapreduce.master.duties import Duties
+from mrstream.mapreduce.master.duties import FENCE, Duties, is_deposed
 from mrstream.mapreduce.master.job_journal import (
     JobAccepted,
     JobClosed,
@@ -443,6 +444,34 @@ def test_nothing_touches_the_dfs_before_it_refuses_whoever_led_before() -> None:
 
     assert shell.done[-1] == FinishJob(JOB, JobOutcome.KILLED, "killed on request")
     assert granted(shell.done) == [], "that attempt was killed while it waited"
+
+
+def test_a_job_whose_lock_is_lost_fails_and_that_is_on_record() -> None:
+    disk = ForgetfulDisk()
+    shell = working(disk)
+    lost = FencedOff("/ls/a: generation 1 is over, 2 has come", name="/ls/a", generation=1, seen=2)
+
+    shell.duties.lock_lost(JOB, lost, 1.0, 101.0)
+
+    reason = f"its lock is lost: {lost}"
+    assert shell.done[-1:] != [FinishJob(JOB, JobOutcome.FAILED, reason)]
+    *_, finish = shell.commit()
+    assert finish == FinishJob(JOB, JobOutcome.FAILED, reason)
+    shell.duties.lock_lost(JOB, lost, 2.0, 102.0)
+    assert shell.commit() == [], "it has ended: once more changes nothing"
+    disk.crash()
+    assert Shell(disk).commit() == [finish], "nor does another life"
+
+
+def test_a_leader_does_not_take_its_own_end_for_that_of_a_job() -> None:
+    """What comes of the job is the successor's to say."""
+    shell = working(ForgetfulDisk())
+    own = FencedOff("jobs: generation 1 is over, 2 has come", name=FENCE, generation=1, seen=2)
+
+    assert is_deposed(own) and not is_deposed(FencedOff("another", name="/ls/local/jobs"))
+    with pytest.raises(AssertionError, match="successor"):
+        shell.duties.lock_lost(JOB, own, 1.0, 101.0)
+    assert shell.commit() == []
 
 
 def test_nothing_is_carried_out_without_the_lease() -> None:

@@ -20,6 +20,8 @@ from mrstream.cluster.config.state import Secret
 from mrstream.cluster.daemon import Daemon
 from mrstream.cluster.errors import UserError
 from mrstream.cluster.wire.messages import Message, Request
+from mrstream.dfs.chunk import Fences
+from mrstream.dfs.errors import FencedOff
 from mrstream.mapreduce.attempt.attempt_report import AttemptNews, Done, Failure
 from mrstream.mapreduce.dataflow.committer import OutputExists
 from mrstream.mapreduce.dataflow.split_plan import Piece, Split
@@ -27,6 +29,9 @@ from mrstream.mapreduce.job import counters as c
 from mrstream.mapreduce.job import job
 from mrstream.mapreduce.job.errors import NoSuchJob
 from mrstream.mapreduce.job.job import JobSpec
+from mrstream.mapreduce.master.duties import FENCE
+from mrstream.mapreduce.master.job_desk import FENCES_EVERY_S
+from mrstream.mapreduce.master.job_output import JobOutput
 from mrstream.mapreduce.master.master import Master
 from mrstream.mapreduce.protocol import (
     AllowCommit,
@@ -167,7 +172,9 @@ class Room:
         worker.register(**brings)
         return worker
 
-    def packed_job(self, maps: int = 2, reduces: int = 1, **more: str) -> bytes:
+    def packed_job(
+        self, maps: int = 2, reduces: int = 1, fences: Fences = (), **more: str
+    ) -> bytes:
         spec = JobSpec(
             JobId(""),
             JobConf({"mapreduce.job.reduce.slowstart.completedmaps": "1.0", **more}).to_dict(),
@@ -180,13 +187,19 @@ class Room:
             splits=tuple(
                 Split(index, "TEXT", (Piece("file:/in", index * 10, 10),)) for index in range(maps)
             ),
+            fences=fences,
         )
         return job.encode(spec)
 
     def submit(
-        self, maps: int = 2, reduces: int = 1, submission: str = "token", **more: str
+        self,
+        maps: int = 2,
+        reduces: int = 1,
+        submission: str = "token",
+        fences: Fences = (),
+        **more: str,
     ) -> str:
-        packed = self.packed_job(maps, reduces, **more)
+        packed = self.packed_job(maps, reduces, fences, **more)
         job_id: str = self.ask(SubmitJob(submission, packed, 1))
         return job_id
 
@@ -544,3 +557,151 @@ def test_a_worker_that_starts_again_at_once_repeats_no_finished_map(room: Room) 
     assert sorted(orders) == sorted([f"{second[:-1]}1", f"{third[:-1]}1"])
     assert room.news(job_id).progress.maps_done == 1
     assert room.ask(ReportOfJob(job_id)).facts["maps_rerun"] == 0
+
+
+# --- jobs under a lock ----------------------------------------------------------------------------
+
+LOCK: Fences = (("/ls/local/nightly", 1),)
+OVER = "/ls/local/nightly: generation 1 is over, 2 has come"
+
+
+class Lock:
+    """What the dfs says of the lock of jobs, and what the master did about it."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.is_lost = False
+        self.dropped: list[str] = []
+        for name in ("check_fences", "set_up", "commit_job", "abort_job"):
+            right = getattr(JobOutput, name, None)
+            monkeypatch.setattr(JobOutput, name, self._checked(name, right))
+        right = JobOutput.drop_attempts
+
+        def drop_attempts(output: JobOutput) -> None:
+            self.dropped.append(output.url)
+            right(output)
+
+        monkeypatch.setattr(JobOutput, "drop_attempts", drop_attempts)
+
+    def _checked(self, name: str, right: Any) -> Any:
+        def checked(output: JobOutput, **options: Any) -> None:
+            if self.is_lost:
+                raise FencedOff(OVER, name=LOCK[0][0], generation=1, seen=2)
+            if name != "check_fences":
+                right(output, **options)
+
+        return checked
+
+
+@pytest.fixture
+def lock(monkeypatch: pytest.MonkeyPatch) -> Lock:
+    return Lock(monkeypatch)
+
+
+def end_of(room: Room, job_id: str) -> tuple[str, str]:
+    end = room.news(job_id).end
+    assert end is not None, "it goes on"
+    return end.outcome, end.reason
+
+
+def test_a_job_whose_lock_is_over_is_refused_at_once(room: Room, lock: Lock) -> None:
+    """Also after a crash in the middle of that: it is closed before it is refused."""
+    lock.is_lost = True
+
+    with pytest.raises(FencedOff, match=OVER):
+        room.submit(fences=LOCK)
+
+    assert room.ask(ListJobs(True)) == ()
+    room.begin_life()
+    assert room.ask(ListJobs(True)) == ()
+
+
+def test_a_job_cannot_be_under_the_masters_own_fence(room: Room) -> None:
+    """Its loss would be taken for the master's."""
+    with pytest.raises(UserError, match="the job master's own"):
+        room.submit(fences=((FENCE, 7),))
+
+
+def test_a_job_without_its_lock_fails_whatever_its_attempts_meet_with(
+    room: Room, lock: Lock
+) -> None:
+    """Its attempt may have lost its file, or its program: why, the dfs says. No other is tried."""
+    a = room.worker("a")
+    job_id = room.submit(fences=LOCK)
+    order, _ = a.take(RunAttempt)
+    lock.is_lost = True
+
+    room.ask(AttemptEnded("a", order.attempt_id, failure=Failure("it broke")), a)
+
+    assert end_of(room, job_id) == ("failed", f"its lock is lost: {OVER}")
+    assert a.take(RunAttempt) == []
+    assert lock.dropped == [f"file:{room.output}"], "nothing but what bears its id is cleared"
+
+
+def test_an_attempt_that_fails_under_a_lock_that_holds_is_one_that_failed(
+    room: Room, lock: Lock
+) -> None:
+    a = room.worker("a")
+    job_id = room.submit(fences=LOCK)
+    order, _ = a.take(RunAttempt)
+
+    room.ask(AttemptEnded("a", order.attempt_id, failure=Failure("it broke")), a)
+
+    assert room.news(job_id).end is None
+    (again,) = a.take(RunAttempt)
+    assert again.attempt_id == order.attempt_id[:-1] + "1"
+
+
+def test_a_job_that_does_nothing_in_the_dfs_is_ended_too(room: Room, lock: Lock) -> None:
+    """In another life of the master as well: the lock is part of the job."""
+    room.submit(fences=LOCK, submission="token")
+    room.begin_life()
+    job_id = room.submit(fences=LOCK, submission="token")
+    desk = room.master._job_desk
+    desk.check_fences_if_due()
+    room.settle()
+    lock.is_lost = True
+    desk.check_fences_if_due()
+    room.settle()
+    assert room.news(job_id).end is None, "not at every tick"
+
+    room.clock.advance(FENCES_EVERY_S)
+    desk.check_fences_if_due()
+    room.settle()
+
+    assert end_of(room, job_id) == ("failed", f"its lock is lost: {OVER}")
+
+
+def test_the_output_of_a_job_without_its_lock_is_not_made_final(room: Room, lock: Lock) -> None:
+    """The last task is committed, then the lock goes to somebody else."""
+    a = room.worker("a")
+    job_id = room.submit(maps=1, fences=LOCK)
+    run_maps(a)
+    _, reduce_id = reduce_on(a)
+    room.attempt_directory(reduce_id).mkdir(parents=True)
+    room.ask(AttemptWantsCommit("a", reduce_id), a)
+    a.commit(reduce_id)
+    lock.is_lost = True
+    a.done(reduce_id, Done({}))
+
+    assert end_of(room, job_id) == ("failed", f"the output cannot be committed: {OVER}")
+    assert not (room.output / "_SUCCESS").exists()
+    assert lock.dropped == [f"file:{room.output}"]
+    room.begin_life()
+    assert room.ask(ListJobs()) == (), "it is closed"
+
+
+def test_who_is_fenced_off_itself_waits_for_its_end(room: Room) -> None:
+    """It decides nothing of jobs: neither that they failed, nor that they went well."""
+    shell = room.master._shell
+
+    def refused() -> None:
+        raise FencedOff("jobs: generation 1 is over, 2 has come", name=FENCE)
+
+    async def ask() -> set[Any]:
+        asked = asyncio.ensure_future(shell.in_dfs(refused))
+        _, pending = await asyncio.wait([asked], timeout=0.2)
+        for each in pending:
+            each.cancel()
+        return pending
+
+    assert len(room.loop.run_until_complete(ask())) == 1

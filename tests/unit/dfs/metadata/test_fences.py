@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import msgspec
 import pytest
 
 from mrstream.cluster.wire.messages import ErrorReply
 from mrstream.dfs import protocol as p
-from mrstream.dfs.client.fence import format_fence, parse_fence
+from mrstream.dfs.chunk import FENCES_OF_A_CHANGE_MAX, NO_FENCE, Fences
+from mrstream.dfs.client.fence import (
+    SEQUENCER,
+    fences_of_environment,
+    format_fences,
+    parse_fence,
+    within,
+)
 from mrstream.dfs.errors import BadRequest, FencedOff, NoSuchFile, WriterFenced
-from mrstream.dfs.metadata import fences
+from mrstream.dfs.metadata import fences, image
+from mrstream.dfs.metadata import operations as op
 from mrstream.dfs.metadata.image import load_image, pack_image
+from mrstream.dfs.oplog import decode_record, encode_record
 from tests.support.dfs_model import Model
 
 
@@ -165,7 +177,210 @@ def test_the_environment_holds_a_fence_as_text() -> None:
     assert parse_fence("/ls/local/a:b:17") == ("/ls/local/a:b", 17)
     assert parse_fence("/ls/local/nightly:17:exclusive") == ("/ls/local/nightly", 17)
     assert parse_fence("/ls/local/nightly:17:shared") == ("/ls/local/nightly", 17)
-    assert parse_fence(format_fence(("x", 3))) == ("x", 3)
+    assert parse_fence(format_fences((("x", 3),))) == ("x", 3)
     for text in ("x", ":3", "x:", "x:-1", "x:3a", "x:²", "x:3:mine", "x:" + "9" * 20):
         with pytest.raises(Exception, match="NAME:GENERATION"):
             parse_fence(text)
+
+
+# --- several at once: a job master works under its own and under the lock of a job
+
+LOCK = "/ls/local/nightly"
+BOTH = (("jobs", 1), (LOCK, 1))
+
+
+def under(fences: Fences) -> dict[str, Any]:
+    """The fields of a request."""
+    return {"fence": fences[0], "more_fences": fences[1:]}
+
+
+ways = pytest.mark.parametrize("raised", [0, 1], ids=["the first", "the second"])
+orders = pytest.mark.parametrize("fences", [BOTH, BOTH[::-1]], ids=["jobs first", "lock first"])
+
+
+@ways
+@orders
+def test_a_change_under_two_is_refused_when_either_is_over(fences: Fences, raised: int) -> None:
+    model = Model()
+    model.call(p.MakeDirectory("/a", "me", **under(fences)))
+    name = fences[raised][0]
+    model.call(p.RaiseFence((name, 2)))
+
+    with pytest.raises(FencedOff, match=f"{name}: generation 1 is over, 2 has come") as refusal:
+        model.call(p.MakeDirectory("/b", "me", **under(fences)))
+
+    crossed = ErrorReply.of(refusal.value).error()
+    assert isinstance(crossed, FencedOff) and crossed.name == name
+    assert model.paths() == ["/", "/a"]
+
+
+def test_where_both_are_over_the_first_is_named() -> None:
+    """A deposed job master must not take the loss of a job's lock for the reason."""
+    model = Model()
+    model.call(p.RaiseFence(("jobs", 2), more_fences=((LOCK, 2),)))
+
+    with pytest.raises(FencedOff) as refusal:
+        model.call(p.MakeDirectory("/a", "me", **under(BOTH)))
+
+    assert refusal.value.name == "jobs"
+
+
+@pytest.mark.parametrize("restart", ["no", "log", "image"])
+def test_two_are_raised_by_one_record_or_none_is(restart: str) -> None:
+    """One decision: what raises one of two is no half of an admission."""
+    model = Model()
+    model.call(p.RaiseFence((LOCK, 5)))
+
+    with pytest.raises(FencedOff):
+        model.call(p.MakeDirectory("/a", "me", fence=("jobs", 9), more_fences=((LOCK, 4),)))
+    assert model.brain.fences.generation("jobs") == -1, "whoever is refused raises nothing"
+    with pytest.raises(NoSuchFile):
+        model.call(p.Delete("/nothing", "me", fence=("jobs", 3), more_fences=((LOCK, 6),)))
+
+    record = model.records()[-1]
+    assert [type(part) for part in op.parts_of(record)] == [op.FenceRaised, op.FenceRaised]
+    if restart == "log":
+        model.crash()
+    elif restart == "image":
+        from_image(model)
+    known = [(fact.name, fact.generation) for fact in model.call(p.ListFences())]
+    assert known == [(LOCK, 6), ("jobs", 3)]
+
+
+@ways
+@orders
+@pytest.mark.parametrize("restart", ["no", "log", "image"])
+def test_files_opened_under_two_are_taken_over_when_either_is_raised(
+    fences: Fences, raised: int, restart: str
+) -> None:
+    model = Model()
+    model.put("/there", 10)
+    created = model.create("/out", **under(fences))
+    appended = model.call(p.OpenAppend("/there", "c", "me", **under(fences)))
+    other = model.create("/other", fence=("backup", 1))
+    if restart == "log":
+        model.crash()
+    elif restart == "image":
+        from_image(model)
+
+    model.call(p.RaiseFence((fences[raised][0], 2)))
+
+    over = (created.epoch, appended.epoch)
+    assert model.call(p.KeepAlive("c", (*over, other.epoch))) == over
+
+
+def test_what_was_done_under_two_is_answered_again_when_both_are_over() -> None:
+    model = Model()
+    ask = p.MakeDirectory("/a", "me", **under(BOTH))
+    model.call(ask, (7, 1))
+    model.call(p.RaiseFence(("jobs", 2), more_fences=((LOCK, 2),)), (8, 1))
+    count = len(model.log)
+    model.crash()
+
+    assert model.call(ask, (7, 1)) is None
+    model.call(p.RaiseFence(("jobs", 2), more_fences=((LOCK, 2),)), (8, 1))
+    asked = [part.request for part in op.parts_of(model.records()[count - 1])]  # type: ignore[union-attr]
+    assert asked == [op.NO_REQUEST, (8, 1)], "at most one record has the request"
+
+
+def test_more_than_the_limit_and_a_name_twice_are_refused() -> None:
+    model = Model()
+    many = tuple((f"lock{n}", 1) for n in range(FENCES_OF_A_CHANGE_MAX + 1))
+    model.call(p.MakeDirectory("/a", "me", **under(many[:-1])))
+
+    with pytest.raises(BadRequest, match="under 9 fences: it may have 8"):
+        model.call(p.MakeDirectory("/b", "me", **under(many)))
+    with pytest.raises(BadRequest, match="a name may be there once"):
+        model.call(p.MakeDirectory("/b", "me", **under((("x", 1), ("x", 2)))))
+
+    assert model.paths() == ["/", "/a"] and model.brain.fences.generation("x") == -1
+
+
+def test_of_several_new_names_each_needs_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fences, "FENCES_MAX", 3)
+    model = Model()
+    for name in "abc":
+        model.call(p.RaiseFence((name, 5)))
+    model.wall_s += fences.FORGOTTEN_AFTER_S
+    model.call(p.RaiseFence(("b", 6)))
+
+    # Only a and c may be forgotten, and one that is raised along with them never is.
+    with pytest.raises(BadRequest, match="fence d: 3 names are known"):
+        model.call(p.RaiseFence(("d", 1), more_fences=(("e", 1), ("f", 1))))
+    model.call(p.RaiseFence(("d", 1), more_fences=(("a", 6),)))
+
+    assert [fact.name for fact in model.call(p.ListFences())] == ["a", "b", "d"]
+
+
+def from_image(model: Model) -> None:
+    brain = model._new_brain()
+    load_image(brain, [b"".join(pack_image(model.brain))])
+    model.lead(brain)
+
+
+class FileCreated(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """As the version before had it, which knew one fence."""
+
+    path: str
+    file_id: int
+    epoch: int
+    client: str
+    owner: str
+    group: str
+    mode: int
+    replication: int
+    chunk_bytes: int
+    at_s: float
+    request: tuple[int, int] = (0, 0)
+    fence: tuple[str, int] = ("", 0)
+
+
+def test_records_of_the_version_before_are_read_and_it_reads_ours() -> None:
+    model = Model()
+    model.create("/out", **under(BOTH))
+    (ours,) = [part for r in model.records() for part in op.parts_of(r)
+               if isinstance(part, op.FileCreated)]  # fmt: skip
+
+    before = msgspec.msgpack.decode(encode_record(ours), type=FileCreated)
+    assert before.fence == BOTH[0]
+    record = decode_record(msgspec.msgpack.encode(before))
+
+    assert record == msgspec.structs.replace(ours, more_fences=())
+    brain = Model(servers=0)._new_brain()
+    brain.apply(record)
+    (writer,) = brain.space.writers.values()
+    assert writer.fences == BOTH[:1]
+
+
+def test_images_of_the_version_before_are_read_and_it_reads_ours() -> None:
+    """A writer there is row, epoch, client, whether it is the first, and one fence."""
+    model = Model()
+    model.create("/both", **under(BOTH))
+    model.create("/none")
+    small = image._small(model.brain.space, model.brain)
+    rows = [row[4] for row in small["writers"]]
+    assert rows == [BOTH[0], NO_FENCE], "what the version before looks at"
+    small["writers"] = [row[:5] for row in small["writers"]]
+    brain = model._new_brain()
+
+    image._load_small(brain, msgspec.msgpack.decode(msgspec.msgpack.encode(small)))
+
+    assert [writer.fences for writer in brain.space.writers.values()] == [BOTH[:1], ()]
+
+
+def test_the_environment_holds_one_fence_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(SEQUENCER, format_fences(BOTH))
+    assert fences_of_environment() == BOTH
+    monkeypatch.setenv(SEQUENCER, f"{LOCK}:7:shared")
+    assert fences_of_environment() == ((LOCK, 7),)
+    monkeypatch.setenv(SEQUENCER, "")
+    assert fences_of_environment() == ()
+    monkeypatch.setenv(SEQUENCER, f"{LOCK}:7\n")
+    with pytest.raises(Exception, match="MRSTREAM_SEQUENCER: '' is not NAME:GENERATION"):
+        fences_of_environment()
+
+
+def test_who_has_a_fence_of_its_own_works_under_those_around_it_as_well() -> None:
+    assert within(BOTH[:1], BOTH[1:]) == BOTH
+    assert within(((LOCK, 2),), BOTH) == ((LOCK, 2), ("jobs", 1)), "of one lock the later holder"
+    assert within((), ()) == ()
