@@ -113,6 +113,15 @@ _ARRAY_MARK = 0xDD
 """What MessagePack begins an array with whose length takes four bytes."""
 
 
+_SIZED = {0xC4: 1, 0xC5: 2, 0xC6: 4, 0xD9: 1, 0xDA: 2, 0xDB: 4}
+"""MessagePack's bytes and text: how many bytes their length takes."""
+_HOLDING = {0xDC: (2, 1), 0xDD: (4, 1), 0xDE: (2, 2), 0xDF: (4, 2)}
+"""Its arrays and maps: the same, and how many values each of what they count has."""
+_PLAIN = {0xC0: 0, 0xC2: 0, 0xC3: 0, 0xCA: 4, 0xCB: 8, 0xCC: 1, 0xCD: 2, 0xCE: 4, 0xCF: 8,
+          0xD0: 1, 0xD1: 2, 0xD2: 4, 0xD3: 8}  # fmt: skip
+"""Its numbers and the like: how many bytes they take."""
+
+
 def encode(record: AnyRecord) -> bytes:
     """Return the bytes of a record."""
     return _encode(record)
@@ -197,8 +206,9 @@ class Journaled:
         try:
             # A journal cuts what it is given into blocks of its own: where one ends says nothing.
             state = b"".join(checkpoint)
-            for record in _state_decoder.decode(state) if state else ():
-                self.apply(record)
+            for array in _arrays(state):
+                for record in _state_decoder.decode(array):
+                    self.apply(record)
             for _, payload in records:
                 self.apply(_decoder.decode(payload))
         except msgspec.DecodeError as error:
@@ -258,3 +268,36 @@ def _apply_to(job: OpenJob, record: OfJob) -> None:
 def _task_of(attempt_id: str) -> str:
     """An attempt id without its number."""
     return attempt_id.rpartition("_")[0]
+
+
+def _arrays(state: bytes) -> Iterator[bytes]:
+    """Cut what a checkpoint holds: one array; of versions before one for each 256 records."""
+    began = 0
+    while began < len(state):
+        end = _end_of(state, began)
+        yield state[began:end]
+        began = end
+
+
+def _end_of(state: bytes, at: int) -> int:
+    """Where the value that begins there ends, whatever it is."""
+    left = 1
+    while left:
+        if at >= len(state):
+            raise msgspec.DecodeError("it ends in the middle of a record")
+        kind, at, left = state[at], at + 1, left - 1
+        if kind in _SIZED:
+            at += _SIZED[kind] + int.from_bytes(state[at : at + _SIZED[kind]])
+        elif kind in _HOLDING:
+            size, values = _HOLDING[kind]
+            left += values * int.from_bytes(state[at : at + size])
+            at += size
+        elif kind in _PLAIN:
+            at += _PLAIN[kind]
+        elif 0x80 <= kind < 0xA0:
+            left += (kind & 15) * (2 if kind < 0x90 else 1)
+        elif 0xA0 <= kind < 0xC0:
+            at += kind & 31
+        elif 0xC0 < kind < 0xE0:
+            raise msgspec.DecodeError(f"no record holds a value of kind {kind:#x}")
+    return at

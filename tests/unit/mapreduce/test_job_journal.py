@@ -131,6 +131,35 @@ def test_a_checkpoint_of_any_size_is_read_back(tasks: int, spec_bytes: int) -> N
     assert list(again.jobs[JOB].committed.values()) == commits
 
 
+def test_a_checkpoint_of_an_earlier_version_is_read() -> None:
+    """It has an array for each 256 records, and the journal has cut it anywhere."""
+    attempts = [f"attempt_1700000000000_0001_m_{number:06d}_0" for number in range(600)]
+    done = Done({"group": {"counter": 1 << 40}}, output_bytes=70_000)
+    commits = [TaskCommitted(JOB, attempt, "h1", done, 1.0) for attempt in attempts]
+    whole: list[AnyRecord] = [MasterStarted(2), accepted(), *commits]
+    state = b"".join(
+        msgspec.msgpack.encode(whole[first : first + 256]) for first in range(0, len(whole), 256)
+    )
+
+    again = Journaled()
+    again.restore([state[:1000], state[1000:]], [])
+
+    assert again.life == 2 and list(again.jobs[JOB].committed.values()) == commits
+
+
+def test_no_garbage_is_more_than_corruption() -> None:
+    whole = b"".join(fold([MasterStarted(2), accepted()]).pieces())
+    for garbage in [
+        b"\xc1",
+        whole[:-1],
+        whole + b"\xdd\xff\xff\xff\xff",
+        b"\xdf" + b"\xff" * 9,
+        whole + b"\xc7\x01\x01a",
+    ]:
+        with pytest.raises(JournalCorrupt, match="cannot be read"):
+            Journaled().restore([garbage], [])
+
+
 def test_a_record_that_says_nothing_is_corruption() -> None:
     with pytest.raises(JournalCorrupt, match="cannot be read"):
         Journaled().restore((), [(1, b"\xc1")])
