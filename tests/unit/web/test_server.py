@@ -13,6 +13,7 @@ from typing import cast
 import pytest
 
 from mrstream.cluster.errors import Unavailable, UserError
+from mrstream.web.http.budget import Budget
 from mrstream.web.http.faces import Faces
 from mrstream.web.http.head import Refused
 from mrstream.web.http.limits import Limits
@@ -429,11 +430,15 @@ def test_a_body_that_comes_too_slowly_is_cut(quick: Served) -> None:
         assert closes(connection)
 
 
-def test_an_answer_that_is_taken_too_slowly_is_cut() -> None:
-    """The kernel's buffers may hold a few megabytes; what is beyond waits for the reader."""
+@pytest.mark.parametrize("made_at_once", [False, True])
+def test_an_answer_that_is_taken_too_slowly_is_cut(
+    made_at_once: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One that was made at once was held for as long as its client liked; and whoever leaves is no
+    bug of ours."""
 
     async def endless(request: Request) -> Reply:
-        return Reply(200, Stream(pieces(255), 255 << 16))
+        return Reply(200, bytes(4 << 20) if made_at_once else Stream(pieces(255), 255 << 16))
 
     with Served(endless, QUICK) as slow:
         with slow.connect() as connection:
@@ -444,6 +449,57 @@ def test_an_answer_that_is_taken_too_slowly_is_cut() -> None:
                 time.sleep(0.02)
 
         assert [outcome.status for outcome in slow.outcomes] == [499]
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
+
+
+def test_a_long_answer_that_was_made_at_once_comes_whole() -> None:
+    """By slices: its length and its bytes are as before, and so is what HEAD says of it."""
+    body = random.Random(1).randbytes(300_000)
+    over: list[str] = []
+
+    async def long(request: Request) -> Reply:
+        return Reply(200, body, over=lambda: over.append(request.method))
+
+    with Served(long) as served:
+        answer = served.get("/")
+        with served.connect() as connection:
+            connection.sendall(served.head("HEAD / HTTP/1.1", "Connection: close"))
+            head = connection.recv(4096, socket.MSG_WAITALL)
+
+    assert answer.body == body and answer.headers["content-length"] == "300000"
+    assert b"Content-Length: 300000\r\n" in head and head.endswith(b"\r\n\r\n")
+    assert over == ["GET", "HEAD"]
+
+
+def test_forms_share_the_memory_that_there_is_for_them() -> None:
+    """Two megabytes each, of a thousand clients that send the last byte later."""
+    came, may_end = asyncio.Event(), asyncio.Event()
+
+    async def form(request: Request) -> Reply:
+        data = await request.body()
+        if request.path == "/first":
+            came.set()
+            await may_end.wait()
+        return text_reply(str(len(data)))
+
+    def post(target: str, size: int) -> bytes:
+        head = served.head(f"POST {target} HTTP/1.1", f"Content-Length: {size}")
+        return head + bytes(size)
+
+    async def end() -> None:
+        may_end.set()
+
+    with Served(form, forms=Budget(100, wait_s_max=0.1)) as served:
+        with served.connect() as first:
+            first.sendall(post("/first", 60))
+            served.do(came.wait())
+            small, refused = served.ask(post("/", 40)), served.ask(post("/", 41))
+            served.do(end())
+            assert read_answer(first).body == b"60"
+        full = served.ask(post("/", 100))
+
+    assert (small.body, refused.status, full.body) == (b"40", 503, b"100")
+    assert refused.headers["retry-after"] == "5"
 
 
 def test_a_client_that_waits_is_told_to_go_on_only_when_its_body_is_wanted(served: Served) -> None:
@@ -543,6 +599,6 @@ def test_a_stop_cuts_what_does_not_end() -> None:
         with stopping.connect() as busy:
             busy.sendall(stopping.head("PUT /upload HTTP/1.1", "Content-Length: 4") + b"12")
             began_s = time.monotonic()
-            stopping._run(stopping.server.close())
+            stopping.do(stopping.server.close())
             assert time.monotonic() - began_s < 30
             assert closes(busy)
