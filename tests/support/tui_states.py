@@ -33,8 +33,10 @@ from mrstream.view.picture import (
     FileEntry,
     KeyEntry,
     Masters,
+    SilentCell,
     Storage,
     StorageRow,
+    Trash,
 )
 
 NOW_S = 1_700_000_000.0
@@ -55,6 +57,7 @@ class Recorded:
     store: Storage = field(default_factory=Storage)
     files: dict[str, list[FileEntry]] = field(default_factory=dict)
     deleted: list[FileEntry] = field(default_factory=list)
+    silent: list[SilentCell] = field(default_factory=list)
     places: list[ChunkPlace] = field(default_factory=list)
     logs: dict[str, bytes] = field(default_factory=dict)
     contents: dict[str, bytes] = field(default_factory=dict)
@@ -153,8 +156,8 @@ class Recorded:
     def chunks(self, path: str) -> list[ChunkPlace]:
         return self.places
 
-    def trash(self) -> list[FileEntry]:
-        return self.deleted
+    def trash(self) -> Trash:
+        return Trash(tuple(self.deleted), tuple(self.silent))
 
     def keys(self) -> list[KeyEntry]:
         return [

@@ -31,6 +31,7 @@ from mrstream.tui.widgets.table import RowTable
 from mrstream.view.actions import PRIORITIES
 from mrstream.view.curves import curves as view_curves
 from mrstream.view.curves import time_ticks
+from mrstream.view.picture import SilentCell
 from tests.support import tui_states
 from tests.support.tui_states import JOB, Recorded
 
@@ -422,6 +423,24 @@ async def test_files_are_browsed_previewed_and_brought_back() -> None:
         await until(pilot, lambda: len(source.done) == 2)
 
         assert source.done == ["/in/web.log has 5 copies", "/in/old.txt is back"]
+
+
+async def test_the_trash_names_the_cell_that_does_not_answer_beside_what_others_have() -> None:
+    source = tui_states.busy()
+    source.silent = [SilentCell("/logs", "cell logs does not answer: h1:7711: refused")]
+    async with Monitor(source).run_test(size=(120, 40)) as pilot:
+        await keys("3")(pilot)
+        page = pilot.app.screen
+        assert isinstance(page, FilesScreen)
+        await pilot.press("t")
+        await until(pilot, lambda: page.in_trash and len(page._entries) == 1)
+
+        assert page.query_one("#detail").display
+        said = str(page.query_one("#about", Static).render())
+        assert said.startswith("✗ What was deleted below /logs is not shown: cell logs does not")
+        source.silent = []
+        await pilot.press("f5")
+        await until(pilot, lambda: not page.query_one("#detail").display)
 
 
 async def test_the_filter_narrows_and_escape_clears_it() -> None:
