@@ -8,6 +8,7 @@ import random
 import socket
 import time
 from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
 from typing import cast
 
 import pytest
@@ -34,6 +35,9 @@ QUICK = Limits(
     linger_s=0.2,
     stop_s=1.0,
 )
+
+PATIENT = replace(QUICK, head_s=60.0, idle_s=60.0)
+"""For connections that are to stay while others come."""
 
 
 async def handler(request: Request) -> Reply:
@@ -380,26 +384,25 @@ def test_a_connection_without_a_request_is_closed(quick: Served) -> None:
         assert closes(connection)
 
 
-def test_connections_of_one_address_are_counted(quick: Served) -> None:
+def test_connections_of_one_address_are_counted() -> None:
     """§1.2: beyond them 503 and closed; those that are there go on."""
-    held = [quick.connect() for _ in range(4)]
-    try:
+    with Served(handler, PATIENT) as served:
+        held = [served.connect() for _ in range(4)]
         for connection in held:
-            connection.sendall(quick.head("GET / HTTP/1.1"))
+            connection.sendall(served.head("GET / HTTP/1.1"))
             assert read_answer(connection).status == 200
-        with quick.connect() as late:
+        with served.connect() as late:
             answer = read_answer(late)
             assert answer.status == 503
             assert closes(late)
-        held[0].sendall(quick.head("GET / HTTP/1.1"))
+        held[0].sendall(served.head("GET / HTTP/1.1"))
         assert read_answer(held[0]).status == 200
-    finally:
         for connection in held:
             connection.close()
 
 
 def test_all_connections_are_counted_and_a_trusted_address_has_no_limit_of_its_own() -> None:
-    with Served(handler, QUICK, is_exempt=lambda address: True) as trusting:
+    with Served(handler, PATIENT, is_exempt=lambda address: True) as trusting:
         held = []
         for _ in range(6):
             connection = trusting.connect()
