@@ -168,6 +168,9 @@ class Gateway(Service):
 
     async def start(self) -> None:
         """Listen; whether it can serve, the health says."""
+        if self._connections_max < self._gateway.connections:
+            log.warning("connections=%d are let in, not %d: gateway.memory has room for no more",
+                        self._connections_max, self._gateway.connections)  # fmt: skip
         tls = None
         if self._gateway.tls:
             self._certificates.refresh(time.time())
