@@ -66,7 +66,7 @@ def _config_to_start(options: Namespace) -> ClusterConfig:
 def _config_running(options: Namespace) -> ClusterConfig:
     """For what runs already: the file named, the current cluster's, or the one here. What the last
     `up` used counts, not what was written into the file since."""
-    path = state.chosen(options.file)
+    path = state.known(options.file)
     if path is None and os.path.exists("cluster.yaml"):
         path = "cluster.yaml"
     config = load(_chosen(path))
@@ -75,7 +75,7 @@ def _config_running(options: Namespace) -> ClusterConfig:
 
 
 def _chosen(path: str | None) -> str:
-    found = state.chosen(path)
+    found = state.known(path)
     if found is None:
         raise UserError(
             "which cluster? There is no current one, and no cluster.yaml here: use -f FILE"

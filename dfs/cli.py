@@ -15,6 +15,7 @@ import sys
 from collections.abc import Iterator
 
 from mrstream.cluster.config.config import current_cluster
+from mrstream.cluster.config.state import ClusterIsDown
 from mrstream.cluster.config.values import parse_chunk_size
 from mrstream.cluster.errors import ClusterError, HostUnreachable, UserError
 from mrstream.cluster.wire.addresses import WHAT_TO_DO
@@ -165,7 +166,12 @@ def _shell(verb: str, given: _Given) -> Shell:
         return known[name]
 
     default: Volume = disk
-    if not given.is_local and (found := _current(given, given.cluster, stale_s_max)) is not None:
+    is_down: ClusterIsDown | None = None
+    try:
+        found = None if given.is_local else _current(given, given.cluster, stale_s_max)
+    except ClusterIsDown as error:
+        found, is_down = None, error
+    if found is not None:
         known[""] = default = found
         known[found.uri.removeprefix("dfs://")] = found
     return Shell(
@@ -176,6 +182,7 @@ def _shell(verb: str, given: _Given) -> Shell:
         verb=verb,
         shows_progress=sys.stderr.isatty(),
         spares_disk=verb in CHANGING and not given.is_local,
+        is_down=is_down,
     )
 
 

@@ -53,6 +53,10 @@ class Mounts:
         """Return the cell of a number, that of a chunk's handle or of a file's id."""
         return self._numbers.get(number, ROOT_NAME)
 
+    def point_of(self, cell: str) -> str:
+        """Return where a cell is mounted."""
+        return next((f"/{name}" for name, known in self._cells.items() if known == cell), "/")
+
     def is_point(self, path: str) -> bool:
         """Say whether a cell is mounted just there."""
         names = [name for name in path.split("/") if name not in ("", ".")]

@@ -5,7 +5,6 @@ A root: it may import anything, and imports what a verb needs when the verb is a
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 
 from mrstream.cluster.errors import UserError
@@ -41,18 +40,25 @@ def _is_on_a_cluster() -> bool:
     """Say whether there is a current cluster, without loading what reads its file."""
     from mrstream.cluster.config import state
 
-    return bool(os.environ.get("MRSTREAM_CLUSTER")) or state.current_name() is not None
+    return state.chosen() is not None
 
 
 def _bring(attempt_id: str) -> str:
     """Have the attempt's job and input on this machine."""
-    if not _is_of_this_machine([attempt_id]) and _is_on_a_cluster():
-        from mrstream.cluster.config.config import current_cluster
-        from mrstream.mapreduce.client import kept_fetch
+    if _is_of_this_machine([attempt_id]):
+        return attempt_id
+    from mrstream.cluster.config import state
+    from mrstream.cluster.config.config import current_cluster
+    from mrstream.mapreduce.client import kept_fetch
 
+    try:
         cluster = current_cluster()
-        if cluster is not None:
-            kept_fetch.fetch(attempt_id, cluster)
+    except state.ClusterIsDown:
+        if not kept_fetch.is_here(attempt_id):
+            raise
+        return attempt_id
+    if cluster is not None:
+        kept_fetch.fetch(attempt_id, cluster)
     return attempt_id
 
 

@@ -260,11 +260,11 @@ def report_of(job_id: str, cluster: str | None = None) -> dict[str, Any]:
     from mrstream.mapreduce.client.client import JobClient
     from mrstream.mapreduce.protocol import JobReport, ReportOfJob
 
-    chosen = config.current(cluster)
-    if chosen is None:
-        return {}
-    identity = state.read_identity(state.identity_file(chosen.name))
     try:
+        chosen = config.current(cluster)
+        if chosen is None:
+            return {}
+        identity = state.read_identity(state.identity_file(chosen.name))
         with JobClient(config.Cluster(chosen, identity)) as client:
             report: JobReport = client.call_patiently(ReportOfJob(job_id))
     except ClusterError:

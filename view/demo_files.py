@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from mrstream.cluster.errors import UserError
-from mrstream.view.picture import ChunkPlace, Download, FileEntry, Upload
+from mrstream.view.picture import ChunkPlace, Download, FileEntry, Trash, Upload
 from mrstream.view.preview import PREVIEW_BYTES, plain_head, preview_text
 
 BYTES_MAX = 64 << 20
@@ -105,9 +105,9 @@ class DemoFiles:
             places.append(ChunkPlace(index, handle, 1, size, tuple(where), state))
         return places
 
-    def trash(self) -> list[FileEntry]:
+    def trash(self) -> Trash:
         with self._tree_lock:
-            return [deleted.nodes[0][1] for deleted in self._trash.values()]
+            return Trash(tuple(deleted.nodes[0][1] for deleted in self._trash.values()))
 
     def download(self, path: str) -> Download:
         data = self.bytes_of(path)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from mrstream.view.cells import NOT_KNOWN, Cell, Column, passes
 from mrstream.view.palette import Colour
-from mrstream.view.picture import ChunkPlace, FileEntry
+from mrstream.view.picture import ChunkPlace, FileEntry, SilentCell
 from mrstream.view.words import mode, moment, natural, size
 
 COLUMNS = (
@@ -27,6 +27,15 @@ def listed(entries: Iterable[FileEntry], *, wanted: str = "") -> list[FileEntry]
     """Return the entries that the user wants to see, directories first."""
     found = [entry for entry in entries if passes(wanted, entry.name)]
     return sorted(found, key=lambda entry: (not entry.is_directory, entry.name))
+
+
+def not_shown(silent: Iterable[SilentCell]) -> list[str]:
+    """Return which parts of the trash cannot be seen, and why, in words."""
+    return [
+        f"✗ What was deleted {'in the root cell' if cell.path == '/' else f'below {cell.path}'} is "
+        f"not shown: {cell.why}"
+        for cell in silent
+    ]
 
 
 def entry_cells(entry: FileEntry) -> tuple[Cell, ...]:

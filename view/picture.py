@@ -111,6 +111,23 @@ class FileEntry:
 
 
 @dataclass(frozen=True, slots=True)
+class SilentCell:
+    """A part of the name space whose masters do not answer."""
+
+    path: str
+    """Where it begins."""
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Trash:
+    """What was deleted and can be brought back, as far as cells answer."""
+
+    entries: tuple[FileEntry, ...]
+    silent: tuple[SilentCell, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class ChunkPlace:
     """Where the replicas of one chunk of a file are, and how they are."""
 

@@ -20,7 +20,7 @@ from mrstream.cluster.config.config import (
     current_cluster,
     load,
 )
-from mrstream.cluster.errors import ClusterError, HostUnreachable, UserError
+from mrstream.cluster.errors import ClusterError, HostUnreachable, Unavailable, UserError
 from mrstream.cluster.leader.connection import connect_to_leader
 from mrstream.cluster.leader.group_view import GroupView
 from mrstream.cluster.leader.group_watch import GroupWatch
@@ -63,8 +63,10 @@ from mrstream.view.picture import (
     FileEntry,
     KeyEntry,
     Masters,
+    SilentCell,
     Storage,
     StorageRow,
+    Trash,
     Upload,
 )
 from mrstream.view.preview import PREVIEW_BYTES, plain_head, preview_text
@@ -136,8 +138,8 @@ class Source(Protocol):
     def story(self, path: str) -> list[tuple[float, str]]:
         """What happened to a file, and when."""
 
-    def trash(self) -> list[FileEntry]:
-        """Deleted files that can still be brought back."""
+    def trash(self) -> Trash:
+        """Deleted files that can still be brought back, and the cells that do not answer."""
 
     def keys(self) -> list[KeyEntry]:
         """With which programs come in through a gateway."""
@@ -359,11 +361,17 @@ class ClusterSource:
             found += more
         return [_place(chunk, goal) for chunk in found]
 
-    def trash(self) -> list[FileEntry]:
-        return [
+    def trash(self) -> Trash:
+        silent: list[SilentCell] = []
+
+        def heard(error: Unavailable) -> None:
+            silent.append(SilentCell(str(error.details["path"]), str(error)))
+
+        found = tuple(
             FileEntry(entry.original_path, False, 0, 0, "", "", 0, entry.deleted_at_s)
-            for entry in self._dfs.trash()
-        ]
+            for entry in self._dfs.trash(on_silent=heard)
+        )
+        return Trash(found, tuple(silent))
 
     def keys(self) -> list[KeyEntry]:
         table: KeyTable = self._dfs.call(KeysSince())

@@ -40,7 +40,7 @@ from mrstream.web.http.audit import Audit
 from mrstream.web.http.budget import Budget
 from mrstream.web.http.faces import Faces
 from mrstream.web.http.figures import Figures
-from mrstream.web.http.limits import Limits
+from mrstream.web.http.limits import CONNECTION_BYTES, Limits
 from mrstream.web.http.reply import Reply, text_reply
 from mrstream.web.http.request import Request
 from mrstream.web.http.server import BARE, Outcome, Server
@@ -61,6 +61,10 @@ SILENT_S_MAX = 10.0
 RETRY_S = 40.0
 """For how long a request rides over a master or servers that do not answer: less than the minute
 after which most clients of HTTP give up, so that they hear 503 and `Retry-After`."""
+CONNECTIONS_SHARE = 4
+"""A fourth of all memory is for what connections hold beside streams..."""
+FORMS_SHARE = 16
+"""...and a sixteenth for bodies that are no files."""
 SERVICE_USER = "mrstream"
 CERTIFICATE_DAYS_MIN = 14
 
@@ -84,6 +88,11 @@ class Gateway(Service):
         self.keys = Keys()
         self._key_client = self._connect(SERVICE_USER)
         budget = Budget(self._gateway.memory_bytes)
+        # What connections hold is not asked for: it is set aside for as many as there may be.
+        connections_max = self._gateway.memory_bytes // CONNECTIONS_SHARE // CONNECTION_BYTES
+        self._connections_max = min(self._gateway.connections, connections_max)
+        budget.split_off(self._connections_max * CONNECTION_BYTES)
+        self._forms = budget.split_off(self._gateway.memory_bytes // FORMS_SHARE)
         self.files = Files(self._connect, budget, self.figures)
         self.access = Access(
             door.secret,
@@ -128,7 +137,8 @@ class Gateway(Service):
         names = [*gateway.names, *filter(None, [gateway.s3_virtual_host])]
         return Server(
             handler,
-            limits=Limits(connections=gateway.connections, stop_s=STOP_S),
+            limits=Limits(connections=self._connections_max, stop_s=STOP_S),
+            forms=self._forms,
             names=names,
             behind=gateway.behind,
             is_exempt=self.access.is_trusted,
@@ -158,6 +168,9 @@ class Gateway(Service):
 
     async def start(self) -> None:
         """Listen; whether it can serve, the health says."""
+        if self._connections_max < self._gateway.connections:
+            log.warning("connections=%d are let in, not %d: gateway.memory has room for no more",
+                        self._connections_max, self._gateway.connections)  # fmt: skip
         tls = None
         if self._gateway.tls:
             self._certificates.refresh(time.time())

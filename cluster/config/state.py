@@ -3,6 +3,7 @@
     current                      the name of the cluster that commands use when none is named
     clusters/NAME/cluster.yaml   the cluster file as it was at the last `cluster up` or `join`
     clusters/NAME/identity.json  the cluster's id and secret, mode 0600
+    clusters/NAME/down           it was taken down from here, and not brought up again
 
 Cheap to import: every command asks whether there is a cluster at all.
 """
@@ -24,6 +25,10 @@ NEW_MARK = "new"
 LOSS_ACCEPTED_MARK = "loss-accepted"
 """One in that of a master whose log a person chose (`restore --from`), whatever came after it: its
 last sequence stands there."""
+
+
+class ClusterIsDown(UserError):
+    """The current cluster was taken down: what is asked of it is never asked of this machine."""
 
 
 def home() -> str:
@@ -51,6 +56,11 @@ def identity_file(name: str) -> str:
     return os.path.join(cluster_directory(name), "identity.json")
 
 
+def down_mark(name: str) -> str:
+    """Return the file that is there while a cluster is down because it was taken down from here."""
+    return os.path.join(cluster_directory(name), "down")
+
+
 def current_name() -> str | None:
     """Return the name of the current cluster, None if there is none."""
     try:
@@ -66,17 +76,37 @@ def current_name() -> str | None:
 
 
 def make_current(name: str | None) -> None:
-    """Make a cluster the current one; None: no cluster is."""
+    """Make a cluster the current one, which is up now; None: no cluster is."""
     if name is None:
         if os.path.exists(current_file()):
             os.unlink(current_file())
         return
     write_private(current_file(), name + "\n")
+    if os.path.exists(down_mark(name)):
+        os.unlink(down_mark(name))
 
 
 def chosen(explicit: str | None = None) -> str | None:
     """Return the cluster file to use: the one given, `$MRSTREAM_CLUSTER` (either may also be the
-    name of a known cluster), the current cluster's, or None."""
+    name of a known cluster), the current cluster's, or None: there is no cluster.
+
+    `ClusterIsDown` if the current one was taken down: paths of its dfs are never looked for on this
+    machine's disks instead.
+    """
+    path = known(explicit)
+    if path is not None and not (explicit or os.environ.get("MRSTREAM_CLUSTER")):
+        name = os.path.basename(os.path.dirname(path))
+        if os.path.exists(down_mark(name)):
+            raise ClusterIsDown(
+                f"cluster {name} is down: `mrstream cluster up -f {name}` starts it again; jobs "
+                "and files of this machine: `-fs local`, or without a cluster for good: remove "
+                f"{current_file()}"
+            )
+    return path
+
+
+def known(explicit: str | None = None) -> str | None:
+    """As `chosen`, for those who look after clusters: one that is down is a cluster, too."""
     choice = explicit or os.environ.get("MRSTREAM_CLUSTER")
     if choice:
         is_name = "/" not in choice and not os.path.isfile(choice)

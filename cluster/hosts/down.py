@@ -94,7 +94,13 @@ def _purge(link: HostLink, say: Say) -> None:
 
 
 def _forget(config: ClusterConfig, purge: bool) -> None:
+    """Remember that it is down; of one without data, nothing."""
+    directory = state.cluster_directory(config.name)
+    if not purge:
+        if os.path.isdir(directory):
+            state.write_private(state.down_mark(config.name), "")
+        return
     if state.current_name() == config.name:
         state.make_current(None)
-    if purge and os.path.isdir(state.cluster_directory(config.name)):
-        shutil.rmtree(state.cluster_directory(config.name))
+    if os.path.isdir(directory):
+        shutil.rmtree(directory)

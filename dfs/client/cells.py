@@ -126,7 +126,8 @@ class MountedClient(DfsClient):
             try:
                 found.append(answer.result())
             except Unavailable as error:
-                silent.append(Unavailable(f"{words(name)} does not answer: {error}"))
+                said = f"{words(name)} does not answer: {error}"
+                silent.append(Unavailable(said, path=self._mounts.point_of(name)))
         for each in silent:
             if on_silent is None:
                 raise each

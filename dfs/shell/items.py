@@ -100,6 +100,8 @@ class Shell:
     spares_disk: bool = False
     """A bare path may not mean this machine's disk: the verb changes something, and nobody said so.
     """
+    is_down: ClusterError | None = None
+    """Why a bare path means nothing: the cluster that has it is down."""
 
     def print(self, text: str) -> None:
         """Write a line."""
@@ -167,6 +169,8 @@ class Shell:
             return self.cluster_of(name), _absolute("/" + path, "/"), text
         if text.startswith("dfs:"):
             return self.cluster_of(""), _absolute(text.removeprefix("dfs:"), "/"), text
+        if self.is_down is not None:
+            raise self.is_down
         if self.spares_disk and is_disk(self.default):
             raise UserError(
                 f"there is no current cluster, and -{self.verb} would change this machine's own "

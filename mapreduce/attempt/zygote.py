@@ -70,6 +70,10 @@ class Remove(msgspec.Struct, frozen=True, array_like=True, tag=True):
     forget: bool = False
 
 
+class Hold(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """Keep the descriptor that comes along open until all is cleared up."""
+
+
 class Ended(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """How an attempt ended: exit status, or minus the signal."""
 
@@ -78,7 +82,7 @@ class Ended(msgspec.Struct, frozen=True, array_like=True, tag=True):
 
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode_order = msgspec.msgpack.Decoder(Start | Kill | Remove).decode
+_decode_order = msgspec.msgpack.Decoder(Start | Kill | Remove | Hold).decode
 _decode_ended = msgspec.msgpack.Decoder(Ended).decode
 
 
@@ -132,6 +136,10 @@ class Zygote:
         """Take back `remove_at_end`."""
         self._socket.send(_encode(Remove(to_wire(path), forget=True)))
 
+    def hold(self, descriptor: int) -> None:
+        """Have a descriptor kept open until what this process leaves is cleared up."""
+        socket.send_fds(self._socket, [_encode(Hold())], [descriptor])
+
     def ended(self) -> Ended:
         """Take the next `Ended`; blocks until there is one. EOFError if the zygote died."""
         data = self._socket.recv(_DATAGRAM_BYTES_MAX)
@@ -158,6 +166,7 @@ class _Nursery:
         self._target = target
         self._attempts: dict[int, int] = {}  # pid → token
         self._remove: dict[str, None] = {}
+        self._held: list[int] = []
         self._lifeline, self._lifeline_held = os.pipe()
         self._adopts = become_subreaper()
 
@@ -202,6 +211,8 @@ class _Nursery:
                 self._remove[from_wire(path)] = None
             case Remove(path=path):
                 self._remove.pop(from_wire(path), None)
+            case Hold():
+                self._held += descriptors
         return True
 
     def _fork(self, token: int, mark: str, report: int, paper: int) -> None:

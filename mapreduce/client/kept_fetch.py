@@ -21,22 +21,32 @@ from mrstream.mapreduce.job import job
 from mrstream.mapreduce.protocol import LogPiece, ReadKept, SpecOfJob
 
 
+def is_here(attempt_id: str) -> bool:
+    """Say whether an attempt was brought before."""
+    kept = _record(attempt_id).kept_directory(attempt_id)
+    return os.path.exists(os.path.join(kept, KEPT_ORDER))
+
+
 def fetch(attempt_id: str, cluster: Cluster) -> None:
     """Have an attempt of this cluster in the history of this machine; once is enough."""
-    job_id = history.attempt_named(attempt_id).task_id.job_id
+    record = _record(attempt_id)
     dfs_files.serve(cluster)
-    record = JobRecord(job_id, os.path.join(history.home(), "jobs", job_id))
-    directory = record.kept_directory(attempt_id)
-    if os.path.exists(os.path.join(directory, KEPT_ORDER)):
+    if is_here(attempt_id):
         return
+    directory = record.kept_directory(attempt_id)
     os.makedirs(directory, mode=0o700, exist_ok=True)
     with JobClient(cluster) as client:
-        spec = job.decode(client.call(SpecOfJob(job_id)))
+        spec = job.decode(client.call(SpecOfJob(record.job_id)))
         if spec.environment is not None:
             spec = environment_staging.fetch(spec, dfs_files.new_client(), _say)
         record.write_spec(spec)
         for name in KEPT_FILES:
             _fetch_file(client, attempt_id, name, os.path.join(directory, name))
+
+
+def _record(attempt_id: str) -> JobRecord:
+    job_id = history.attempt_named(attempt_id).task_id.job_id
+    return JobRecord(job_id, os.path.join(history.home(), "jobs", job_id))
 
 
 def _say(text: str) -> None:

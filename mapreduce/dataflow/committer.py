@@ -82,6 +82,20 @@ class Committer:
         """Make the output directory and the room for attempts."""
         self._files.mkdirs(self._job_temporary)
 
+    def take_output(self) -> None:
+        """As `setup_job`, of a job whose master knows of no other: of two that found nothing here
+        the second finds the other's room, and is refused."""
+        try:
+            self._files.make_new(join(self.output_url, TEMPORARY))
+        except FileExistsError:
+            raise self._begun() from None
+        self.setup_job()
+
+    def _begun(self) -> OutputExists:
+        return OutputExists(
+            f"Output directory {self.output_url} already exists: another job has begun to write it"
+        )
+
     def attempt_dir(self, attempt_id: str) -> str:
         """Where an attempt writes: its part file and any side files of the user's program."""
         return join(self._job_temporary, TEMPORARY, attempt_id)

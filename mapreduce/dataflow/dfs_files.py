@@ -119,6 +119,10 @@ class DfsFiles:
     def mkdirs(self, url: str) -> None:
         self.client.make_directory(_split(url)[1], parents=True)
 
+    def make_new(self, url: str) -> None:
+        self.mkdirs(parent(url))
+        self.client.make_directory(_split(url)[1])
+
     def exists(self, url: str) -> bool:
         return self.status(url) is not None
 

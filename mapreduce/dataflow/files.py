@@ -91,6 +91,10 @@ class Files(Protocol):
     def mkdirs(self, url: str) -> None:
         """Make a directory and its parents; one that exists is fine."""
 
+    def make_new(self, url: str) -> None:
+        """Make a directory and its parents, `FileExistsError` if it is there: of several that make
+        it at once one succeeds, where the file system can tell (fsspec cannot always)."""
+
     def exists(self, url: str) -> bool:
         """Say whether anything is at `url`."""
 
@@ -250,6 +254,12 @@ class LocalFiles:
         for directory in made:
             _sync_directory(directory)
 
+    def make_new(self, url: str) -> None:
+        self.mkdirs(parent(url))
+        os.mkdir(local_path(url))
+        if self._sync:
+            _sync_directory(local_path(parent(url)))
+
     def exists(self, url: str) -> bool:
         return os.path.lexists(local_path(url))
 
@@ -331,6 +341,11 @@ class FsspecFiles:
     def mkdirs(self, url: str) -> None:
         self._fs.makedirs(self._path(url), exist_ok=True)
 
+    def make_new(self, url: str) -> None:
+        path = self._path(url)
+        self._fs.makedirs(self._fs._parent(path), exist_ok=True)
+        self._fs.mkdir(path, create_parents=False)
+
     def exists(self, url: str) -> bool:
         return bool(self._fs.exists(self._path(url)))
 
@@ -402,6 +417,9 @@ class RoutedFiles:
 
     def mkdirs(self, url: str) -> None:
         self._of(url).mkdirs(url)
+
+    def make_new(self, url: str) -> None:
+        self._of(url).make_new(url)
 
     def exists(self, url: str) -> bool:
         return self._of(url).exists(url)

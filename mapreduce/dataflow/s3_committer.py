@@ -9,6 +9,7 @@ the uploads of all claims. Files that a program put into the attempt's room itse
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
@@ -79,6 +80,16 @@ class MultipartCommitter(Committer):
         if not self._is_open():
             self._store.abort_below(self._top)
             self._store.put(self._room, b"")
+
+    def take_output(self) -> None:
+        """Mark the output as taken by this very job; then uploads that a killed one left go."""
+        mark = secrets.token_hex(16).encode()
+        try:
+            self._store.put(self._room, mark, only_new=True)
+        except OtherObject:
+            if self._store.get(self._room) != mark:  # else it is ours, and the answer was lost
+                raise self._begun() from None
+        self._store.abort_below(self._top)
 
     def commit_task(self, attempt_id: str) -> bool:
         """Claim the task's output for this attempt; says whether the job's room is still there."""

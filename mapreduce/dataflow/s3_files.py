@@ -116,6 +116,12 @@ class S3Files:
         if key and not self._store.has_below(f"{key}/"):
             self._store.put(f"{key}/", b"")
 
+    def make_new(self, url: str) -> None:
+        try:
+            self._store.put(f"{key_of(url)[1]}/", b"", only_new=True)
+        except OtherObject:
+            raise FileExistsError(f"{url} is there already") from None
+
     def exists(self, url: str) -> bool:
         return self.status(url) is not None
 

@@ -93,6 +93,9 @@ class EngineOutput:
             return None
         return join(self._inner.url, TEMPORARY)
 
+    def take(self) -> int:
+        return self._inner.take()
+
     def begin(self) -> None:
         self._inner.begin()
 
@@ -120,6 +123,9 @@ class EngineOutput:
 
     def abort_job(self, *, is_interrupted: bool) -> None:
         self._inner.abort_job(is_interrupted=is_interrupted)
+
+    def release(self) -> None:
+        self._inner.release()
 
 
 class EnginePool:
@@ -174,6 +180,9 @@ class EnginePool:
 
     def keep(self, path: str) -> None:
         self._sweeper.keep(path)
+
+    def hold(self, descriptor: int) -> None:
+        self._sweeper.hold(descriptor)
 
     def close(self) -> None:
         """End every attempt and let go of the engine."""

@@ -33,6 +33,7 @@ from mrstream.mapreduce.attempt.pipe_frames import framed
 from mrstream.mapreduce.attempt.task_context import AttemptOrder
 from mrstream.mapreduce.attempt.zygote import Ended
 from mrstream.mapreduce.console import LIVE_EVERY_S, Console
+from mrstream.mapreduce.dataflow.committer import OutputExists
 from mrstream.mapreduce.dataflow.files import Files, RoutedFiles
 from mrstream.mapreduce.dataflow.split_plan import Split
 from mrstream.mapreduce.history import JobRecord
@@ -144,8 +145,6 @@ class LocalJob:
         is_interrupted = True
         self._talk.announce(self._file_count, len(self._splits))
         try:
-            if self._output.temporary:
-                self._zygote.remove_at_end(self._output.temporary)
             self._selector.register(self._zygote, selectors.EVENT_READ)
             self._begin_output()
             self._loop()
@@ -161,7 +160,14 @@ class LocalJob:
 
     def _begin_output(self) -> None:
         try:
+            if (lock := self._output.take()) >= 0:
+                # If we are killed, another job comes in only when ours is cleared up.
+                self._zygote.hold(lock)
+            if self._output.temporary:
+                self._zygote.remove_at_end(self._output.temporary)
             self._output.begin()
+        except OutputExists:
+            raise
         except OSError as error:
             raise JobFailed(f"Mkdirs failed to create {self._spec.output}: {error}") from error
         self._has_output = True
@@ -431,6 +437,7 @@ class LocalJob:
         except OSError as error:
             raise JobFailed(f"the output directory cannot be completed: {error}") from error
         finally:
+            self._output.release()
             self._record.drop_scratch()
 
 

@@ -13,6 +13,7 @@ from typing import BinaryIO, Protocol
 
 from mrstream.mapreduce.dataflow.committer import committer_for
 from mrstream.mapreduce.dataflow.files import Files, LocalFiles, copy_parts, local_path
+from mrstream.mapreduce.local.output_lock import OutputLock
 from mrstream.streaming.conf.jobconf import JobConf
 
 
@@ -22,6 +23,10 @@ class Output(Protocol):
     @property
     def temporary(self) -> str | None:
         """The directory on this disk that holds what is not visible yet, if it is on this disk."""
+
+    def take(self) -> int:
+        """Have the place to ourselves, and empty; `OutputExists` if another job has it. Give a
+        descriptor: while any process has it open no other job comes in; -1: there is none."""
 
     def begin(self) -> None:
         """Make room; nothing is visible yet."""
@@ -44,6 +49,9 @@ class Output(Protocol):
     def abort_job(self, *, is_interrupted: bool) -> None:
         """Clear up after a job that failed or was stopped."""
 
+    def release(self) -> None:
+        """Let another job in."""
+
 
 class DirectoryOutput:
     """An output directory, as Hadoop leaves it."""
@@ -51,6 +59,8 @@ class DirectoryOutput:
     def __init__(self, conf: JobConf, files: Files, url: str) -> None:
         self._committer = committer_for(conf, url, files)
         self.url = self._committer.output_url
+        self._inputs: Sequence[str] = ()
+        self._lock = OutputLock(self.url)
 
     @property
     def temporary(self) -> str | None:
@@ -61,12 +71,19 @@ class DirectoryOutput:
 
     def refuse_existing(self, inputs: Sequence[str]) -> None:
         """Raise OutputExists if the directory is there already."""
+        self._inputs = inputs
         self._committer.check_output(inputs)
 
-    def begin(self) -> None:
-        """Make the directory."""
+    def take(self) -> int:
+        """Lock the directory, and delete what an earlier job left, if that was asked for."""
+        self._lock.take()
+        self._committer.check_output(self._inputs)  # another job may have come and gone
         self._committer.clear_output()
-        self._committer.setup_job()
+        return self._lock.take()  # the directory that was locked may be gone by that
+
+    def begin(self) -> None:
+        """Make the directory, and in it the room that no other job has made."""
+        self._committer.take_output()
 
     def attempt_directory(self, attempt_id: str) -> str:
         """Make the attempt's directory below `_temporary`."""
@@ -91,6 +108,10 @@ class DirectoryOutput:
         """Delete `_temporary`, and a directory that was made in vain if a person stopped us."""
         self._committer.abort_job(is_killed=is_interrupted)
 
+    def release(self) -> None:
+        """Unlock the directory."""
+        self._lock.release()
+
 
 class StandardOutput:
     """Standard output: parts in the order of their partitions, each as soon as it is its turn."""
@@ -105,6 +126,10 @@ class StandardOutput:
     def temporary(self) -> str | None:
         """None: it is part of the job's scratch directory."""
         return None
+
+    def take(self) -> int:
+        """Do nothing: the place is in the job's own directory."""
+        return -1
 
     def begin(self) -> None:
         """Make room for the parts."""
@@ -137,6 +162,9 @@ class StandardOutput:
 
     def abort_job(self, *, is_interrupted: bool) -> None:
         """What is printed is printed."""
+
+    def release(self) -> None:
+        """Do nothing: nobody else wants the place."""
 
     def _copy_ready(self) -> None:
         while (directory := self._ready.pop(self._next_place, None)) is not None:

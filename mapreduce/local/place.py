@@ -50,6 +50,9 @@ class Attempts(Protocol):
     def keep(self, path: str) -> None:
         """Take back `remove_at_end`."""
 
+    def hold(self, descriptor: int) -> None:
+        """Have a descriptor kept open until all is cleared up, even if this process is killed."""
+
     def close(self) -> None:
         """End every attempt and clear up."""
 

@@ -30,7 +30,8 @@ def test_all_logs_are_gone_and_a_backup_brings_three_masters_back(laptop: Laptop
     """CH-07: names of before the backup are there, bytes and all; later ones were given up."""
     file = laptop.home / "cluster.yaml"
     document = json.loads(file.read_text())
-    document |= {"masters": list(HOSTS), "failover_after": "1s", "lock": {}}
+    # No lead is lost here: a lease that a busy machine lets lapse would move it from h2.
+    document |= {"masters": list(HOSTS), "failover_after": "10s", "lock": {}}
     document["backup"] = {"to": str(laptop.home / "by-itself"), "every": "1h"}
     file.write_text(json.dumps(document))
     laptop.good("cluster", "up")
@@ -45,7 +46,7 @@ def test_all_logs_are_gone_and_a_backup_brings_three_masters_back(laptop: Laptop
     # Each host has also made one by itself, soon after `up`.
     wait_for(
         lambda: all(any((laptop.home / "by-itself" / host).glob("here-*")) for host in HOSTS),
-        60.0, "a backup of each host",
+        180.0, "a backup of each host",
     )  # fmt: skip
 
     wrong = laptop.run("cluster", "restore", "--master", "h2", "--yes")

@@ -103,8 +103,9 @@ def test_kills_and_stops_of_leaders_lose_nothing_and_do_nothing_twice(
 def test_a_thousand_tasks_that_open_a_file_at_once_do_not_sink_the_master(
     cluster: LocalCluster,
 ) -> None:
-    """EV-16: each comes over a connection of its own. The master needs less than a second for all,
-    of its own time: what the machine has besides does not matter. It leads on."""
+    """EV-16: each comes over a connection of its own. The master needs little of its own time for
+    all: less than half as much again as the thousand tasks themselves do, who knock again where
+    too many do (on an idle machine: 0.4 s, and they 0.6). It leads on."""
     client = cluster.client(60.0)
     with create(client, "/opened") as file:
         file.write(b"bytes")
@@ -130,13 +131,14 @@ def test_a_thousand_tasks_that_open_a_file_at_once_do_not_sink_the_master(
         begin.set()
         return await asyncio.gather(*tasks)
 
-    before_s = cpu_s(pid)
+    before_s, ours_s = cpu_s(pid), time.process_time()
     found = asyncio.run(burst())
-    used_s = cpu_s(pid) - before_s
-    print(f"{used_s:.2f} s of CPU")
+    used_s, tasks_s = cpu_s(pid) - before_s, time.process_time() - ours_s
+    print(f"{used_s:.2f} s of CPU, the tasks' {tasks_s:.2f}")
 
     assert found == [len(b"bytes")] * 1_000
-    assert used_s < 1.0
+    # Both are slower where caches and cores are shared with others, and by as much.
+    assert used_s < 1.5 * tasks_s
     assert standing(cluster, leader).is_serving and standing(cluster, leader).epoch == epoch
 
 

@@ -80,6 +80,17 @@ def test_output_is_committed_by_rename(files: Files, version: str) -> None:
         committer.check_output()
 
 
+def test_of_two_local_jobs_that_both_found_nothing_one_gets_the_directory(files: Files) -> None:
+    """They may be of two machines: what is made in the dfs is all that they share."""
+    one, two = Committer(JobConf({}), "/both", files), Committer(JobConf({}), "/both", files)
+    one.check_output()
+    two.check_output()
+    one.take_output()
+
+    with pytest.raises(OutputExists, match="/both already exists: another job has begun"):
+        two.take_output()
+
+
 def test_a_missing_input_is_named_with_its_cluster(files: Files) -> None:
     """Spec 1.4."""
     with pytest.raises(InvalidInput, match=r"^Input path does not exist: dfs://test/nope$"):

@@ -173,6 +173,41 @@ def test_a_job_gets_an_extra_once_the_file_lists_it_and_is_refused_before(laptop
     laptop.good("cluster", "down")
 
 
+def test_after_down_nothing_falls_back_to_this_machine_without_a_word(laptop: Laptop) -> None:
+    """`/words` of the dfs is not `/words` of this disk."""
+    (laptop.home / "words").write_text("a b\n")
+    here = str(laptop.home / "words")
+    laptop.good("cluster", "up")
+    laptop.good("dfs", "-put", "words", "/words")
+    laptop.good("cluster", "down")
+    line = "cluster here is down: `mrstream cluster up -f here` starts it again; jobs and files of"
+
+    for words in (
+        ["dfs", "-ls", "/"],
+        ["dfs", "-mkdir", "/x"],
+        ["dfs", "-put", "words", "/words"],
+        ["-input", here, "-mapper", "cat"],
+        ["job", "-list"],
+        ["top", "--once"],
+        ["dumptb", here],
+        ["saw", "--program", "p.szl", "--input_files", here, "--destination", "t@1"],
+    ):
+        refused = laptop.run(*words)
+        said = [text for text in refused.stderr.splitlines() if "Streaming Command" not in text]
+        assert refused.returncode != 0 and refused.stdout == "", (words, refused.stdout)
+        assert len(said) == 1 and line in said[0], (words, refused.stderr)
+    assert laptop.run("cluster", "status").returncode == 1
+    laptop.good("cluster", "down")
+
+    assert here in laptop.good("dfs", "-ls", f"file://{here}")
+    assert here in laptop.good("dfs", "-fs", "local", "-ls", here)
+    assert laptop.good("-jt", "local", "-input", here, "-mapper", "cat") == "a b\t\n"
+    laptop.good("cluster", "up", "-f", "here")
+    assert laptop.good("dfs", "-cat", "/words") == "a b\n"
+    laptop.good("cluster", "down", "--purge", "--yes")
+    assert laptop.good("-input", here, "-mapper", "cat") == "a b\t\n", "there is no cluster"
+
+
 def test_down_ends_a_running_job_with_all_that_it_started(laptop: Laptop) -> None:
     """No orphans: also not the children of a mapper that called setsid."""
     (laptop.home / "words").write_text("a b\n")

@@ -58,7 +58,8 @@ def test_a_cell_of_one_becomes_a_cell_of_three_that_outlives_its_leader(laptop: 
     assert laptop.roles()["h1", "lock.master"]["detail"] == "serving, epoch 1"
     laptop.good("lock", "mkdir", "/ls/local/kept")
 
-    document |= {"masters": ["h1", "h2", "h3"], "failover_after": "1s"}
+    # Epochs are counted below: a lease that a busy machine lets lapse would make one more.
+    document |= {"masters": ["h1", "h2", "h3"], "failover_after": "10s"}
     file.write_text(json.dumps(document))
     said = laptop.good("cluster", "up")
     assert "here: WARNING: failover_after is 1s: a busy host may lose the lead" in said
@@ -95,7 +96,7 @@ def test_a_cell_of_one_becomes_a_cell_of_three_that_outlives_its_leader(laptop: 
         doctor = laptop.run("cluster", "doctor").stdout
         return "h2 does not answer" in doctor and "the next failure stops it" in doctor
 
-    wait_for(is_told, 60.0, "another to lead, and the doctor to see it")
+    wait_for(is_told, 120.0, "another to lead, and the doctor to see it")
     laptop.good("lock", "mkdir", "/ls/local/after")
     laptop.good("cluster", "up")
     assert laptop.good("lock", "ls", "/ls/local") == "acl\nafter\nkept\n"

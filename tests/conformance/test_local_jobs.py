@@ -376,6 +376,31 @@ def test_a_killed_mrstream_leaves_no_process_and_no_temporary_file(desk: Desk) -
     assert desk.left_behind() == []
 
 
+def test_the_output_of_a_job_that_runs_is_its_own_until_it_is_killed(desk: Desk) -> None:
+    """Nothing of the first is lost while it runs; when it was killed the next need not wait for
+    anybody to take a lock away, and is not disturbed by what clears up after the first."""
+    first = desk.start(
+        *("-input", "in", "-output", str(desk.out)),
+        *("-mapper", f"bash -c 'touch {desk.cwd}/there; sleep 1239'"),
+    )
+    wait_for(desk.cwd / "there", first)
+    room = desk.out / "_temporary"
+
+    second = desk.job("-overwrite", "-mapper", "cat", "-reducer", "NONE")
+    assert second.status == 5, second.stderr
+    second.line("is being written by another job that runs on this machine: wait for it, or end it")
+    assert room.exists() and first.poll() is None
+
+    first.kill()
+    first.communicate(timeout=30)
+    until = time.monotonic() + 30
+    while (third := desk.job("-overwrite", "-mapper", "cat", "-reducer", "NONE")).status == 5:
+        third.line("is being written by another job")
+        assert time.monotonic() < until, third.stderr
+    assert third.status == 0, third.stderr
+    assert sorted(desk.parts()) == ["_SUCCESS", "part-00000"]
+
+
 def test_a_reader_that_goes_away_ends_the_job(desk: Desk) -> None:
     """`mrstream … | head`."""
     desk.write("in", b"x\n" * 200_000)

@@ -35,8 +35,10 @@ from mrstream.view.picture import (
     FileEntry,
     KeyEntry,
     Masters,
+    SilentCell,
     Storage,
     StorageRow,
+    Trash,
 )
 
 NOW_S = 1_700_000_000.0
@@ -58,6 +60,7 @@ class Recorded:
     led: dict[str, GroupView] = field(default_factory=dict)
     files: dict[str, list[FileEntry]] = field(default_factory=dict)
     deleted: list[FileEntry] = field(default_factory=list)
+    silent: list[SilentCell] = field(default_factory=list)
     places: list[ChunkPlace] = field(default_factory=list)
     logs: dict[str, bytes] = field(default_factory=dict)
     contents: dict[str, bytes] = field(default_factory=dict)
@@ -159,8 +162,8 @@ class Recorded:
     def chunks(self, path: str) -> list[ChunkPlace]:
         return self.places
 
-    def trash(self) -> list[FileEntry]:
-        return self.deleted
+    def trash(self) -> Trash:
+        return Trash(tuple(self.deleted), tuple(self.silent))
 
     def keys(self) -> list[KeyEntry]:
         return [

@@ -16,7 +16,7 @@ from mrstream.tui.widgets.ink import BAD, DONE, PlainText
 from mrstream.tui.widgets.table import RowTable, columns
 from mrstream.view import actions, files
 from mrstream.view.cells import Cell, Row
-from mrstream.view.picture import ChunkPlace, FileEntry
+from mrstream.view.picture import ChunkPlace, FileEntry, Trash
 
 UP = ".."
 
@@ -88,10 +88,18 @@ class FilesScreen(Page):
 
     def action_reload(self) -> None:
         path, in_trash = self.path, self.in_trash
-        self.monitor.ask(
-            lambda source: source.trash() if in_trash else source.list_directory(path),
-            lambda entries: self._take(path, in_trash, entries),
-        )
+        if in_trash:
+            self.monitor.ask(lambda source: source.trash(), self._take_trash)
+        else:
+            self.monitor.ask(
+                lambda source: source.list_directory(path),
+                lambda entries: self._take(path, False, entries),
+            )
+
+    def _take_trash(self, trash: Trash) -> None:
+        if self.in_trash and self.is_mounted:
+            self._about("\n".join(files.not_shown(trash.silent)))
+        self._take("/", True, list(trash.entries))
 
     def _take(self, path: str, in_trash: bool, entries: list[FileEntry]) -> None:
         if (path, in_trash) == (self.path, self.in_trash) and self.is_mounted:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 from collections import Counter
 from collections.abc import Callable
 from typing import Any, cast
@@ -18,8 +19,12 @@ from mrstream.web.http.limits import KIB, Limits
 
 log = logging.getLogger(__name__)
 
-READ_BYTES = 128 * KIB
-"""A body that nobody reads yet fills twice this, then TCP pushes back."""
+READ_BYTES = 64 * KIB
+"""When there is twice this of a body that nobody reads yet, no more is taken: a read of the socket
+brings `CONNECTION_BYTES` at most, and TCP pushes back."""
+UNSENT_BYTES = 128 * KIB
+"""So much of an answer waits in the kernel; what a slow client does not take stays with us, where
+it is counted. What is on its way is not bounded by this: a fast client far away loses nothing."""
 _SHORT = (
     "HTTP/1.1 {status} {reason}\r\nContent-Type: text/plain\r\nContent-Length: {length}\r\n"
     "Connection: close\r\n{more}\r\n{words}"
@@ -112,6 +117,8 @@ class Connection(RequestHandler):
             real.close()
             return
         self._address = address
+        if (sock := transport.get_extra_info("socket")) is not None:
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, UNSENT_BYTES)
         super().connection_made(transport)
 
     def connection_lost(self, exc: BaseException | None) -> None:
@@ -161,7 +168,7 @@ class Connection(RequestHandler):
     ) -> StreamResponse:
         """Answer what could not be read as a request, or whose answer could not be sent; the words
         are ours, never the library's."""
-        if status >= 500:
+        if status >= 500 and not isinstance(exc, ConnectionError):  # else its client has left
             log.error("from=%s an answer failed: bug", self._address, exc_info=exc)
         if request.writer.output_size > 0:
             raise ConnectionError("an answer was begun and cannot be ended")

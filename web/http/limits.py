@@ -6,6 +6,9 @@ from dataclasses import dataclass
 
 KIB = 1024
 MIB = 1024 * KIB
+CONNECTION_BYTES = 256 * KIB
+"""What a connection holds beside a stream's share: of a request that waits, what came of its body;
+of a short answer, the answer."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import quote
@@ -50,6 +50,8 @@ class Reply:
     """The connection ends with it, for instance since the body of the request was not wanted."""
     length: int | None = field(default=None)
     """`Content-Length` of an answer to HEAD, whose body was never made."""
+    over: Callable[[], None] | None = field(default=None, compare=False)
+    """Called when it was sent, or could not be: what the body held is held no more."""
 
     def __post_init__(self) -> None:
         for name, value in self.headers:

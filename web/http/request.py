@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from mrstream.web.http.budget import Budget, Share
 from mrstream.web.http.head import Headers, Query, Refused, Target
 from mrstream.web.http.limits import Limits, Pace
 
@@ -49,6 +50,7 @@ class Request:
         headers: Headers,
         *,
         limits: Limits,
+        forms: Budget,
         id: str,
         peer: str,
         address: str,
@@ -58,6 +60,8 @@ class Request:
     ) -> None:
         self._raw = raw
         self._limits = limits
+        self._forms = forms
+        self._share = Share()
         self.id = id
         self.method = raw.method
         self.target = target
@@ -150,11 +154,12 @@ class Request:
 
     async def body(self, bytes_max: int = 0) -> bytes:
         """Return the whole of a small body; 413 if it is larger than `bytes_max` (the limit of
-        forms if 0), 408 if it takes too long."""
+        forms if 0), 408 if it takes too long, 503 if those of others hold all memory for forms."""
         most = bytes_max or self._limits.form_bytes
         too_large = Refused(413, f"the body may have {most} bytes at most", close=True)
         if (self.length or 0) > most:
             raise too_large
+        await self._share.move(self._forms, self.length if self.length is not None else most)
         whole = bytearray()
         try:
             async with asyncio.timeout(self._limits.form_s):
@@ -167,6 +172,10 @@ class Request:
                 408, f"the body took longer than {self._limits.form_s:g} s", close=True
             ) from None
         return bytes(whole)
+
+    def let_go(self) -> None:
+        """The request is over: hold no memory for its body."""
+        self._share.end()
 
     def cut(self) -> None:
         """End the connection now, so that nobody takes what was sent for a whole answer."""

@@ -22,16 +22,17 @@ import logging
 import secrets
 import ssl
 import time
-from collections.abc import Awaitable, Callable, Collection, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable
 from dataclasses import dataclass
 
 from aiohttp.web import BaseRequest, Response, StreamResponse
 
 from mrstream.cluster.errors import ClusterError, Unavailable, UserError
+from mrstream.web.http.budget import Budget
 from mrstream.web.http.connection import Connections, Factory, address_of
 from mrstream.web.http.head import Refused, parse_headers, parse_target
 from mrstream.web.http.hosts import Hosts, canonical
-from mrstream.web.http.limits import KIB, Limits, Pace
+from mrstream.web.http.limits import KIB, MIB, Limits, Pace
 from mrstream.web.http.reply import Reply, Stream, text_reply
 from mrstream.web.http.request import ClientGone, Note, Request
 
@@ -40,6 +41,7 @@ log = logging.getLogger(__name__)
 Handler = Callable[[Request], Awaitable[Reply]]
 SLICE_BYTES = 64 * KIB
 """Sent at a time, so that how fast a client takes it can be seen."""
+FORMS_BYTES = 32 * MIB
 PACK_BYTES_MIN = 1 * KIB
 METHODS = frozenset({"GET", "HEAD", "PUT", "POST", "DELETE", "OPTIONS"})
 PROTECTION = (
@@ -87,11 +89,13 @@ class Server:
         names_above: str = "",
         protection: Iterable[tuple[str, str]] = PROTECTION,
         connections: Connections | None = None,
+        forms: Budget | None = None,
     ) -> None:
         """`names`: further ones in `Host`, on any port, and all below `names_above`; `behind`:
         addresses of balancers, whose word on the client's address is taken; `is_exempt`: no limit
         for one address; `protection`: headers of every answer that does not say otherwise;
-        `connections`: those of another server, that are counted together with these."""
+        `connections`: those of another server, that are counted together with these; `forms`:
+        memory for bodies that are no files."""
         self._handler = handler
         self.limits = limits or Limits()
         self.hosts = Hosts(names, names_above)
@@ -101,6 +105,7 @@ class Server:
         self.connections = connections or Connections(
             self.limits, lambda address: address in self._behind or is_exempt(address)
         )
+        self._forms = forms or Budget(FORMS_BYTES)
         self._factory: Factory | None = None
         self._listeners: list[asyncio.Server] = []
         self._underway: set[asyncio.Task[object]] = set()
@@ -181,6 +186,10 @@ class Server:
         finally:
             if reply is not None and isinstance(reply.body, Stream):
                 await _closed(reply.body)
+            if reply is not None and reply.over is not None:
+                reply.over()
+            if request is not None:
+                request.let_go()
             self._observe(
                 Outcome(
                     at_s,
@@ -221,6 +230,7 @@ class Server:
             target,
             headers,
             limits=self.limits,
+            forms=self._forms,
             id=id,
             peer=peer,
             address=address,
@@ -260,9 +270,13 @@ class Server:
         if reply.length is not None and raw.method == "HEAD":
             response = StreamResponse(status=reply.status, headers=headers)
             response.content_length = reply.length
-        elif isinstance(body, bytes):
+        elif isinstance(body, bytes) and (len(body) <= SLICE_BYTES or raw.method == "HEAD"):
             response = Response(status=reply.status, headers=headers, body=body)
         else:
+            if isinstance(body, bytes):
+                # As a stream: whole, it would be copied into the transport's memory, and a client
+                # that takes it slowly, or never, would not be seen.
+                body = Stream(_whole(body), len(body))
             response = StreamResponse(status=reply.status, headers=headers)
             response.content_length = body.length
             if body.length is None and raw.version >= (1, 1):
@@ -323,6 +337,10 @@ def _as_bytes_were(value: str) -> str:
     with contextlib.suppress(UnicodeDecodeError):
         return value.encode("latin-1").decode()
     return value
+
+
+async def _whole(body: bytes) -> AsyncIterator[bytes]:
+    yield body
 
 
 async def _closed(stream: Stream) -> None:

@@ -5,10 +5,10 @@
     reading = await files.open("ann", "/a")            → stream_reply(reading.take(0, size), size)
     status = await files.store("ann", request, lambda client: create_hidden(client, "/a"))
 
-Bytes cross between thread and loop a megabyte at a time, the next one on its way while one is sent
-or written. What is stored is there, whole, when `store` returns; whatever ends it before leaves
-nothing (G1). A file that is replaced while it is read ends the stream, so that no answer has bytes
-of two (G2).
+Bytes cross between thread and loop half a megabyte at a time (uploads: a megabyte), the next one on
+its way while one is sent or written. What is stored is there, whole, when `store` returns; whatever
+ends it before leaves nothing (G1). A file that is replaced while it is read ends the stream, so
+that no answer has bytes of two (G2).
 """
 
 from __future__ import annotations
@@ -35,14 +35,20 @@ from mrstream.web.http.request import Request
 T = TypeVar("T")
 
 PIECE_BYTES = 1 << 20
+SLICE_BYTES = 512 << 10
+"""What a reader hands over at a time."""
 SMALL_BYTES = 256 << 10
 """What is fetched in one go."""
-READER_BYTES = 2 << 20
+READER_BYTES = 5 << 19
+"""What a client reads that takes nothing: a megabyte in the memory of the replica that is read, a
+slice that is being sent and one ahead of it, and a fifth more for the socket and its encryption."""
+SMALL_READER_BYTES = 3 * SMALL_BYTES
+"""Of a fetch: in the memory of the replica, as the body of the answer, and at the socket."""
 WRITER_BYTES = 12 << 20
 BODY_BYTES = 5 << 18
 """Of a body before its first megabyte is there: many may be slow, and hold no writer's share."""
-BODIES_SHARE = 4
-"""A fourth of all memory is for those."""
+BODIES_SHARE = 6
+"""A sixth of the memory of streams is for those."""
 CALLS_MAX = 64
 """To the master, under way at a time; more wait."""
 STREAM_THREADS = 64
@@ -170,20 +176,26 @@ class Files:
         self._figures.reading += 1
         return Reading(reader, size, self._streams, lambda: self._read(user))
 
-    async def fetch(self, user: str, path: str, located: Located, start: int, count: int) -> bytes:
+    async def fetch(
+        self, user: str, path: str, located: Located, start: int, count: int
+    ) -> tuple[bytes, Callable[[], None]]:
         """Return a few bytes of the file that was located, in one go: a stream costs a small file
-        more than its bytes do."""
-        await self._budget.take(READER_BYTES)
+        more than its bytes do. They are held until the second value is called, when they are
+        sent."""
+        share = Share()
+        await share.move(self._budget, SMALL_READER_BYTES)
         try:
             client = self._clients.take(user)
             try:
-                return await asyncio.wrap_future(
+                data = await asyncio.wrap_future(
                     self._calls.submit(_fetched, client, path, located, start, count)
                 )
             finally:
                 self._clients.give(user)
-        finally:
-            self._budget.give(READER_BYTES)
+        except BaseException:
+            share.end()
+            raise
+        return data, share.end
 
     def _read(self, user: str) -> None:
         self._figures.reading -= 1
@@ -307,6 +319,8 @@ class Reading:
         self._threads = threads
         self._over: Callable[[], None] | None = over
         self._pieces: Iterator[memoryview] = iter(())
+        self._rest = memoryview(b"")
+        """Of the reader's own memory, which its next piece overwrites."""
         self._next: concurrent.futures.Future[bytes] | None = None
 
     @property
@@ -335,7 +349,10 @@ class Reading:
 
     def _piece(self) -> bytes:
         # A copy: the reader fills the same memory again while this piece is still being sent.
-        return bytes(next(self._pieces, b""))
+        if not self._rest:
+            self._rest = next(self._pieces, self._rest)
+        piece, self._rest = self._rest[:SLICE_BYTES], self._rest[SLICE_BYTES:]
+        return bytes(piece)
 
     async def aclose(self) -> None:
         """Close the file; may be called again."""

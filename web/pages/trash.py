@@ -14,9 +14,12 @@ COLUMNS = (Column("Name"), Column("Deleted"))
 
 def page(visit: Visit) -> Page:
     """Return what was deleted, each with the way back."""
+    trash = visit.source.trash()
+    silent = files.not_shown(cell for cell in trash.silent if visit.visitor.may_enter(cell.path))
+    troubles = [element("p", line, cls="c-vermillion") for line in silent]
     found = [
         entry
-        for entry in files.listed(visit.source.trash())
+        for entry in files.listed(trash.entries)
         if visit.wanted.lower() in entry.path.lower() and visit.visitor.may_see(entry.path)
     ]
 
@@ -32,6 +35,8 @@ def page(visit: Visit) -> Page:
         ]
         listed = table("Trash", COLUMNS, rows, more=back)
     else:
-        listed = nothing(files.EMPTY_TRASH, visit.wanted)
+        listed = joined() if silent else nothing(files.EMPTY_TRASH, visit.wanted)
     ways = pager("/trash", visit.page, len(found), find=visit.wanted)
-    return Page("Trash", (finder("/trash", visit.wanted), joined(listed, ways)), here="Trash")
+    return Page(
+        "Trash", (finder("/trash", visit.wanted), joined(troubles, listed, ways)), here="Trash"
+    )

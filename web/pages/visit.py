@@ -44,6 +44,11 @@ class Visitor:
             return False
         return any(path == top or path.startswith(top.rstrip("/") + "/") for top in self.paths)
 
+    def may_enter(self, path: str) -> bool:
+        """Tell whether one of the visitor's trees is there, or leads there."""
+        inside = path.rstrip("/") + "/"
+        return self.may_see(path) or any(top.startswith(inside) for top in self.paths)
+
     @property
     def sees_all(self) -> bool:
         """Whether no file is closed to this visitor: jobs tell of any."""

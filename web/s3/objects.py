@@ -109,8 +109,8 @@ async def _get(call: Call, *, with_body: bool) -> Reply:
     files, user = call.place.files, call.principal.user
     try:
         if count <= SMALL_BYTES:
-            data = await files.fetch(user, path, found, start, count)
-            return Reply(code, data, (("Content-Type", kind), *told))
+            data, sent = await files.fetch(user, path, found, start, count)
+            return Reply(code, data, (("Content-Type", kind), *told), over=sent)
         reading = await files.open(user, path, status.file_id, found)
     except (FileReplaced, NoSuchFile):
         # Replaced a moment ago, and not kept in the trash: there is another one, or none.

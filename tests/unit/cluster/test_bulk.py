@@ -146,7 +146,8 @@ def test_who_says_nothing_is_given_up(server: BulkServer, tmp_path: Path, kind: 
     local.start(f"unix:{tmp_path / 'socket'}")
     address = server.address if kind == "tcp" else local.address
     try:
-        with bulk_connect(address, CLIENT, timeout_s=0.05) as stream:
+        with bulk_connect(address, CLIENT) as stream:
+            stream.settimeout(0.05)  # only now: the handshake is not what is waited for
             with pytest.raises(HostUnreachable, match="timed out"):
                 stream.receive(Done)
             stream.settimeout(60.0)

@@ -230,6 +230,30 @@ def test_which_cluster_is_the_one_named_then_the_environments_then_the_current_o
     assert cluster_config.current() is None
 
 
+def test_a_cluster_that_was_taken_down_is_not_no_cluster(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else its paths would be looked for on this machine's own disk, without a word."""
+    state.write_private(state.cluster_file("kept"), "name: kept\nhosts: {a: {}}\n")
+    state.make_current("kept")
+    state.write_private(state.down_mark("kept"), "")
+
+    for ask in (state.chosen, state.chosen_config, cluster_config.current):
+        with pytest.raises(state.ClusterIsDown, match=r"cluster kept is down: .* up -f kept"):
+            ask()
+    assert state.known() == state.cluster_file("kept"), "who looks after clusters finds it"
+    assert state.chosen("kept") == state.cluster_file("kept"), "who names it may know better"
+    monkeypatch.setenv("MRSTREAM_CLUSTER", "kept")
+    assert state.chosen() == state.cluster_file("kept")
+    monkeypatch.delenv("MRSTREAM_CLUSTER")
+
+    state.make_current("kept")
+    assert state.chosen() == state.cluster_file("kept"), "it was brought up again"
+    state.write_private(state.down_mark("kept"), "")
+    os.unlink(state.current_file())
+    assert state.chosen() is None
+
+
 def test_a_directory_named_like_a_cluster_does_not_hide_it(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -236,6 +236,7 @@ def test_the_trash_of_cells_that_answer_is_listed_and_emptied(cells: Cells, down
 
     def tell(error: Unavailable) -> None:
         silent.append(str(error))
+        assert error.details == {"path": f"/{down}"}
 
     there = {"/a/x", "/logs/2026/z", "/b/y"} - {{"": "/a/x", "logs": "/logs/2026/z"}[down]}
     assert {entry.original_path for entry in cells.client.trash(on_silent=tell)} == there

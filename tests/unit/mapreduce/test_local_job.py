@@ -97,6 +97,8 @@ class ScriptedAttempts:
 
     def keep(self, path: str) -> None: ...
 
+    def hold(self, descriptor: int) -> None: ...
+
     def close(self) -> None:
         os.close(self._told)
         os.close(self._tell)

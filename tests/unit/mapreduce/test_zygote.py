@@ -152,6 +152,24 @@ def test_closing_ends_every_attempt_and_removes_what_was_named(tmp_path: Path) -
     assert not doomed.exists() and kept.exists()
 
 
+def test_what_shall_be_held_is_held_until_all_is_cleared_up(tmp_path: Path) -> None:
+    """The lock of a killed job's output: another job comes in only when nothing of it is left."""
+    doomed = tmp_path / "doomed"
+    doomed.mkdir()
+    ours, theirs = os.pipe()
+    zygote = Zygote(attempt)
+    zygote.hold(theirs)
+    os.close(theirs)
+    zygote.remove_at_end(str(doomed))
+
+    zygote._socket.close()  # as the kernel does when we are killed
+
+    assert os.read(ours, 1) == b""  # nobody has the other end any more
+    assert not doomed.exists()
+    os.close(ours)
+    os.waitpid(zygote.pid, 0)
+
+
 def test_nothing_outlives_a_parent_that_is_killed(tmp_path: Path) -> None:
     """A kill -9 of mrstream cannot be caught; the zygote sees its pipe close instead."""
     room = tmp_path / "room"

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from textual.pilot import Pilot
+from textual.screen import Screen
 from textual.widget import Widget
 from textual.widgets import Input, Label, RichLog, Static, TabbedContent
 
@@ -28,9 +29,11 @@ from mrstream.tui.widgets.curves import Curves
 from mrstream.tui.widgets.key_line import KeyLine
 from mrstream.tui.widgets.summary import Summary, Troubles
 from mrstream.tui.widgets.table import RowTable
+from mrstream.tui.widgets.task_grid import TaskGrid
 from mrstream.view.actions import PRIORITIES
 from mrstream.view.curves import curves as view_curves
 from mrstream.view.curves import time_ticks
+from mrstream.view.picture import SilentCell
 from tests.support import tui_states
 from tests.support.tui_states import JOB, Recorded
 
@@ -120,6 +123,17 @@ def test_the_job_page_looks_as_it_did(snap_compare: Any, state: str, size: tuple
     assert snap_compare(Monitor(source, job_id=job), terminal_size=size, run_before=keys())
 
 
+def is_drawn(page: Screen[Any], tab: str) -> bool:
+    """Does a tab of the job page show what it has?"""
+    match tab:
+        case "tasks":
+            grid = page.query_one("#maps", TaskGrid)
+            return bool(grid._states) and grid._drawn[0] == grid._states
+        case "events":
+            return bool(page.query_one("#event-log", RichLog).lines)
+    return page.query_one(f"#{tab.removesuffix('s')}-table", RowTable).row_count > 0
+
+
 @pytest.mark.parametrize("size", SIZES, ids=str)
 @pytest.mark.parametrize("tab", ["tasks", "attempts", "counters", "events"])
 def test_the_tabs_of_the_job_page_look_as_they_did(
@@ -127,8 +141,9 @@ def test_the_tabs_of_the_job_page_look_as_they_did(
 ) -> None:
     async def go(pilot: Pilot[None]) -> None:
         await keys()(pilot)
-        pilot.app.screen.query_one(TabbedContent).active = tab
-        await pilot.pause(0.1)
+        page = pilot.app.screen
+        page.query_one(TabbedContent).active = tab
+        await until(pilot, lambda: is_drawn(page, tab))
 
     assert snap_compare(Monitor(tui_states.huge(), job_id=JOB), terminal_size=size, run_before=go)
 
@@ -170,7 +185,8 @@ def test_the_attempt_page_looks_as_it_did(
         await until(pilot, lambda: isinstance(pilot.app.screen, AttemptScreen))
         log = pilot.app.screen.query_one(RichLog)
         await until(pilot, lambda: state == "failing" or len(log.lines) == 3)
-        await pilot.pause(0.3)
+        where = pilot.app.screen.query_one("#where", Static)
+        await until(pilot, lambda: str(where.render()).startswith(attempt))
 
     assert snap_compare(Monitor(STATES[state](), job_id=job), terminal_size=size, run_before=go)
 
@@ -235,13 +251,9 @@ async def test_without_colour_every_sign_is_a_shade_of_grey(
 async def test_a_number_key_opens_its_page_from_anywhere() -> None:
     async with Monitor(tui_states.busy()).run_test() as pilot:
         await first_picture(pilot)
-        seen = []
-        for key in ("2", "3", "1"):
+        for key, wanted in (("2", HostsScreen), ("3", FilesScreen), ("1", JobsScreen)):
             await pilot.press(key)
-            await pilot.pause()
-            seen.append(type(pilot.app.screen))
-
-        assert seen == [HostsScreen, FilesScreen, JobsScreen]
+            await comes_to(pilot, lambda: type(pilot.app.screen), wanted)
 
 
 async def test_kill_asks_first_and_no_means_no() -> None:
@@ -249,10 +261,9 @@ async def test_kill_asks_first_and_no_means_no() -> None:
     async with Monitor(source).run_test() as pilot:
         await first_picture(pilot)
         await pilot.press("k")
-        await pilot.pause()
-        assert isinstance(pilot.app.screen, Confirm)
+        await comes_to(pilot, lambda: type(pilot.app.screen), Confirm)
         await pilot.press("n")
-        await pilot.pause()
+        await comes_to(pilot, lambda: type(pilot.app.screen), JobsScreen)
         assert source.done == []
 
         await pilot.press("k")
@@ -389,7 +400,7 @@ async def test_a_priority_is_checked_before_it_is_sent() -> None:
         for wrong in ("urgent", "high"):
             await pilot.press("p")
             await fill_in(pilot, wrong)
-            await pilot.pause()
+            await until(pilot, lambda: not isinstance(pilot.app.screen, Ask))
         await until(pilot, lambda: bool(source.done))
 
         assert source.done == [f"{JOB} is now HIGH"]
@@ -409,7 +420,7 @@ async def test_the_way_from_a_job_to_an_attempts_log_and_back() -> None:
         await pilot.press("slash")
         await pilot.press(*"m_000003")
         await pilot.press("enter")
-        await pilot.pause()
+        await until(pilot, lambda: job_page.query_one("#attempt-table").has_focus)
         await pilot.press("enter")
         await until(pilot, lambda: isinstance(pilot.app.screen, AttemptScreen))
         page = pilot.app.screen
@@ -418,12 +429,10 @@ async def test_the_way_from_a_job_to_an_attempts_log_and_back() -> None:
         await pilot.press("o")
         await until(pilot, lambda: len(log.lines) == 1)
         await pilot.press("c")
-        await pilot.pause()
-
-        assert pilot.app.clipboard == f"mrstream -repeat attempt_{JOB[4:]}_m_000003_0"
+        repeat = f"mrstream -repeat attempt_{JOB[4:]}_m_000003_0"
+        await comes_to(pilot, lambda: pilot.app.clipboard, repeat)
         await pilot.press("escape")
-        await pilot.pause()
-        assert isinstance(pilot.app.screen, JobScreen)
+        await comes_to(pilot, lambda: type(pilot.app.screen), JobScreen)
 
 
 async def test_an_attempt_can_be_failed_from_its_page() -> None:
@@ -432,7 +441,7 @@ async def test_an_attempt_can_be_failed_from_its_page() -> None:
     async with Monitor(source).run_test() as pilot:
         await first_picture(pilot)
         pilot.app.push_screen(AttemptScreen(attempt))
-        await pilot.pause()
+        await until(pilot, lambda: isinstance(pilot.app.screen, AttemptScreen))
         await pilot.press("f")
         await answer_yes(pilot)
         await until(pilot, lambda: bool(source.done))
@@ -487,6 +496,24 @@ async def test_files_are_browsed_previewed_and_brought_back() -> None:
         assert source.done == ["/in/web.log has 5 copies", "/in/old.txt is back"]
 
 
+async def test_the_trash_names_the_cell_that_does_not_answer_beside_what_others_have() -> None:
+    source = tui_states.busy()
+    source.silent = [SilentCell("/logs", "cell logs does not answer: h1:7711: refused")]
+    async with Monitor(source).run_test(size=(120, 40)) as pilot:
+        await keys("3")(pilot)
+        page = pilot.app.screen
+        assert isinstance(page, FilesScreen)
+        await pilot.press("t")
+        await until(pilot, lambda: page.in_trash and len(page._entries) == 1)
+
+        assert page.query_one("#detail").display
+        said = str(page.query_one("#about", Static).render())
+        assert said.startswith("✗ What was deleted below /logs is not shown: cell logs does not")
+        source.silent = []
+        await pilot.press("f5")
+        await until(pilot, lambda: not page.query_one("#detail").display)
+
+
 async def test_the_filter_narrows_and_escape_clears_it() -> None:
     async with Monitor(tui_states.busy()).run_test(size=(160, 24)) as pilot:
         await first_picture(pilot)
@@ -503,19 +530,16 @@ async def test_sorting_and_help_and_quit() -> None:
     async with monitor.run_test() as pilot:
         await first_picture(pilot)
         table = pilot.app.screen.query_one(RowTable)
+
+        def names() -> list[str]:
+            return [str(table.get_row_at(i)[-1]) for i in range(3)]
+
         await pilot.press("s")
-        await pilot.pause()
-        assert [str(table.get_row_at(i)[-1]) for i in range(3)] == [
-            "inverted index",
-            "sort of the web log",
-            "word count",
-        ]
+        await comes_to(pilot, names, ["inverted index", "sort of the web log", "word count"])
         await pilot.press("S")
-        await pilot.pause()
-        assert str(table.get_row_at(0)[-1]) == "word count"
+        await until(pilot, lambda: names()[0] == "word count")
         await pilot.press("question_mark")
-        await pilot.pause()
-        assert isinstance(pilot.app.screen, Help)
+        await comes_to(pilot, lambda: type(pilot.app.screen), Help)
         await pilot.press("escape", "q")
 
     assert source.closed

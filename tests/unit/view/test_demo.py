@@ -82,7 +82,7 @@ def test_the_files_of_the_demonstration_can_be_changed_and_brought_back() -> Non
     source.make_directory("/examples/more")
     source.rename("/examples/new.txt", "/examples/more/new.txt")
     source.delete("/examples/more")
-    gone = [entry.path for entry in source.trash()]
+    gone = [entry.path for entry in source.trash().entries]
     source.undelete("/examples/more")
 
     assert gone == ["/examples/more"]

@@ -36,11 +36,11 @@ class Served:
 
     def __enter__(self) -> Served:
         self._thread.start()
-        self.port = self._run(self._listen())
+        self.port = self.do(self._listen())
         return self
 
     def __exit__(self, *exc: object) -> None:
-        self._run(self.server.close())
+        self.do(self.server.close())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
@@ -51,7 +51,8 @@ class Served:
         )
         return await self.server.listen("127.0.0.1", 0, ["localhost"], self._tls)
 
-    def _run(self, work: Any) -> Any:
+    def do(self, work: Any) -> Any:
+        """Have something done by the server's loop."""
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(30)
 
     def connect(self) -> socket.socket:

@@ -8,11 +8,13 @@ import random
 import socket
 import time
 from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
 from typing import cast
 
 import pytest
 
 from mrstream.cluster.errors import Unavailable, UserError
+from mrstream.web.http.budget import Budget
 from mrstream.web.http.faces import Faces
 from mrstream.web.http.head import Refused
 from mrstream.web.http.limits import Limits
@@ -33,6 +35,9 @@ QUICK = Limits(
     linger_s=0.2,
     stop_s=1.0,
 )
+
+PATIENT = replace(QUICK, head_s=60.0, idle_s=60.0)
+"""For connections that are to stay while others come."""
 
 
 async def handler(request: Request) -> Reply:
@@ -379,26 +384,25 @@ def test_a_connection_without_a_request_is_closed(quick: Served) -> None:
         assert closes(connection)
 
 
-def test_connections_of_one_address_are_counted(quick: Served) -> None:
+def test_connections_of_one_address_are_counted() -> None:
     """§1.2: beyond them 503 and closed; those that are there go on."""
-    held = [quick.connect() for _ in range(4)]
-    try:
+    with Served(handler, PATIENT) as served:
+        held = [served.connect() for _ in range(4)]
         for connection in held:
-            connection.sendall(quick.head("GET / HTTP/1.1"))
+            connection.sendall(served.head("GET / HTTP/1.1"))
             assert read_answer(connection).status == 200
-        with quick.connect() as late:
+        with served.connect() as late:
             answer = read_answer(late)
             assert answer.status == 503
             assert closes(late)
-        held[0].sendall(quick.head("GET / HTTP/1.1"))
+        held[0].sendall(served.head("GET / HTTP/1.1"))
         assert read_answer(held[0]).status == 200
-    finally:
         for connection in held:
             connection.close()
 
 
 def test_all_connections_are_counted_and_a_trusted_address_has_no_limit_of_its_own() -> None:
-    with Served(handler, QUICK, is_exempt=lambda address: True) as trusting:
+    with Served(handler, PATIENT, is_exempt=lambda address: True) as trusting:
         held = []
         for _ in range(6):
             connection = trusting.connect()
@@ -429,11 +433,15 @@ def test_a_body_that_comes_too_slowly_is_cut(quick: Served) -> None:
         assert closes(connection)
 
 
-def test_an_answer_that_is_taken_too_slowly_is_cut() -> None:
-    """The kernel's buffers may hold a few megabytes; what is beyond waits for the reader."""
+@pytest.mark.parametrize("made_at_once", [False, True])
+def test_an_answer_that_is_taken_too_slowly_is_cut(
+    made_at_once: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One that was made at once was held for as long as its client liked; and whoever leaves is no
+    bug of ours."""
 
     async def endless(request: Request) -> Reply:
-        return Reply(200, Stream(pieces(255), 255 << 16))
+        return Reply(200, bytes(4 << 20) if made_at_once else Stream(pieces(255), 255 << 16))
 
     with Served(endless, QUICK) as slow:
         with slow.connect() as connection:
@@ -444,6 +452,57 @@ def test_an_answer_that_is_taken_too_slowly_is_cut() -> None:
                 time.sleep(0.02)
 
         assert [outcome.status for outcome in slow.outcomes] == [499]
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
+
+
+def test_a_long_answer_that_was_made_at_once_comes_whole() -> None:
+    """By slices: its length and its bytes are as before, and so is what HEAD says of it."""
+    body = random.Random(1).randbytes(300_000)
+    over: list[str] = []
+
+    async def long(request: Request) -> Reply:
+        return Reply(200, body, over=lambda: over.append(request.method))
+
+    with Served(long) as served:
+        answer = served.get("/")
+        with served.connect() as connection:
+            connection.sendall(served.head("HEAD / HTTP/1.1", "Connection: close"))
+            head = connection.recv(4096, socket.MSG_WAITALL)
+
+    assert answer.body == body and answer.headers["content-length"] == "300000"
+    assert b"Content-Length: 300000\r\n" in head and head.endswith(b"\r\n\r\n")
+    assert over == ["GET", "HEAD"]
+
+
+def test_forms_share_the_memory_that_there_is_for_them() -> None:
+    """Two megabytes each, of a thousand clients that send the last byte later."""
+    came, may_end = asyncio.Event(), asyncio.Event()
+
+    async def form(request: Request) -> Reply:
+        data = await request.body()
+        if request.path == "/first":
+            came.set()
+            await may_end.wait()
+        return text_reply(str(len(data)))
+
+    def post(target: str, size: int) -> bytes:
+        head = served.head(f"POST {target} HTTP/1.1", f"Content-Length: {size}")
+        return head + bytes(size)
+
+    async def end() -> None:
+        may_end.set()
+
+    with Served(form, forms=Budget(100, wait_s_max=0.1)) as served:
+        with served.connect() as first:
+            first.sendall(post("/first", 60))
+            served.do(came.wait())
+            small, refused = served.ask(post("/", 40)), served.ask(post("/", 41))
+            served.do(end())
+            assert read_answer(first).body == b"60"
+        full = served.ask(post("/", 100))
+
+    assert (small.body, refused.status, full.body) == (b"40", 503, b"100")
+    assert refused.headers["retry-after"] == "5"
 
 
 def test_a_client_that_waits_is_told_to_go_on_only_when_its_body_is_wanted(served: Served) -> None:
@@ -543,6 +602,6 @@ def test_a_stop_cuts_what_does_not_end() -> None:
         with stopping.connect() as busy:
             busy.sendall(stopping.head("PUT /upload HTTP/1.1", "Content-Length: 4") + b"12")
             began_s = time.monotonic()
-            stopping._run(stopping.server.close())
+            stopping.do(stopping.server.close())
             assert time.monotonic() - began_s < 30
             assert closes(busy)

@@ -13,7 +13,7 @@ import pytest
 
 from mrstream.cluster.errors import ClusterError, Unavailable, UserError
 from mrstream.mapreduce.snapshot import BACKUP, COMMITTED, FAILED, RUNNING, EventRow
-from mrstream.view.picture import FileEntry
+from mrstream.view.picture import FileEntry, SilentCell
 from mrstream.web.pages import grid_svg, layout, routes
 from mrstream.web.pages.visit import NoSuchPage, OutOfBounds, Visitor
 from tests.support import tui_states
@@ -351,6 +351,21 @@ def test_nothing_outside_a_visitors_trees_is_named() -> None:
     assert "secret" not in read(state, "/trash", ann).text
     assert "web.log" in read(state, "/files/in", ann).text
     assert not ann.may_see("/input")
+
+
+def test_the_trash_shows_what_cells_that_answer_have_and_names_those_that_do_not() -> None:
+    """It showed the error alone, and nothing could be brought back anywhere."""
+    state = tui_states.busy()
+    state.silent = [SilentCell("/logs", "cell logs does not answer: h1:7711: refused")]
+
+    shown = read(state, "/trash").text
+    of_logs = read(state, "/trash", Visitor("ann", b"s", paths=("/logs/ann",))).text
+    of_in = read(state, "/trash", Visitor("ann", b"s", paths=("/in",))).text
+
+    line = "What was deleted below /logs is not shown: cell logs does not answer: h1:7711: refused"
+    assert "/in/old.txt" in shown and line in shown
+    assert line in of_logs and "The trash is empty" not in of_logs
+    assert "/in/old.txt" in of_in and "logs" not in of_in, "G3"
 
 
 # Size and speed -------------------------------------------------------------------------

@@ -275,6 +275,32 @@ def test_uploads_of_a_killed_job_go_when_the_next_begins(
     assert uploads_in(s3, bucket) == ["a/outside"]
 
 
+def test_of_two_jobs_that_both_found_nothing_one_gets_the_output(
+    s3: Any, bucket: str, files: RoutedFiles
+) -> None:
+    """A local job has no master that knows of others; the second touches nothing of the first."""
+    one, two = (committer_for(JobConf({}), f"s3://{bucket}/a/out", files) for _ in range(2))
+    one.check_output()
+    two.check_output()
+    one.take_output()
+    attempt(one, files, ONE, part_00000=b"a\n")
+
+    with pytest.raises(OutputExists, match="another job has begun to write it"):
+        two.take_output()
+    one.commit_task(ONE)
+    one.commit_job()
+
+    assert body(s3, bucket, "a/out/part-00000") == b"a\n"
+    assert is_clean(s3, bucket)
+
+
+def test_a_directory_that_shall_be_new_is_made_once(bucket: str, files: RoutedFiles) -> None:
+    files.make_new(f"s3://{bucket}/d")
+
+    with pytest.raises(FileExistsError):
+        files.make_new(f"s3://{bucket}/d")
+
+
 def test_what_a_program_stored_itself_is_committed_too(
     s3: Any, bucket: str, files: RoutedFiles
 ) -> None:
