@@ -278,8 +278,8 @@ class _Gate:
     def _gated(self, handler: Handler) -> Handler:
         def answer(request: Any, peer: Peer) -> Any:
             if not self.started:
-                # As if nobody was there: it does not know what became of an earlier try, so that who
-                # repeats one keeps its number, or asks another member (F5).
+                # As if nobody was there: what became of an earlier try it does not know, so that
+                # who repeats one keeps its number, or asks another member (F5).
                 raise HostUnreachable(f"{self._daemon.role} is starting or stopping; try again")
             return handler(request, peer)
 
