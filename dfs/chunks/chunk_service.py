@@ -532,10 +532,10 @@ class ChunkService:
             if call.error is not None:
                 failures[call.server] = call.error
         if failures:
-            error = _mutation_error(handle, failures)
+            refusal = _mutation_error(handle, failures)
             if any(isinstance(failure, HostUnreachable) for failure in failures.values()):
-                self._silent[handle] = _Silence(version, self._clock.now_s(), error)
-            raise error
+                self._silent[handle] = _Silence(version, self._clock.now_s(), refusal)
+            raise refusal
 
     def _check_heard(self, handle: int, version: int, came_at_s: float) -> None:
         """As primary, under the chunk's lock: whoever waited for it while another mutation of the
