@@ -25,10 +25,13 @@ def lateness(fault: str, seconds: Mapping[str, float], load: float) -> str:
     """Say who was late, and in how crowded a machine; nothing if nobody was."""
     limit_s = promised_s(fault)
     late = [f"{name} {took_s:.1f} s" for name, took_s in seconds.items() if took_s > limit_s]
-    if not late:
-        return ""
+    return called_late(f"{', '.join(late)}, {limit_s:.0f} s are promised", load) if late else ""
+
+
+def called_late(words: str, load: float) -> str:
+    """The verdict of a round that was late for these reasons."""
     crowd = f" (load {load:.0f})" if load > CROWDED_LOAD else ""
-    return f"{LATE}{crowd}: {', '.join(late)}, {limit_s:.0f} s are promised"
+    return f"{LATE}{crowd}: {words}"
 
 
 def is_crowded(verdict: str) -> bool:

@@ -47,7 +47,7 @@ from tests.cluster.ledger import Worker
 from tests.cluster.local import wait_for
 from tests.cluster.lock_rounds import LockUsers, Starved
 from tests.cluster.netns import NetnsHosts
-from tests.cluster.promise import LATE, is_crowded, lateness
+from tests.cluster.promise import LATE, called_late, is_crowded, lateness
 from tests.cluster.racers import Racer, check_races
 
 LEDGER = Path(__file__).with_suffix(".csv")
@@ -593,10 +593,9 @@ def _verdict(game: Game, one: Round) -> str:
     """How a round was, as long as nothing is wrong with what users were told."""
     if game.help:
         return f"{HELPED}: {game.help}"[:300]
-    late = lateness(one.fault, one.seconds, one.load)
     if given_up := game.given_up():
-        return f"{late or LATE}; given up: {'; '.join(given_up)}"[:300]
-    return late or OK
+        return called_late(f"users gave up: {'; '.join(given_up)}", one.load)[:300]
+    return lateness(one.fault, one.seconds, one.load) or OK
 
 
 def _show_logs(game: Game) -> None:
