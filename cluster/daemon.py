@@ -37,7 +37,7 @@ from mrstream.cluster.config.config import (
     load,
 )
 from mrstream.cluster.config.state import read_identity
-from mrstream.cluster.errors import ClusterError, Unavailable
+from mrstream.cluster.errors import ClusterError, HostUnreachable
 from mrstream.cluster.logs import DaemonLog, RpcLog
 from mrstream.cluster.version import version
 from mrstream.cluster.wire.identity import Identity
@@ -278,7 +278,9 @@ class _Gate:
     def _gated(self, handler: Handler) -> Handler:
         def answer(request: Any, peer: Peer) -> Any:
             if not self.started:
-                raise Unavailable(f"{self._daemon.role} is starting or stopping; try again")
+                # As if nobody was there: what became of an earlier try it does not know, so that
+                # who repeats one keeps its number, or asks another member (F5).
+                raise HostUnreachable(f"{self._daemon.role} is starting or stopping; try again")
             return handler(request, peer)
 
         return answer

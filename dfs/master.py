@@ -406,13 +406,28 @@ class Master:
                 f"chunkserver {request.address.server} speaks protocol {request.protocol_version}; "
                 f"this master speaks {PROTOCOL_VERSION}"
             )
-        answer = self._call(request, peer)
         name = request.address.server
-        if self._brain.is_registered(name, request.incarnation):
-            peer.context = (name, request.incarnation)
-            self._peers[name] = peer
-            log.info("chunkserver=%s registered address=%s", name, request.address.host)
+        before = self._peers.get(name), peer.context
+        # What is decided together with the registration is for that server too.
+        self._peers[name], peer.context = peer, (name, request.incarnation)
+        try:
+            answer = self._call(request, peer)
+        except ClusterError:
+            self._unregister(name, peer, *before)
+            raise
+        if not self._brain.is_registered(name, request.incarnation):
+            self._unregister(name, peer, *before)
+            return answer
+        log.info("chunkserver=%s registered address=%s", name, request.address.host)
         return answer
+
+    def _unregister(self, name: ServerId, peer: Peer, before: Peer | None, context: Any) -> None:
+        """It was refused: commands go where they went before."""
+        peer.context = context
+        if before is None:
+            del self._peers[name]
+        else:
+            self._peers[name] = before
 
     def _outrun(self, epoch: int) -> None:
         """Alone, we are the master because cluster.yaml says so: begin anew above whoever was it

@@ -130,6 +130,9 @@ class MasterLink(Link):
         self.cell = holdings.cell
         self._settings = NOT_YET
         self._to_sample: list[int] = []
+        self._early: list[Command] | None = None
+        """Orders that came right behind the answer to a registration, while that is being taken in
+        (an epoch has to be on disk); None: no registration is under way."""
 
     @property
     def address(self) -> str:
@@ -151,7 +154,9 @@ class MasterLink(Link):
         return isinstance(error, DiskFailed)
 
     def parted(self) -> None:
-        """The next registration reports all there is."""
+        """The next registration reports all there is; whether the one that is there then leads, and
+        in which epoch, it says."""
+        self.leads, self.epoch, self._early = False, 0, None
         self._h.news.end(self)
 
     # --- what is told
@@ -171,6 +176,7 @@ class MasterLink(Link):
             number=registration,
             epoch=h.allegiance.epoch,
         )
+        self._early = []
         settings: ServerSettings = await channel.call(request, timeout_s=30.0)
         if settings.leads:
             await self._looked(lambda: h.allegiance.meet(settings.epoch))
@@ -181,6 +187,9 @@ class MasterLink(Link):
         self.leads, self.epoch, self._settings = settings.leads, settings.epoch, settings
         self.beat_s = settings.heartbeat_s
         h.news.begin(self)
+        early, self._early = self._early, None
+        for command in early:
+            self._pushed(command)
         await self._report(channel, registration)
         self.is_registered = settings.leads
 
@@ -272,6 +281,9 @@ class MasterLink(Link):
 
     def _pushed(self, command: Command) -> None:
         """Take a command that the master pushed."""
+        if self._early is not None:
+            self._early.append(command)
+            return
         h = self._h
         try:
             if not self.leads:

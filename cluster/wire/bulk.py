@@ -41,9 +41,15 @@ def bulk_connect(
     connect_s_max: float = CONNECT_S_MAX,
     timeout_s: float = BULK_IDLE_S_MAX,
 ) -> BulkStream:
-    """Connect to a bulk server of that role; `timeout_s` limits each send and each receive."""
+    """Connect to a bulk server of that role; `timeout_s` limits each send and each receive, those
+    of the greeting too: a host that hangs takes connections, and says nothing."""
     sock, peer, decoder = client_handshake(
-        connect_socket(address, connect_s_max), address, identity, role, new_client_id()
+        connect_socket(address, connect_s_max),
+        address,
+        identity,
+        role,
+        new_client_id(),
+        min(HANDSHAKE_S_MAX, timeout_s),
     )
     if decoder.held_bytes:
         sock.close()

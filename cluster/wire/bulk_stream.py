@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from mrstream.cluster.errors import ClusterError, HostUnreachable, Speechless
+from mrstream.cluster.errors import CallTimedOut, ClusterError, HostUnreachable, Speechless
 from mrstream.cluster.wire.addresses import BULK_BUFFER_BYTES, limit_waits, unreachable
 from mrstream.cluster.wire.frames import (
     HEADER_BYTES,
@@ -91,7 +91,7 @@ class BulkStream:
             else:
                 self.sock.sendall(run)
         except OSError as error:
-            raise unreachable(self.address, error) from error
+            raise self._lost(error) from error
 
     def send_error(self, error: ClusterError) -> None:
         """Send an error, which the other side's `receive` raises."""
@@ -115,7 +115,7 @@ class BulkStream:
                 offset += sent
                 left -= sent
         except OSError as error:
-            raise unreachable(self.address, error) from error
+            raise self._lost(error) from error
 
     def send_descriptors(self, descriptors: Sequence[int]) -> None:
         """Pass open files to the other side of a Unix socket."""
@@ -123,7 +123,7 @@ class BulkStream:
         try:
             socket.send_fds(self.sock, [b"F"], list(descriptors))
         except OSError as error:
-            raise unreachable(self.address, error) from error
+            raise self._lost(error) from error
 
     # --- receiving
 
@@ -199,6 +199,13 @@ class BulkStream:
 
     # --- below
 
+    def _lost(self, error: OSError) -> HostUnreachable:
+        """A connection that ended says so at once; one that says nothing is told apart, since to
+        ask once more over another would be to wait once more."""
+        if isinstance(error, BlockingIOError | TimeoutError):
+            return CallTimedOut(f"{self.address[:300]}: timed out", address=self.address)
+        return unreachable(self.address, error)
+
     def _send_vector(self, parts: list[memoryview]) -> None:
         try:
             while parts:
@@ -209,7 +216,7 @@ class BulkStream:
                 if parts and sent:
                     parts[0] = parts[0][sent:]
         except OSError as error:
-            raise unreachable(self.address, error) from error
+            raise self._lost(error) from error
 
     def prove_with(self, handshake: ServerHandshake, until_s: float) -> bytes | bytearray:
         """Hear one message of a stranger, all of it before that moment, and return our answer."""
@@ -261,7 +268,7 @@ class BulkStream:
                     else self._tls.receive(_BUFFERED_BYTES, self._timeout_s)
                 )
         except OSError as error:
-            raise unreachable(self.address, error) from error
+            raise self._lost(error) from error
         return memoryview(data)
 
     def _receive_some(self, view: memoryview) -> int:
@@ -272,7 +279,7 @@ class BulkStream:
                 else self._tls.receive_into(view, self._timeout_s)
             )
         except OSError as error:
-            raise unreachable(self.address, error) from error
+            raise self._lost(error) from error
         if count == 0:
             raise HostUnreachable(f"{self.address}: closed in the middle of its bytes")
         return count

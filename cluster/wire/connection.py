@@ -33,12 +33,17 @@ _READ_BYTES = 256 * 1024
 
 
 def client_handshake(
-    sock: socket.socket, address: str, identity: Identity, role: str, client_id: int
+    sock: socket.socket,
+    address: str,
+    identity: Identity,
+    role: str,
+    client_id: int,
+    timeout_s: float = HANDSHAKE_S_MAX,
 ) -> tuple[socket.socket, PeerIdentity, FrameDecoder]:
     """Prove both sides over a connected blocking socket; return the socket to go on with (wrapped
     where the cluster uses TLS), the server's identity, and the decoder with what else arrived."""
     try:
-        sock.settimeout(HANDSHAKE_S_MAX)
+        sock.settimeout(timeout_s)
         if identity.tls is not None and unix_path(address) is None:
             sock = identity.tls.client.wrap_socket(sock)
         handshake = ClientHandshake(identity, role, client_id)

@@ -71,6 +71,7 @@ from mrstream.dfs.transfer.forward import FORWARD_BYTES, Forward
 log = logging.getLogger(__name__)
 
 PIECE_BYTES = 1 << 20
+NO_PUSH = (b"no data has this id", ReplicaFailed())
 REQUESTS = union_of(
     [PushData, WriteChunk, AppendRecord, ApplyMutation, ReadChunk, ChunkLength, ChecksumChunk,
      OpenReplica]
@@ -91,6 +92,15 @@ class Caller:
         """The other side of a connection, with the number of its request."""
         peer = stream.peer
         return Caller(peer.role, peer.host, stream.address, (peer.client_id, number))
+
+
+@dataclass(frozen=True, slots=True)
+class _Silence:
+    """A mutation for which a replica was waited in vain."""
+
+    version: int
+    at_s: float
+    error: Unavailable
 
 
 Observe = Callable[[Caller, Request, float, ClusterError | None], None]
@@ -123,6 +133,8 @@ class ChunkService:
         self._locks: dict[int, threading.Lock] = {}
         self._changed: dict[int, None] = {}
         self._agreed: dict[int, tuple[int, int]] = {}
+        self._silent: dict[int, _Silence] = {}
+        """As primary: the last mutation of a chunk for which somebody was waited in vain."""
         self.served_at_s = float("-inf")
         self.counters: dict[str, float] = {}
 
@@ -137,6 +149,7 @@ class ChunkService:
             self._locks.pop(handle, None)
             self._changed.pop(handle, None)
             self._agreed.pop(handle, None)
+            self._silent.pop(handle, None)
 
     def take_changed(self) -> list[int]:
         """The chunks that were mutated since the last call."""
@@ -148,6 +161,7 @@ class ChunkService:
         """Answer requests until the other side closes."""
         buffer = bytearray(0)
         number = 0
+        failed_push = NO_PUSH
         while True:
             request = stream.receive(REQUESTS)
             number += 1
@@ -158,6 +172,10 @@ class ChunkService:
                 if isinstance(request, ReadChunk):
                     buffer = buffer or bytearray(PIECE_BYTES + 2 * BLOCK_BYTES)
                     self._read(stream, request, buffer)
+                elif isinstance(request, WriteChunk) and failed_push[0] == request.data_id:
+                    # It was sent right behind its bytes, before anybody knew: whoever does not have
+                    # them cannot write them, and is not waited for once more.
+                    raise failed_push[1]
                 else:
                     self._answer(stream, request)
             except DiskFailed as error:
@@ -169,6 +187,9 @@ class ChunkService:
             except ClusterError as error:
                 refusal = error
                 stream.send_error(error)
+            failed_push = NO_PUSH
+            if isinstance(request, PushData) and isinstance(refusal, ReplicaFailed):
+                failed_push = request.data_id, refusal
             if self._observe is not None:
                 took_s = self._clock.now_s() - began_s
                 self._observe(Caller.of(stream, number), request, took_s, refusal)
@@ -307,7 +328,9 @@ class ChunkService:
             raise BadRequest(
                 f"write of {request.length_bytes} bytes at {request.offset} of a chunk"
             )
+        came_at_s = self._clock.now_s()
         with self.lock_of(request.handle):
+            self._check_heard(request.handle, request.version, came_at_s)
             self._mutate(
                 request.replicas,
                 handle=request.handle,
@@ -329,7 +352,9 @@ class ChunkService:
             )
         if request.appender != PADDING:
             return self._append_once(request)
+        came_at_s = self._clock.now_s()
         with self.lock_of(request.handle):
+            self._check_heard(request.handle, request.version, came_at_s)
             offset = self.store.get(request.handle, request.version).length
             room = request.chunk_bytes - offset
             handle, version = request.handle, request.version
@@ -507,7 +532,18 @@ class ChunkService:
             if call.error is not None:
                 failures[call.server] = call.error
         if failures:
-            raise _mutation_error(handle, failures)
+            refusal = _mutation_error(handle, failures)
+            if any(isinstance(failure, HostUnreachable) for failure in failures.values()):
+                self._silent[handle] = _Silence(version, self._clock.now_s(), refusal)
+            raise refusal
+
+    def _check_heard(self, handle: int, version: int, came_at_s: float) -> None:
+        """As primary, under the chunk's lock: whoever waited for it while another mutation of the
+        version waited in vain for a replica is told the same. One after the other they would hold
+        the lock for as long each, and the master's next version, which ends that, with them."""
+        silence = self._silent.get(handle)
+        if silence is not None and silence.version == version and came_at_s <= silence.at_s:
+            raise silence.error
 
     def _count(self, name: str, amount: float) -> None:
         with self._guard:

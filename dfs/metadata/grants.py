@@ -265,8 +265,11 @@ class Grants:
             return
         if gather.failed:
             # Whoever did not answer may have this version all the same, and would look good while
-            # it misses mutations: the others go one higher.
-            self._prepare(work, before, [t.servers.at(index) for index in gather.acks])
+            # it misses mutations: the others go one higher. If it holds the lease, that would be
+            # waited for to its end.
+            others = [t.servers.at(index) for index in gather.acks]
+            self._revoke_unless_in(work.handle, others)
+            self._prepare(work, before, others)
             return
         assert version > t.chunks.granted(work.handle), f"{handle_name(work.handle)}: {version}"
         t.outbox.emit(op.ChunkGranted(work.handle, version, work.file_id, work.index))

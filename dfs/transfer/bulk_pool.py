@@ -2,19 +2,19 @@
 
 Safe for many threads: a stream is lent to one at a time. A stream that lay idle may have been
 closed by a server that was restarted meanwhile; a request over it is then repeated once over a new
-one, so only requests whose repeat is harmless may go through `call`.
+one, so only requests whose repeat is harmless may go through `call`. One that nobody answers is not
+repeated: whoever waits for us would wait for twice as long, and blame us.
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
 import threading
 import time
 from collections.abc import Callable
 from typing import Any
 
-from mrstream.cluster.errors import ClusterError, HostUnreachable, Speechless
+from mrstream.cluster.errors import CallTimedOut, ClusterError, HostUnreachable, Speechless
 from mrstream.cluster.wire.addresses import CONNECT_S_MAX, join_address
 from mrstream.cluster.wire.messages import Request
 from mrstream.cluster.wire.network import BulkStream, Identity, bulk_connect
@@ -61,8 +61,13 @@ class BulkPool:
         """Send a request without raw bytes and return its reply."""
         stream = self.idle(address)
         if stream is not None:
-            with contextlib.suppress(EOFError, HostUnreachable):  # it was closed while it lay idle
+            try:
                 return self._ask(address, stream, request)
+            except CallTimedOut:
+                self.forget(address)
+                raise
+            except (EOFError, HostUnreachable):
+                pass  # it was closed while it lay idle
         try:
             return self._ask(address, self.connect(address), request)
         except EOFError as error:
@@ -94,6 +99,13 @@ class BulkPool:
                 idle.append((stream, time.monotonic()))
                 return
         stream.close()
+
+    def forget(self, address: str) -> None:
+        """Nobody answers there: close what is idle, so that no other is tried in vain."""
+        with self._lock:
+            idle = self._idle.pop(address, [])
+        for stream, _ in idle:
+            stream.close()
 
     def close(self) -> None:
         """Close all that are idle."""

@@ -7,13 +7,16 @@ for its successor and by the client for the first of the chain.
 
 from __future__ import annotations
 
-from mrstream.cluster.errors import ClusterError, HostUnreachable
+from mrstream.cluster.errors import CallTimedOut, ClusterError, HostUnreachable
 from mrstream.cluster.wire.network import BulkStream
 from mrstream.dfs.errors import ReplicaFailed
 from mrstream.dfs.protocol import Done, PushData
 from mrstream.dfs.transfer.bulk_pool import BulkPool
 
 FORWARD_BYTES = 256 * 1024
+HOP_S = 1.0
+"""So much longer than the next server each one waits, for every server behind that: so the one that
+is next to a silent server is the first to say so, and nobody is blamed in its place."""
 
 
 class Forward:
@@ -64,6 +67,7 @@ class Forward:
         try:
             if self._stream is None:
                 self._stream = self._pool.connect(self._address)
+            self._stream.settimeout(self._pool.timeout_s + HOP_S * len(self._request.chain))
             self._stream.send(self._request)
         except HostUnreachable as error:
             self._again(error, 0)
@@ -71,9 +75,12 @@ class Forward:
             self._failure = error
 
     def _again(self, error: ClusterError, end: int) -> None:
-        """A stream that had lain idle is no proof against the server: try a new one, once."""
+        """That a stream ended which had lain idle is no proof against the server: try a new one,
+        once. Silence is one."""
         self.close()
-        if not self._was_idle:
+        if isinstance(error, CallTimedOut):
+            self._pool.forget(self._address)
+        if not self._was_idle or isinstance(error, CallTimedOut):
             self._failure = error
             return
         self._was_idle = False

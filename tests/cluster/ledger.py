@@ -31,6 +31,8 @@ class Ledger:
     """The longest time that one operation took."""
     wrong: list[str] = field(default_factory=list)
     """Refusals that cannot be."""
+    given_up: list[str] = field(default_factory=list)
+    """What nobody answered in all the time that the client's retries take."""
 
 
 class Worker(threading.Thread):
@@ -53,8 +55,8 @@ class Worker(threading.Thread):
             try:
                 self._step()
                 self.ledger.done += 1
-            except Unavailable:
-                pass  # its paths stay unsure
+            except Unavailable as error:
+                self.ledger.given_up.append(f"{type(error).__name__}: {error}")  # paths stay unsure
             except ClusterError as error:
                 self.ledger.wrong.append(f"{type(error).__name__}: {error}")
             took_s = time.monotonic() - began_s

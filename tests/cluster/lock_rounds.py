@@ -25,7 +25,7 @@ from tests.cluster.netns import NetnsHosts
 
 LIMIT_S = 120.0
 """Only a net: a crowded machine takes long, a broken one for ever."""
-PROMISED_S = {"kill": 10.0, "stop": 20.0, "cut": 20.0}
+FAULTS = ("kill", "stop", "cut")
 MORE = "masters: [h1, h2, h3]\nlock: {}\n"
 HOLDERS, COUNTERS, WRITERS = 4, 2, 2
 SESSION_S = LockConfig().session_s

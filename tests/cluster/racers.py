@@ -25,15 +25,22 @@ PAUSE_S = 0.05
 class Racer(threading.Thread):
     """One client; `history` holds its operations by name."""
 
-    def __init__(self, client: DfsClient, number: int, stopped: threading.Event) -> None:
+    def __init__(
+        self,
+        client: DfsClient,
+        number: int,
+        stopped: threading.Event,
+        pause_s: float = PAUSE_S,
+    ) -> None:
         super().__init__(name=f"racer-{number}", daemon=True)
+        self._pause_s = pause_s
         self.history: dict[str, list[Operation]] = {one: [] for one in NAMES}
         self._client, self._stopped = client, stopped
         self._random = random.Random(number)
 
     def run(self) -> None:
         self._client.make_directory("/race", parents=True)
-        while not self._stopped.wait(PAUSE_S):
+        while not self._stopped.wait(self._pause_s):
             one, asked = self._random.choice(NAMES), self._random.choice(["make", "remove", "look"])
             called_at = time.monotonic()
             try:

@@ -3,8 +3,10 @@
 `python tests/cluster/rounds.py --minutes N` (make soak) plays games: a new cluster, users of the
 dfs (writers, renamers, appenders), of jobs and of the lock cell, one round of each fault, and then
 every user's own ledger is held against what is there. A round is a line of rounds.csv, which is
-kept with the sources and which later runs, on any machine, add to. The faults that were seen least
-come first. `--show` prints medians and longest times by kind, and plays nothing.
+kept with the sources and which later runs, on any machine, add to. It is well if nothing is wrong,
+nobody was late (`promise`), and no command of a person was needed; it says who was last, and what
+that one waited for. The faults that were seen least come first. `--show` prints times by kind and
+verdicts by commit, and plays nothing.
 """
 
 from __future__ import annotations
@@ -39,26 +41,48 @@ from mrstream.dfs.client.records import RecordAppender, RecordCutter
 from mrstream.dfs.client.writer import create
 from mrstream.mapreduce.client.client import JobClient
 from mrstream.mapreduce.protocol import ListJobs
+from tests.cluster.diary import Diary, keep_diary
 from tests.cluster.hosted import Operator
 from tests.cluster.ledger import Worker
 from tests.cluster.local import wait_for
 from tests.cluster.lock_rounds import LockUsers, Starved
 from tests.cluster.netns import NetnsHosts
+from tests.cluster.promise import LATE, called_late, is_crowded, lateness
+from tests.cluster.racers import Racer, check_races
 
 LEDGER = Path(__file__).with_suffix(".csv")
 LIMIT_S = 300.0
 """Only a net: a crowded machine takes long, a broken one for ever."""
-WRITERS, APPENDERS, LOCK_HOLDERS = 4, 2, 16
+SETTLE_S = 60.0
+"""Guards and groups mend what was broken in this time, or a person has to."""
+WRITERS, APPENDERS, RACERS, LOCK_HOLDERS = 4, 2, 3, 16
+RACE_PAUSE_S = 0.25
+"""A game takes minutes: with more operations the check of their history would too."""
 WORDS = [f"word{number % 7}" for number in range(700)]
 COUNTED = {f"word{number}": 100 for number in range(7)}
+STEPS_TOLD = 3
+LAST_CHARS = 300
 FAULTS = ("kill", "stop", "cut", "cut two", "one way", "power off", "loss", "full disk")
 """kill -9 and SIGSTOP (5 to 40 s) of all leaders; the network of the dfs leader's host cut, with
 that of a second one, or in one direction; its power; a packet in fifty lost (repeats make them
 late by 200 ms and more); its disk full."""
-PROMISED_S = {"kill": 10.0}
-PROMISED_ELSE_S = 20.0
+OK = "ok"
 NOT_JUDGED = "not judged"
 """How the verdict of a round begins in which the users themselves did not get to run."""
+HELPED = "needed a person"
+"""How that of a round begins after which not all came back by themselves."""
+
+
+@dataclass(frozen=True)
+class Waits:
+    """How long faults last that users do not end by going on."""
+
+    without_majority_s: float = 10.0
+    """Every lease is over by then, and what was under way answered."""
+    watched_s: float = 5.0
+    """And for so long nothing is acknowledged."""
+    lossy_s: float = 30.0
+    full_s: float = 20.0
 
 
 @dataclass
@@ -71,10 +95,22 @@ class Round:
     load: float
     seconds: dict[str, float] = field(default_factory=dict)
     verdict: str = ""
+    last: str = ""
+    """Who went on last, and what that one waited for."""
+
+    @property
+    def is_good(self) -> bool:
+        """Is there nothing that anybody has to look at?"""
+        return self.verdict == OK or is_crowded(self.verdict)
+
+    @property
+    def is_wrong(self) -> bool:
+        """Was anything lost, done twice, or answered as it must not be?"""
+        return not self.is_good and not self.verdict.startswith((LATE, HELPED, NOT_JUDGED))
 
 
 NAMES = ("dfs", "jobs", "lock")
-HEAD = ("date", "commit", "fault", "load", *(f"{name}_s" for name in NAMES), "verdict")
+HEAD = ("date", "commit", "fault", "load", *(f"{name}_s" for name in NAMES), "verdict", "last")
 
 
 def read_ledger(path: Path) -> list[Round]:
@@ -89,6 +125,7 @@ def read_ledger(path: Path) -> list[Round]:
                 float(row["load"]),
                 {name: float(row[f"{name}_s"]) for name in NAMES if row[f"{name}_s"]},
                 row["verdict"],
+                row["last"] or "",
             )
             for row in csv.DictReader(file)
         ]
@@ -103,27 +140,54 @@ def add_to_ledger(path: Path, rounds: Iterable[Round]) -> None:
         for one in rounds:
             times = [f"{one.seconds[name]:.1f}" if name in one.seconds else "" for name in NAMES]
             row = [one.date, one.commit, one.fault, f"{one.load:.0f}", *times, one.verdict]
-            writer.writerow(row)
+            writer.writerow([*row, one.last])
+
+
+def _counts(rounds: list[Round]) -> str:
+    """Rounds, wrong, needed a person, late, late in a crowd, as cells of a table. Lateness is that
+    of the seconds: the verdicts of the first rounds do not tell of it."""
+    said = [lateness(one.fault, one.seconds, one.load) for one in rounds]
+    crowded = sum(1 for words in said if is_crowded(words))
+    late = sum(1 for words in said if words) - crowded
+    wrong = sum(1 for one in rounds if one.is_wrong)
+    helped = sum(1 for one in rounds if one.verdict.startswith(HELPED))
+    return f"{len(rounds)} | {wrong} | {helped} | {late} | {crowded}"
+
+
+def _judged(rounds: list[Round]) -> list[Round]:
+    return [one for one in rounds if not one.verdict.startswith(NOT_JUDGED)]
+
+
+def by_commit(rounds: list[Round]) -> list[str]:
+    """A line for each commit that was played, as a table of a document."""
+    lines = [
+        "| commit | rounds | wrong | needed a person | late | late, crowded "
+        "| load: median, highest |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for commit in dict.fromkeys(one.commit for one in rounds):
+        played = [one for one in _judged(rounds) if one.commit == commit]
+        loads = [one.load for one in played] or [0.0]
+        load = f"{statistics.median(loads):.0f}, {max(loads):.0f}"
+        lines.append(f"| {commit} | {_counts(played)} | {load} |")
+    return lines
 
 
 def summary(rounds: list[Round]) -> list[str]:
     """A line for each kind of fault, as a table of a document."""
     lines = [
-        "| fault | rounds | wrong | later than promised | dfs: median, longest s | jobs | lock |",
-        "|---|---|---|---|---|---|---|",
+        "| fault | rounds | wrong | needed a person | late | late, crowded "
+        "| dfs: median, longest s | jobs | lock |",
+        "|---|---|---|---|---|---|---|---|---|",
     ]
     for fault in FAULTS:
-        judged = [one for one in rounds if not one.verdict.startswith(NOT_JUDGED)]
-        played = [one for one in judged if one.fault == fault]
-        wrong = sum(1 for one in played if one.verdict != "ok")
-        promised_s = PROMISED_S.get(fault, PROMISED_ELSE_S)
-        late = sum(1 for one in played if max(one.seconds.values(), default=0.0) > promised_s)
+        played = [one for one in _judged(rounds) if one.fault == fault]
         cells = []
         for name in NAMES:
             took_s = [one.seconds[name] for one in played if name in one.seconds]
             middle = f"{statistics.median(took_s):.1f}, {max(took_s):.1f}" if took_s else "–"
             cells.append(middle)
-        lines.append(f"| {fault} | {len(played)} | {wrong} | {late} | {' | '.join(cells)} |")
+        lines.append(f"| {fault} | {_counts(played)} | {' | '.join(cells)} |")
     return lines
 
 
@@ -134,6 +198,7 @@ class Appender(threading.Thread):
         super().__init__(name=f"appender-{number}", daemon=True)
         self.acknowledged: list[bytes] = []
         self.wrong: list[str] = []
+        self.given_up: list[str] = []
         self._stopped, self._number = stopped, number
         self._appender = RecordAppender(client, path)
 
@@ -144,7 +209,8 @@ class Appender(threading.Thread):
             payload = f"{self._number}-{count}".encode()
             try:
                 self._appender.append_record(payload)
-            except Unavailable:
+            except Unavailable as error:
+                self.given_up.append(f"{type(error).__name__}: {error}")
                 continue  # nobody knows: it may be there or not
             except ClusterError as error:
                 self.wrong.append(f"{type(error).__name__}: {error}")
@@ -186,8 +252,15 @@ class Counting(threading.Thread):
 class Game:
     """One cluster of three hosts with all its users."""
 
-    def __init__(self, directory: Path, chance: random.Random) -> None:
+    def __init__(self, directory: Path, chance: random.Random, waits: Waits | None = None) -> None:
         self._chance = chance
+        self._waits = waits or Waits()
+        self.last = ""
+        """Who went on last in the last round, and what that one waited for."""
+        self.help = ""
+        """Who had not come back when a person had to help; nothing if nobody had to."""
+        self._diaries: dict[str, Diary] = {}
+        """Of each user of the dfs, by name."""
         self.hosts = NetnsHosts(3)
         self._exits = contextlib.ExitStack()
         self._exits.callback(self.hosts.close)
@@ -214,22 +287,36 @@ class Game:
         with create(self._client(), "/queue"):
             pass
         stopped = self._stopped
-        self.writers = [Worker(self._client(), number, stopped) for number in range(WRITERS)]
+        self.writers = [
+            Worker(self._client(f"worker-{number}"), number, stopped) for number in range(WRITERS)
+        ]
         self.appenders = [
-            Appender(self._client(), "/queue", number, stopped) for number in range(APPENDERS)
+            Appender(self._client(f"appender-{number}"), "/queue", number, stopped)
+            for number in range(APPENDERS)
+        ]
+        self.racers = [
+            Racer(self._client(f"racer-{number}"), number, stopped, RACE_PAUSE_S)
+            for number in range(RACERS)
         ]
         self.counting = Counting(self.operator, stopped)
         self.lock_users = LockUsers(self.cluster, LOCK_HOLDERS)
         self.lock_users.begin()
-        for user in (*self.writers, *self.appenders, self.counting):
+        for user in self._users():
             user.start()
         self._await_settled()
+        self.help = ""
 
-    def _client(self) -> DfsClient:
+    def _users(self) -> list[threading.Thread]:
+        return [*self.writers, *self.appenders, *self.racers, self.counting]
+
+    def _client(self, name: str = "") -> DfsClient:
+        """A client that tries for as long as any user's does."""
         # When the game is over nobody tries again: the hosts' addresses are then somebody else's.
-        retry = RetryPolicy(total_s=LIMIT_S, wait=self._ended.wait)
+        retry = RetryPolicy(wait=self._ended.wait)
         client = client_of(self.cluster, user="root", retry=retry)
         self._exits.callback(client.close)
+        if name:
+            self._diaries[name] = keep_diary(client)
         return client
 
     def close(self) -> None:
@@ -238,7 +325,7 @@ class Game:
         for host in self.hosts.names:
             with contextlib.suppress(Exception):
                 self.hosts.resume(host)
-        for user in (*self.writers, *self.appenders, self.counting):
+        for user in self._users():
             user.join(LIMIT_S)
         self.lock_users.close()
         self._exits.close()
@@ -254,8 +341,13 @@ class Game:
 
     def _await_settled(self) -> None:
         try:
-            wait_for(self._is_settled, 60.0, "all members to answer", 0.5)
+            wait_for(self._is_settled, SETTLE_S, "all members to answer", 0.5)
         except AssertionError:
+            views = self._groups().values()
+            self.help = "; ".join(
+                f"{view.role} of {view.leader or 'nobody'}, {', '.join(view.answering)} answer"
+                for view in views
+            )
             self.operator.good("cluster", "up", timeout_s=LIMIT_S)
             wait_for(self._is_settled, LIMIT_S, "all members to answer", 0.5)
 
@@ -275,6 +367,8 @@ class Game:
         """Wait until all users have gone on; the seconds since by group."""
         done, written = self._done(), self.lock_users.mark()
         took_s: dict[str, float] = {}
+        names = [user.name for user in (*self.writers, *self.appenders)]
+        went_on_s: dict[str, float] = {}
 
         def jobs() -> None:
             with JobClient(self.cluster) as client:
@@ -286,21 +380,47 @@ class Game:
 
         def all_go_on() -> bool:
             now_s = time.monotonic() - began_s
-            pairs = zip(self._done(), done, strict=True)
-            if "dfs" not in took_s and all(now >= before + 2 for now, before in pairs):
+            for name, now, before in zip(names, self._done(), done, strict=True):
+                if now >= before + 2:
+                    went_on_s.setdefault(name, now_s)
+            if "dfs" not in took_s and len(went_on_s) == len(names):
                 took_s["dfs"] = now_s
             if "lock" not in took_s and self.lock_users.go_on_after(written):
                 took_s["lock"] = now_s
             return len(took_s) == len(NAMES) or bool(self.lock_users.errors)
 
-        wait_for(all_go_on, LIMIT_S, f"all users to go on (so far {took_s})", 0.02)
+        try:
+            wait_for(all_go_on, LIMIT_S, "all users to go on", 0.02)
+        except AssertionError as error:
+            waiting = [name for name in names if name not in went_on_s]
+            said = [self._story(name, began_s, LIMIT_S) for name in waiting]
+            raise AssertionError(f"{error}: {took_s}; {'; '.join(said)}") from None
         self.lock_users.check_errors()
+        last = max(names, key=lambda name: went_on_s[name])
+        self.last = self._story(last, began_s, went_on_s[last])
         return dict(took_s)
+
+    def _story(self, name: str, began_s: float, took_s: float) -> str:
+        """What a user of the dfs waited for since then."""
+        steps = self._diaries[name].since(began_s, began_s + took_s)
+        return f"{name} after {took_s:.1f} s: {', '.join(steps[-STEPS_TOLD:]) or 'nothing long'}"
+
+    def given_up(self) -> list[str]:
+        """What users were told, since the last look, that their own retries did not get over."""
+        said = []
+        for writer in self.writers:
+            said += [f"{writer.name}: {one}" for one in writer.ledger.given_up]
+            writer.ledger.given_up.clear()
+        for appender in self.appenders:
+            said += [f"{appender.name}: {one}" for one in appender.given_up]
+            appender.given_up.clear()
+        return said
 
     # --- faults
 
     def round(self, fault: str) -> dict[str, float]:
         """Break something, see all users go on, mend it; return the seconds of each group."""
+        self.last = self.help = ""
         leaders = self._leaders()
         victim = dict(leaders)[DFS_MASTER]
         if fault not in ("kill", "stop"):
@@ -363,9 +483,9 @@ class Game:
         other = self._chance.choice([host for host in self.hosts.names if host != victim])
         self.hosts.cut(victim)
         self.hosts.cut(other)
-        time.sleep(10.0)  # every lease is over by then, and what was under way answered
+        time.sleep(self._waits.without_majority_s)
         done, written = self._done(), self.lock_users.mark()
-        time.sleep(5.0)
+        time.sleep(self._waits.watched_s)
         names = slice(WRITERS)  # appenders may go on without a master, as long as a chunk has room
         assert self._done()[names] == done[names], "changes were acknowledged by a minority"
         assert self.lock_users.mark() == written, "a minority of the cell acknowledged"
@@ -386,23 +506,28 @@ class Game:
     def _lose_packets(self, victim: str) -> dict[str, float]:
         """Nobody has to lead anew, and everybody goes on, if slowly."""
         self.hosts.lose(victim, 0.02)
-        return self._slowest_of(30.0)
+        return self._slowest_of(self._waits.lossy_s)
 
     def _fill(self, victim: str) -> dict[str, float]:
         """Somebody leads, with or without room."""
         try:
             self.hosts.fill_disk(victim)
-            return self._slowest_of(20.0)
+            return self._slowest_of(self._waits.full_s)
         finally:
             self.hosts.free_disk(victim)
 
     def _slowest_of(self, seconds: float) -> dict[str, float]:
         """See users go on again and again for so long; the longest that they took."""
         slowest_s: dict[str, float] = {}
+        last = ""
         until_s = time.monotonic() + seconds
         while time.monotonic() < until_s:
-            for name, took_s in self._time_users(time.monotonic()).items():
+            seen = self._time_users(time.monotonic())
+            if seen["dfs"] > slowest_s.get("dfs", 0.0):
+                last = self.last
+            for name, took_s in seen.items():
                 slowest_s[name] = max(took_s, slowest_s.get(name, 0.0))
+        self.last = last
         return slowest_s
 
     # --- the end
@@ -410,7 +535,7 @@ class Game:
     def judge(self) -> None:
         """What every user was told is so."""
         self._stopped.set()
-        for user in (*self.writers, *self.appenders, self.counting):
+        for user in self._users():
             user.join(LIMIT_S)
             assert not user.is_alive(), f"{user.name} does not end"
         self.lock_users.judge()
@@ -427,23 +552,27 @@ class Game:
             assert not appender.wrong, appender.wrong
             lost = [one for one in appender.acknowledged if one not in there]
             assert not lost, f"acknowledged and lost: {lost[:10]}"
+        check_races(self.racers)
 
 
-def play(faults: list[str], chance: random.Random) -> list[Round]:
+def play(faults: list[str], chance: random.Random, waits: Waits | None = None) -> list[Round]:
     """A game of these faults; what was broken until something went wrong, or all of them."""
     commit = subprocess.run(
         ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False
     ).stdout.strip()
     rounds: list[Round] = []
     with tempfile.TemporaryDirectory(prefix="mrs-rounds-") as directory:
-        game = Game(Path(directory), chance)
-        verdict = "ok"
+        game = Game(Path(directory), chance, waits)
+        verdict = OK
         try:
             for fault in faults:
                 date = time.strftime("%Y-%m-%d")
-                rounds.append(Round(date, commit, fault, os.getloadavg()[0]))
-                rounds[-1].seconds = game.round(fault)
-                print(f"{fault}: {rounds[-1].seconds}", flush=True)
+                one = Round(date, commit, fault, os.getloadavg()[0])
+                rounds.append(one)
+                one.seconds = game.round(fault)
+                one.load = max(one.load, os.getloadavg()[0])
+                one.last, one.verdict = game.last[:LAST_CHARS], _verdict(game, one)
+                print(f"{fault}: {one.seconds}; {one.verdict}; {one.last}", flush=True)
             game.judge()
         except AssertionError as error:
             verdict = " ".join(str(error).split())[:300]
@@ -453,10 +582,20 @@ def play(faults: list[str], chance: random.Random) -> list[Round]:
             _show_logs(game)
         finally:
             game.close()
-    for one in rounds:  # they were judged together
-        one.verdict = verdict
+    for one in rounds:  # what is wrong was judged together
+        if verdict != OK or not one.verdict:
+            one.verdict = verdict
     print(f"{game.counting.done} jobs, {sum(w.ledger.done for w in game.writers)} changes of names")
     return rounds
+
+
+def _verdict(game: Game, one: Round) -> str:
+    """How a round was, as long as nothing is wrong with what users were told."""
+    if game.help:
+        return f"{HELPED}: {game.help}"[:300]
+    if given_up := game.given_up():
+        return called_late(f"users gave up: {'; '.join(given_up)}", one.load)[:300]
+    return lateness(one.fault, one.seconds, one.load) or OK
 
 
 def _show_logs(game: Game) -> None:
@@ -481,8 +620,9 @@ def main() -> int:
         faults = options.faults or sorted(FAULTS, key=lambda fault: seen[fault])
         rounds = play(faults, random.Random())
         add_to_ledger(LEDGER, rounds)
-        is_good = is_good and all(one.verdict == "ok" for one in rounds)
-    print("\n".join(summary(read_ledger(LEDGER))))
+        is_good = is_good and all(one.is_good for one in rounds)
+    for table in (summary, by_commit):
+        print("\n".join(table(read_ledger(LEDGER))), end="\n\n")
     return 0 if is_good else 1
 
 

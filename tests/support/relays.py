@@ -49,6 +49,26 @@ class Relay:
         raise NotImplementedError
 
 
+class SilentRelay(Relay):
+    """Passes everything on until it is told to be silent: from then on nothing arrives any more,
+    and nobody is told so, as with a host whose cable was pulled."""
+
+    def __init__(self, port: int) -> None:
+        self.is_silent = False
+        self.connections_count = 0
+        super().__init__(port)
+
+    def _pass_on(self, source: socket.socket, sink: socket.socket, towards_server: bool) -> None:
+        self.connections_count += towards_server
+        with contextlib.suppress(OSError):
+            while piece := source.recv(PIECE_BYTES):
+                if not self.is_silent:
+                    sink.sendall(piece)
+        if not self.is_silent:
+            with contextlib.suppress(OSError):
+                sink.shutdown(socket.SHUT_WR)
+
+
 class DamagingRelay(Relay):
     """Flips one bit of what goes one way, once."""
 

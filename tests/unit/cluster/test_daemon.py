@@ -13,17 +13,19 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from mrstream.cluster.config.config import Cluster
 from mrstream.cluster.config.reader import read_config
 from mrstream.cluster.config.state import Secret, write_private
-from mrstream.cluster.daemon import EXIT_BUG, EXIT_REFUSED
+from mrstream.cluster.daemon import EXIT_BUG, EXIT_REFUSED, _Gate
 from mrstream.cluster.errors import DaemonFault, HostUnreachable, Unavailable
 from mrstream.cluster.wire.messages import Health, HealthReply, Metrics, Stop
 from mrstream.cluster.wire.network import Connection
-from tests.unit.cluster.toy_role import Break
+from tests.unit.cluster.toy_role import Break, Toy
 
 ROOT = Path(__file__).parents[3]
 ROLE = "dfs.chunkserver"
@@ -231,3 +233,13 @@ def test_a_life_that_is_over_ends_whatever_stands_in_the_way(interpreter: str) -
     ended = subprocess.run([sys.executable, "-c", program], stderr=subprocess.PIPE, timeout=60)
 
     assert ended.returncode == (EXIT_BUG if interpreter else 7), ended.stderr
+
+
+def test_a_daemon_that_is_starting_is_as_good_as_none() -> None:
+    """F5: a leader that was killed may have done what it did not answer, and its next life does not
+    know yet. Were that a refusal, the client would ask afresh, and be told that its file exists."""
+    toy: Any = SimpleNamespace(role="toy")
+    gate = _Gate(toy, Toy(toy))
+
+    with pytest.raises(HostUnreachable, match="toy is starting or stopping"):
+        gate.handlers()[Break](Break(), None)  # type: ignore[arg-type]

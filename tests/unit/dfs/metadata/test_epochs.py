@@ -126,3 +126,27 @@ class TestLeases:
         assert not model.is_answered(call)
         model.pass_time(2.0)
         assert model.answer(call).primary != primary
+
+    def test_a_holder_that_does_not_take_the_next_version_is_asked_to_give_it_up(self) -> None:
+        """It had just registered, and took nobody's orders yet: its lease would be waited for to
+        its end, a minute, by every writer of the chunk."""
+        model, primary = self.written()
+        for server in model.servers.values():
+            register(model, server.id)
+            report(model, server)
+        holder = model.servers[primary]
+        do = holder.do
+        refused: list[p.Command] = []
+
+        def not_yet(command: p.Command) -> p.CommandDone:
+            if isinstance(command, p.SetVersion) and not refused:
+                refused.append(command)
+                return holder._done(command, False, error="StaleMaster: it is not here yet")
+            return do(command)
+
+        holder.do = not_yet  # type: ignore[method-assign]
+
+        grant = model.answer(self.find(model))
+
+        assert refused and grant.primary != primary
+        assert not holder.leases, "it was told that its lease is over"
