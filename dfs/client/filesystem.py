@@ -115,7 +115,7 @@ class DfsFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec has no 
 
     def exists(self, path: str, **kwargs: Any) -> bool:
         try:
-            self.client.stat(self._strip_protocol(path))
+            self._status(path)
         except (NoSuchFile, NotADirectory):
             return False
         return True

@@ -21,7 +21,7 @@ from crc32c import crc32c
 
 from mrstream.cluster.errors import Unavailable
 from mrstream.dfs.chunk import NO_HANDLE, RECORD_FRACTION_OF_CHUNK, ChunkHandle, ServerId
-from mrstream.dfs.client.chunk_writer import Run, ask_primary, failed_servers, push
+from mrstream.dfs.client.chunk_writer import Run, as_unavailable, ask_primary, failed_servers, push
 from mrstream.dfs.errors import ChunkCorrupt, ChunkFull, DataNotPushed, RecordTooLarge
 from mrstream.dfs.protocol import AppendRecord, AppendTarget, ChunkGrant
 
@@ -174,9 +174,7 @@ class RecordAppender:
             except (Unavailable, ChunkCorrupt) as error:
                 failed = failed_servers(error, grant)
                 if attempt.number > 1:
-                    attempt.failed(
-                        error if isinstance(error, Unavailable) else Unavailable(str(error))
-                    )
+                    attempt.failed(as_unavailable(error))
             self._failed_grant = self._grant
             self._grant = None
             run.pushed_to = ()

@@ -9,8 +9,6 @@ The master drops an upload that nobody touched for a week.
 from __future__ import annotations
 
 import re
-import secrets
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -94,7 +92,6 @@ def directory(bucket_path: str, id: str) -> str:
 
 
 def part_path(bucket_path: str, id: str, number: int) -> str:
-    """Where a part is."""
     return f"{directory(bucket_path, id)}/{number:05}"
 
 
@@ -108,11 +105,6 @@ def begin(client: DfsClient, bucket_path: str, upload: Upload) -> None:
     path = directory(bucket_path, upload.id)
     make_below(client, bucket_path, path)
     client.set_attributes(path, dict(upload.packed()))
-
-
-def new_id() -> str:
-    """An id that no other upload has."""
-    return secrets.token_hex(16)
 
 
 def find(client: DfsClient, bucket_path: str, id: str, key: str) -> Upload:
@@ -181,8 +173,3 @@ def drop(client: DfsClient, bucket_path: str, id: str) -> None:
         client.delete(f"{bucket_path}/{UPLOADS}", skip_trash=True)
     except (NoSuchFile, OSError):
         return  # others are under way
-
-
-def now_s() -> float:
-    """When something is begun."""
-    return time.time()
