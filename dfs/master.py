@@ -292,7 +292,6 @@ class Master:
         return not waiting or self._brain.is_whole, waiting or serving
 
     def metrics(self) -> dict[str, float]:
-        """The master's counters."""
         report: ClusterReport = self._brain.query(Report(), self._clock.now_s())
         figures = {
             "files": report.file_count,

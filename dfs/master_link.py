@@ -133,11 +133,9 @@ class MasterLink(Link):
 
     @property
     def address(self) -> str:
-        """Where the master is."""
         return self.master
 
     async def connect(self) -> Channel:
-        """Connect to it."""
         return await Channel.connect(
             self.master,
             self._h.identity,
@@ -271,7 +269,6 @@ class MasterLink(Link):
             h.commands.collect(handle, version, self.epoch)
 
     def _pushed(self, command: Command) -> None:
-        """Take a command that the master pushed."""
         h = self._h
         try:
             if not self.leads:

@@ -53,7 +53,6 @@ class JobRecord:
         os.makedirs(self.scratch, mode=0o700)
 
     def log_directory(self, attempt_id: str) -> str:
-        """Where an attempt logs."""
         return os.path.join(self.directory, "logs", attempt_id)
 
     def kept_directory(self, attempt_id: str) -> str:
@@ -65,7 +64,6 @@ class JobRecord:
         write_whole(os.path.join(self.directory, "job.msgpack"), encode(spec))
 
     def read_spec(self) -> JobSpec:
-        """Return the job that was kept."""
         with open(os.path.join(self.directory, "job.msgpack"), "rb") as file:
             return decode(file.read())
 

@@ -58,7 +58,6 @@ class Figures(msgspec.Struct, frozen=True):
         return Figures(*map(_grown, self._all(), new._all(), old._all()))
 
     def at_least(self, other: Figures) -> Figures:
-        """Return the greater of each."""
         return Figures(*map(max, self._all(), other._all()))
 
     def _all(self) -> tuple[int, ...]:

@@ -142,7 +142,6 @@ class Context:
         self.scopes[-1][name] = meaning
 
     def meaning(self, at: int, name: str) -> Meaning:
-        """Return what a name means here."""
         for scope in reversed(self.scopes):
             if name in scope:
                 return scope[name]

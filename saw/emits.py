@@ -86,7 +86,6 @@ class Emits:
     # --- emit
 
     def emit(self, node: tree.Emit) -> None:
-        """Translate an emit."""
         context = self._context
         table = context.meaning(node.at, node.table)
         if not isinstance(table, TableVar):

@@ -59,7 +59,6 @@ class _Parser:
             pass
 
     def statement(self) -> tree.Statement:
-        """Take one statement."""
         words = self._words
         words.deeper()
         try:

@@ -39,7 +39,6 @@ def text_pattern(pattern: str) -> re.Pattern[str]:
 
 @lru_cache(maxsize=512)
 def bytes_pattern(pattern: str) -> re.Pattern[bytes]:
-    """Return a checked pattern for bytes."""
     check(pattern)
     return re.compile(pattern.encode())
 
@@ -50,7 +49,6 @@ def match(pattern: str, text: str) -> bool:
 
 
 def match_bytes(pattern: str, text: bytes) -> bool:
-    """Say whether the pattern matches somewhere."""
     return bytes_pattern(pattern).search(text) is not None
 
 

@@ -186,7 +186,6 @@ def decode(data: bytes, encoding: str) -> str:
 
 
 def encode(text: str, encoding: str) -> bytes:
-    """Return text as bytes of an encoding."""
     if encoding.lower() == "hex":
         return bytes.fromhex(text)
     if encoding.lower() not in ("utf-8", "utf8", "latin-1", "latin1", "iso-8859-1", "ascii"):
@@ -315,7 +314,6 @@ class AssertionFailed(Exception):
 
 
 def fingerprint_of(encoded: bytes) -> int:
-    """Return the fingerprint of an encoded value."""
     return fingerprint(encoded)
 
 

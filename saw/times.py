@@ -114,7 +114,6 @@ def monthof(time: int, zone: str) -> int:
 
 
 def yearof(time: int, zone: str) -> int:
-    """Return the year."""
     return calendar(time, zone).year
 
 

@@ -32,7 +32,6 @@ class Whens:
         self._statement = statement
 
     def when(self, node: tree.When) -> None:
-        """Translate a `when`."""
         context = self._context
         kinds = [quantifier.kind for quantifier in node.quantifiers]
         first_all = kinds.index("all") if "all" in kinds else len(kinds)

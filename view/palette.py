@@ -81,7 +81,6 @@ _ATTEMPT_MARKS = {
 
 
 def job_mark(state: str) -> Mark:
-    """Return the mark of a job in this state."""
     return _JOB_MARKS.get(state) or Mark("?", state)
 
 

@@ -42,7 +42,6 @@ BOOT_S_MAX = 600.0
 
 
 def plan_path(directory: str) -> str:
-    """Return where the plan of a place is."""
     return os.path.join(directory, PLAN)
 
 

@@ -42,7 +42,6 @@ def cluster_directory(name: str) -> str:
 
 
 def cluster_file(name: str) -> str:
-    """Return the kept cluster file of a cluster."""
     return os.path.join(cluster_directory(name), "cluster.yaml")
 
 
@@ -127,7 +126,6 @@ class Secret:
 
     @staticmethod
     def new() -> Secret:
-        """Make a new one."""
         import secrets  # most commands only ask which cluster there is
 
         return Secret(secrets.token_hex(16), secrets.token_bytes(SECRET_BYTES))

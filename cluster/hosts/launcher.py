@@ -101,7 +101,6 @@ class Hosts:
         return [link for link in self.links if link.name not in self.failed]
 
     def link(self, name: str) -> HostLink:
-        """Return one of them."""
         return next(link for link in self.links if link.name == name)
 
     def fail(self, name: str, error: ClusterError) -> None:

@@ -29,7 +29,6 @@ class Superseded(HostUnreachable):
 
 
 def superseded(address: str, epoch: int, heard: int) -> str:
-    """Say so."""
     return (
         f"{address} leads epoch {epoch}, and epoch {heard} was heard of: it is an old master, and "
         "is not asked (if its group was founded anew, delete leaders.json in "

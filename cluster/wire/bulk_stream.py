@@ -84,7 +84,6 @@ class BulkStream:
             self.send_bytes(run)
 
     def send_bytes(self, run: bytes | bytearray | memoryview) -> None:
-        """Send raw bytes."""
         try:
             if self._tls is not None:
                 self._tls.send_all(run, self._timeout_s)
@@ -172,7 +171,6 @@ class BulkStream:
         return self._receive_some(view)
 
     def receive_bytes(self, count: int) -> bytearray:
-        """Return that many raw bytes."""
         run = bytearray(count)
         self.receive_into(run)
         return run

@@ -39,7 +39,6 @@ Frame = tuple[int, int, bytes]
 
 
 def encode_frame(kind: int, number: int, message: Any) -> bytearray:
-    """Return one frame that holds the message."""
     frame = bytearray(_EMPTY_HEADER)
     pack_into(message, frame, HEADER_BYTES)
     HEADER.pack_into(frame, 0, len(frame) - HEADER_BYTES, kind, number)

@@ -350,7 +350,6 @@ class DfsClient:
         return status
 
     def report(self) -> ClusterReport:
-        """The state of the cluster."""
         report: ClusterReport = self.call(Report())
         return report
 

@@ -103,7 +103,6 @@ class Namespace:
         self.nodes.mode[row] = mode
 
     def touch(self, row: int, at_s: float) -> None:
-        """It changed."""
         self.nodes.modified_at_s[row] = at_s
 
     def remember(self, request: op.RequestId, row: int, answer: Answer = None) -> None:

@@ -115,7 +115,6 @@ class Underways:
             self._creating[work.file_id] = work
 
     def state_of(self, handle: ChunkHandle) -> Chunk:
-        """Where a chunk is in its life."""
         work = self._by_handle.get(handle)
         lease = self._t.leases.in_force(handle, self._t.outbox.now_s)
         return self._t.chunks.state(

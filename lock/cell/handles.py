@@ -83,7 +83,6 @@ class Handles:
             del self.of_instance[known.handle.instance]
 
     def open_count(self, node: Node) -> int:
-        """How many handles of this node are in use."""
         return len(self.of_instance.get(node.instance, ()))
 
     def tell(self, node: Node, kind: int, about: str = "") -> None:

@@ -161,7 +161,6 @@ class Sessions:
 
     @property
     def lease_s(self) -> float:
-        """The lease that a session gets now."""
         settings = self._settings
         return settings.lease_under_load_s if self._under_load else settings.lease_s
 

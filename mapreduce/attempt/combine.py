@@ -126,6 +126,5 @@ def _check_types(given: Types, declared: Types) -> None:
 
 
 def framed_records(merge: Merge) -> Iterator[tuple[bytes, bytes]]:
-    """Yield the records of a merge of frames, one by one."""
     for _, blob in merge.blobs():
         yield from kernel.decode_records(blob)

@@ -118,7 +118,6 @@ class WholeLines:
         self._held: list[bytes] = []
 
     def feed(self, data: memoryview) -> bytes:
-        """Return the lines that `data` completes."""
         blob = bytes(data)
         end = blob.rfind(b"\n") + 1
         if not end:

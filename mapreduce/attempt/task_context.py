@@ -64,7 +64,6 @@ class AttemptOrder(msgspec.Struct, frozen=True):
 
     @property
     def is_map(self) -> bool:
-        """Whether the task is a map."""
         return parse_attempt_id(self.attempt_id).task_id.kind is TaskKind.MAP
 
     @property
@@ -194,7 +193,6 @@ class Attempt:
         return allowed > 0 and number >= self.conf.skip_start_attempts
 
     def program_of(self, stage: str) -> Program | None:
-        """Return the program of a stage."""
         spec = self.spec
         return {"map": spec.mapper, "combine": spec.combiner, "reduce": spec.reducer}.get(stage)
 
@@ -225,7 +223,6 @@ class Attempt:
         return self.files.create(join(self.order.output_directory, name))
 
     def report(self) -> None:
-        """Tell how far the attempt is."""
         fraction, records, bytes_done = self.progress()
         self.tell(
             AttemptNews(
@@ -240,7 +237,6 @@ class Attempt:
         )
 
     def all_counters(self) -> dict[str, dict[str, int]]:
-        """Return our counters and the users'."""
         total = Counters(self.counters.as_dict(), user_counters_max=self.conf.counters_max)
         total.add_all(self.log.user_counters())
         return total.as_dict()

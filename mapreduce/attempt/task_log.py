@@ -55,7 +55,6 @@ class TaskLog:
         return Ear(self, Reporter(self._prefix))
 
     def user_counters(self) -> dict[str, dict[str, int]]:
-        """Return the users' counters as of now."""
         with self._lock:
             return self._counters.as_dict()
 

@@ -46,7 +46,6 @@ def list_text(rows: Sequence[JobRow], *, for_people: bool = False) -> str:
 
 
 def status_text(report: JobReport) -> str:
-    """Return what `-status` shows."""
     row = report.job
     lines = [
         "",
@@ -104,7 +103,6 @@ def history_text(report: JobReport) -> str:
 
 
 def attempts_text(report: JobReport, kind: str, state: str) -> list[str]:
-    """Return the attempts of a kind that run, or that are over."""
     letter = f"_{kind[0]}_"
     return [
         each.attempt_id

@@ -36,7 +36,6 @@ class InputReplaced(UserError):
 
     @staticmethod
     def at(url: str) -> InputReplaced:
-        """Say so of a file."""
         return InputReplaced(
             f"{url} was replaced by another file after the job was planned: run the job again"
         )

@@ -86,7 +86,6 @@ class Store:
     # --- objects
 
     def exists(self) -> bool:
-        """Say whether the bucket does."""
         try:
             self.call("head_bucket")
         except NoSuchObject:

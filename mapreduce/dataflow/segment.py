@@ -157,7 +157,6 @@ class Reader:
 
     @property
     def partitions(self) -> int:
-        """How many partitions the segment has."""
         return len(self.entries)
 
     def run(self, partition: int) -> Iterator[Raw]:

@@ -51,7 +51,6 @@ class SegmentServer:
 
     @property
     def bytes_sent(self) -> int:
-        """Bytes of segments sent so far."""
         return self._bytes_sent
 
     def serve(self, stream: BulkStream) -> None:

@@ -149,12 +149,10 @@ class FlowBook:
         self._journal.commit()
 
     def write_state(self, state: FlowState) -> None:
-        """Keep the flow as it is now."""
         path = os.path.join(self.directory, _PLAN)
         write_whole(path, msgspec.json.format(msgspec.json.encode(state)), sync=True)
 
     def read_state(self) -> FlowState:
-        """Return the flow as it was kept."""
         try:
             with open(os.path.join(self.directory, _PLAN), "rb") as file:
                 return msgspec.json.decode(file.read(), type=FlowState)

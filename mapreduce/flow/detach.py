@@ -149,7 +149,6 @@ def _without(words: Sequence[str], options: Sequence[str]) -> Iterator[str]:
 
 
 def jobs_of(flow_id: str, rows: Sequence[JobRow]) -> list[JobRow]:
-    """Return the jobs of a flow."""
     return [row for row in rows if flow_of(row) == flow_id]
 
 

@@ -49,7 +49,6 @@ class DfsFlowBook:
 
     @property
     def directory(self) -> str:
-        """Where it is."""
         return f"{FLOWS}/{self.flow_id}/{_BOOK}"
 
     # --- one at a time
@@ -103,11 +102,9 @@ class DfsFlowBook:
     # --- the rest
 
     def write_state(self, state: FlowState) -> None:
-        """Keep the flow as it is now."""
         self._replace("plan.json", msgspec.json.encode(state))
 
     def read_state(self) -> FlowState:
-        """Return the flow as it was kept."""
         try:
             return msgspec.json.decode(self._read("plan.json"), type=FlowState)
         except NoSuchFile:

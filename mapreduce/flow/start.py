@@ -51,7 +51,6 @@ def is_local(cluster: str | None) -> bool:
 
 
 def files_of(state: FlowState) -> Files:
-    """Return the file systems of a flow."""
     where = state.working_directory or os.getcwd()
     if is_local(state.cluster):
         return RoutedFiles("file:///", where)

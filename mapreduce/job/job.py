@@ -227,7 +227,6 @@ def _submitted(spec: JobSpec, files: Files, file_count: int, maps: int) -> dict[
 
 
 def encode(spec: JobSpec) -> bytes:
-    """Return the bytes of a job."""
     return msgspec.msgpack.encode(spec)
 
 

@@ -29,7 +29,6 @@ class NotForLines(UserError):
 
 
 def program_of(conf: JobConf) -> Program:
-    """Return the job's program."""
     return _compiled(
         conf.saw_program, conf.saw_name, conf.saw_ignore_undefs, conf.saw_zone, conf.saw_protos
     )

@@ -62,7 +62,6 @@ class JobHistory:
         self._place.write(report.job.key, REPORT, msgspec.msgpack.encode(report))
 
     def read(self, job_id: str) -> JobReport | None:
-        """Return the report of a job, if it is kept."""
         data = self._read(job_id, REPORT)
         return None if data is None else msgspec.msgpack.decode(data, type=JobReport)
 

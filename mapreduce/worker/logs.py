@@ -38,7 +38,6 @@ class WorkerLogs:
             os.chmod(place, 0o700)  # what programs said and read is not for all users of the host
 
     def log_directory(self, attempt_id: str) -> str:
-        """Where an attempt logs."""
         return _below(self._logs, attempt_id)
 
     def kept_directory(self, attempt_id: str) -> str:

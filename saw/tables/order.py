@@ -83,7 +83,6 @@ def decoder(kind: Type) -> Decode:
 
 
 def encode_all(kinds: Sequence[Type], values: Sequence[Value]) -> bytes:
-    """Encode values one behind the other."""
     return b"".join(encoder(kind)(value) for kind, value in zip(kinds, values, strict=True))
 
 

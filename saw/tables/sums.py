@@ -37,7 +37,6 @@ class Sum:
         return None
 
     def add(self, state: State, value: Value, weight: Value) -> State:
-        """Add a value."""
         return value if state is None else self._plus(state, value)
 
     def merge(self, state: State, packed: bytes) -> State:

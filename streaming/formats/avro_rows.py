@@ -156,7 +156,6 @@ class AvroRows:
         return gathered(self.each())
 
     def each(self) -> Iterator[bytes]:
-        """Yield each line."""
         for datum in guarded(self._url, self._data()):
             line = decoded(self._url, lambda datum=datum: self._write(datum))  # type: ignore[misc]
             if line is not None:

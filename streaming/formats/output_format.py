@@ -50,7 +50,6 @@ class OutputFormat(Enum):
 
     @property
     def is_sequence_file(self) -> bool:
-        """Whether it writes sequence files."""
         return self in _SEQUENCE_FILES
 
     @property

@@ -448,5 +448,4 @@ def to_arrow(kind: Kind) -> Any:
 
 
 def names_of(fields: Sequence[Field]) -> list[str]:
-    """Return the names of the fields."""
     return [field.name for field in fields]

@@ -44,7 +44,6 @@ class Page(Screen[None]):
 
     @property
     def picture(self) -> Picture:
-        """What is known now."""
         return self.monitor.picture
 
     @property

@@ -27,7 +27,6 @@ class Span:
         return self.length == self.size
 
     def content_range(self) -> str:
-        """The value of `Content-Range`."""
         return f"bytes {self.start}-{self.stop - 1}/{self.size}"
 
 

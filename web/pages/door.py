@@ -92,7 +92,6 @@ class Door:
         return await asyncio.get_running_loop().run_in_executor(self.threads, work, *words)
 
     async def __call__(self, request: Request) -> Reply:
-        """Answer a request."""
         name = assets.found(request.path)
         if name is not None and request.method in ("GET", "HEAD"):
             kind = ("Content-Type", assets.KINDS[name])

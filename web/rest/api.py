@@ -16,7 +16,6 @@ Value = dict[str, Any]
 
 
 def jobs(picture: Picture) -> Value:
-    """All jobs of the table."""
     return _head(picture) | {"jobs": [by_name(job) for job in picture.jobs]}
 
 

@@ -66,7 +66,6 @@ class Checksum:
 
     @property
     def header(self) -> tuple[str, str]:
-        """As a header."""
         return f"{PREFIX}{self.algorithm}", self.value
 
     @property
@@ -125,11 +124,9 @@ class Sums:
         self.size_bytes += len(data)
 
     def md5(self) -> bytes:
-        """The MD5."""
         return self._md5.digest()
 
     def get(self, algorithm: str) -> bytes:
-        """Another one."""
         return self._others[algorithm].digest()
 
     def checksum(self, algorithm: str) -> Checksum:

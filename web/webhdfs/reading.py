@@ -116,14 +116,12 @@ async def list_status_batch(call: Call) -> Reply:
 
 
 async def content_summary(call: Call) -> Reply:
-    """GETCONTENTSUMMARY."""
     path = call.path()
     found, quota = await call.ask(lambda client: (client.summarise(path)[0], _quota(client, path)))
     return json_reply(answers.content_summary(found, quota.names, quota.space_bytes))
 
 
 async def quota_usage(call: Call) -> Reply:
-    """GETQUOTAUSAGE."""
     path = call.path()
     found, quota = await call.ask(lambda client: (client.summarise(path)[0], _quota(client, path)))
     return json_reply(answers.quota_usage(found, quota.names, quota.space_bytes))
@@ -175,7 +173,6 @@ async def block_locations(call: Call) -> Reply:
 
 
 async def home_directory(call: Call) -> Reply:
-    """GETHOMEDIRECTORY."""
     return json_reply({"Path": f"/user/{call.principal.user}"})
 
 
@@ -209,18 +206,15 @@ async def check_access(call: Call) -> Reply:
 
 
 async def fs_status(call: Call) -> Reply:
-    """GETSTATUS."""
     return json_reply(answers.fs_status(await call.ask(lambda client: client.report())))
 
 
 async def server_defaults(call: Call) -> Reply:
-    """GETSERVERDEFAULTS."""
     dfs = call.dfs
     return json_reply(answers.server_defaults(dfs.chunk_bytes, dfs.replication, dfs.trash_after_s))
 
 
 async def acl_status(call: Call) -> Reply:
-    """GETACLSTATUS."""
     path = call.path()
     return json_reply(answers.acl_status(await call.ask(lambda client: client.stat(path))))
 
@@ -241,7 +235,6 @@ async def get_xattrs(call: Call) -> Reply:
 
 
 async def list_xattrs(call: Call) -> Reply:
-    """LISTXATTRS."""
     path = call.path()
     return json_reply(answers.xattr_names(await call.ask(lambda client: attributes(client, path))))
 
