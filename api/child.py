@@ -84,7 +84,6 @@ def _run_source(functions: Functions, words: Sequence[str], records: int) -> Non
 
 
 def result_lines(functions: Functions) -> Callable[[Sequence[Any]], bytes]:
-    """Return the function that makes the lines of results."""
     lines = functions.writes.lines
     return (lambda records: lines(_pairs(records))) if functions.only_pairs else lines
 

@@ -217,7 +217,6 @@ class OsDisk:
 def opened(
     disk: Disk, path: str, *, create: bool = False, write: bool = False
 ) -> Iterator[DiskFile]:
-    """Open a file for a while."""
     file = disk.open(path, create=create, write=write)
     try:
         yield file
@@ -232,7 +231,6 @@ def read_part(disk: Disk, path: str, offset: int, size: int) -> bytes:
 
 
 def read_whole(disk: Disk, path: str) -> bytes:
-    """Return all of a file."""
     with opened(disk, path) as file:
         return file.read(file.size(), 0)
 

@@ -14,10 +14,10 @@ import re
 import sys
 from collections.abc import Iterator
 
-from mrstream.cluster.config.config import current_cluster
+from mrstream.cluster.config.config import Cluster, cluster_meant, current_cluster
 from mrstream.cluster.config.state import ClusterIsDown
 from mrstream.cluster.config.values import parse_chunk_size
-from mrstream.cluster.errors import ClusterError, HostUnreachable, UserError
+from mrstream.cluster.errors import ClusterError, HostUnreachable
 from mrstream.cluster.wire.addresses import WHAT_TO_DO
 from mrstream.dfs.shell.arguments import BadUsage
 from mrstream.dfs.shell.items import Shell
@@ -57,8 +57,10 @@ def main(argv: list[str]) -> int:
         return USAGE_STATUS
     try:
         shell = _shell(name, given)
-        # The path may come before fsck's options, as in `hdfs fsck / -files`.
-        said = verb.grammar.parse(_options_first(words[1:]) if name == "fsck" else words[1:])
+        rest = words[1:]
+        if name == "fsck":  # the path may come before its options, as in `hdfs fsck / -files`
+            rest.sort(key=lambda word: not word.startswith("-"))
+        said = verb.grammar.parse(rest)
         verb.run(shell, said)
         shell.out.flush()
         return shell.status
@@ -138,10 +140,6 @@ def _property(given: _Given, text: str) -> None:
         raise BadUsage(f"-D {text}{reason}") from None
 
 
-def _options_first(words: list[str]) -> list[str]:
-    return sorted(words, key=lambda word: not word.startswith("-"))
-
-
 def _help(kind: str, names: list[str]) -> int:
     unknown = [name for name in names if name.removeprefix("-") not in VERBS]
     if unknown:
@@ -162,18 +160,17 @@ def _shell(verb: str, given: _Given) -> Shell:
 
     def cluster_of(name: str) -> Volume:
         if name not in known:
-            known[name] = _cluster_volume(given, name or given.cluster, stale_s_max)
+            known[name] = _volume(given, cluster_meant(name or given.cluster), stale_s_max)
         return known[name]
 
     default: Volume = disk
     is_down: ClusterIsDown | None = None
     try:
-        found = None if given.is_local else _current(given, given.cluster, stale_s_max)
+        current = None if given.is_local else current_cluster(given.cluster)
     except ClusterIsDown as error:
-        found, is_down = None, error
-    if found is not None:
-        known[""] = default = found
-        known[found.uri.removeprefix("dfs://")] = found
+        current, is_down = None, error
+    if current is not None:
+        default = known[""] = known[current.config.name] = _volume(given, current, stale_s_max)
     return Shell(
         default=default,
         disk=disk,
@@ -186,12 +183,9 @@ def _shell(verb: str, given: _Given) -> Shell:
     )
 
 
-def _current(given: _Given, cluster: str | None, stale_s_max: float | None) -> ClusterVolume | None:
+def _volume(given: _Given, cluster: Cluster, stale_s_max: float | None) -> ClusterVolume:
     from mrstream.dfs.client.client import client_of
 
-    found = current_cluster(cluster)
-    if found is None:
-        return None
     said: set[str] = set()
 
     def say(host: str, behind_s: float) -> None:
@@ -200,23 +194,13 @@ def _current(given: _Given, cluster: str | None, stale_s_max: float | None) -> C
             words = f"answered by a shadow on {host}, at most {math.ceil(behind_s)} s old"
             print(f"no master: {words}", file=sys.stderr)
 
-    client = client_of(found, stale_s_max=stale_s_max, on_stale=say)
+    client = client_of(cluster, stale_s_max=stale_s_max, on_stale=say)
     return ClusterVolume(
         client,
-        found.config.name,
+        cluster.config.name,
         replication=given.replication,
         chunk_bytes=given.chunk_bytes,
     )
-
-
-def _cluster_volume(given: _Given, cluster: str | None, stale_s_max: float | None) -> ClusterVolume:
-    volume = _current(given, cluster, stale_s_max)
-    if volume is None:
-        raise UserError(
-            "there is no current cluster: `mrstream cluster up` makes one, or name a cluster file "
-            "with -cluster FILE or $MRSTREAM_CLUSTER"
-        )
-    return volume
 
 
 def _decode(name: str, file: io.BufferedReader) -> Iterator[bytes]:

@@ -201,13 +201,11 @@ class Master:
         return self._office.journal is self._alone
 
     def load(self, pieces: Iterator[bytes]) -> None:
-        """The state of a checkpoint."""
         load_image(self._brain, pieces)
         self._see_own_cell(self._brain.cell)
         self._is_new = False
 
     def apply(self, payload: bytes) -> None:
-        """A record of the log."""
         if not self._is_cell_seen:
             self._see_cell_of(payload)
         fold(payload, self._brain)
@@ -292,7 +290,6 @@ class Master:
         return not waiting or self._brain.is_whole, waiting or serving
 
     def metrics(self) -> dict[str, float]:
-        """The master's counters."""
         report: ClusterReport = self._brain.query(Report(), self._clock.now_s())
         figures = {
             "files": report.file_count,
@@ -548,7 +545,6 @@ def _group_name() -> str:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Be the master of the file system."""
     return run(ROLE, Master, argv)
 
 

@@ -136,11 +136,9 @@ class MasterLink(Link):
 
     @property
     def address(self) -> str:
-        """Where the master is."""
         return self.master
 
     async def connect(self) -> Channel:
-        """Connect to it."""
         return await Channel.connect(
             self.master,
             self._h.identity,
@@ -280,7 +278,6 @@ class MasterLink(Link):
             h.commands.collect(handle, version, self.epoch)
 
     def _pushed(self, command: Command) -> None:
-        """Take a command that the master pushed."""
         if self._early is not None:
             self._early.append(command)
             return

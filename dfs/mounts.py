@@ -157,13 +157,11 @@ def _id_in_trash(name: str) -> int:
 
 
 def paths_of(request: Request) -> tuple[str, ...]:
-    """Return the paths that a request names."""
     fields = _path_fields(type(request))
     return tuple(path for field in fields if (path := getattr(request, field)))
 
 
 def names_paths(kind: type[Request]) -> bool:
-    """Say whether requests of a kind name any."""
     return bool(_path_fields(kind))
 
 

@@ -47,7 +47,6 @@ def parent_of(path: str) -> str:
 
 
 def name_of(path: str) -> str:
-    """Return the last name of a path."""
     return path.rpartition("/")[2]
 
 

@@ -35,7 +35,6 @@ def staged_key(path: str) -> str | None:
 
 
 def environment_directory(key: str) -> str:
-    """Return where an environment lies."""
     return f"{ENVIRONMENTS}/{key}"
 
 

@@ -34,8 +34,6 @@ def home() -> str:
 
 
 class JobRecord:
-    """The directory of one job."""
-
     def __init__(self, job_id: JobId, directory: str) -> None:
         self.job_id = job_id
         self.directory = directory
@@ -53,7 +51,6 @@ class JobRecord:
         os.makedirs(self.scratch, mode=0o700)
 
     def log_directory(self, attempt_id: str) -> str:
-        """Where an attempt logs."""
         return os.path.join(self.directory, "logs", attempt_id)
 
     def kept_directory(self, attempt_id: str) -> str:
@@ -61,16 +58,13 @@ class JobRecord:
         return os.path.join(self.directory, "kept", attempt_id)
 
     def write_spec(self, spec: JobSpec) -> None:
-        """Keep the job itself."""
         write_whole(os.path.join(self.directory, "job.msgpack"), encode(spec))
 
     def read_spec(self) -> JobSpec:
-        """Return the job that was kept."""
         with open(os.path.join(self.directory, "job.msgpack"), "rb") as file:
             return decode(file.read())
 
     def write_report(self, report: dict[str, Any]) -> None:
-        """Keep how the job went."""
         text = json.dumps(report, indent=1, ensure_ascii=False)
         write_whole(os.path.join(self.directory, "report.json"), text.encode())
 

@@ -14,7 +14,7 @@ import msgspec
 
 from mrstream.mapreduce.attempt.attempt_report import AttemptNews, Done
 from mrstream.mapreduce.job import counters as c
-from mrstream.mapreduce.job.counters import Counters
+from mrstream.mapreduce.job.counters import NO_LIMIT, Counters
 from mrstream.mapreduce.progress import JobProgress
 from mrstream.mapreduce.report import JobFacts, TaskTime
 from mrstream.mapreduce.scheduler.commands import (
@@ -36,9 +36,6 @@ from mrstream.mapreduce.scheduler.events import (
 from mrstream.mapreduce.scheduler.ids import AttemptId, JobId, TaskId, TaskKind, WorkerId
 from mrstream.mapreduce.scheduler.phases import JobTotals, JobView
 
-NO_LIMIT = 1 << 30
-"""Of users' counters, where they were counted within a limit before."""
-
 
 class Figures(msgspec.Struct, frozen=True):
     """What an attempt, or all of a job's, has moved. None of these ever falls."""
@@ -58,7 +55,6 @@ class Figures(msgspec.Struct, frozen=True):
         return Figures(*map(_grown, self._all(), new._all(), old._all()))
 
     def at_least(self, other: Figures) -> Figures:
-        """Return the greater of each."""
         return Figures(*map(max, self._all(), other._all()))
 
     def _all(self) -> tuple[int, ...]:

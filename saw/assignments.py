@@ -18,7 +18,6 @@ class Assignments:
         self._expressions = expressions
 
     def assign(self, node: tree.Assign) -> None:
-        """Translate an assignment."""
         var = self._root(node)
         target = self._expressions.value(node.target)
         value = self._expressions.copied(

@@ -55,7 +55,6 @@ class Calls:
         self._expressions = expressions
 
     def call(self, node: tree.Call, target: Type | None) -> Code:
-        """Return the code of a call."""
         match node.name:
             case "saw" | "sawn":
                 return self._saw(node)

@@ -52,8 +52,6 @@ class Var(msgspec.Struct, eq=False):
 
 
 class TableVar(msgspec.Struct, eq=False):
-    """A declared table, and its number."""
-
     declaration: TableDeclaration
     number: int
     python: str
@@ -61,8 +59,6 @@ class TableVar(msgspec.Struct, eq=False):
 
 
 class FunctionVar(msgspec.Struct, eq=False):
-    """A function of the program."""
-
     name: str
     python: str
     parameters: tuple[Type, ...]
@@ -137,13 +133,11 @@ class Context:
         return wanted
 
     def declare(self, at: int, name: str, meaning: Meaning) -> None:
-        """Give a name its meaning in the innermost scope."""
         if name in self.scopes[-1]:
             raise Faulty(at, f"{name} is declared already")
         self.scopes[-1][name] = meaning
 
     def meaning(self, at: int, name: str) -> Meaning:
-        """Return what a name means here."""
         for scope in reversed(self.scopes):
             if name in scope:
                 return scope[name]
@@ -180,7 +174,6 @@ class Context:
     # --- types
 
     def type(self, node: tree.TypeNode) -> Type:
-        """Return the type that a piece of text means."""
         found = self._type(node)
         if found.depth() > TYPE_DEPTH_MAX:
             raise Faulty(node.at, f"types are nested more than {TYPE_DEPTH_MAX} deep")

@@ -34,15 +34,12 @@ class Local:
 
 
 class Emits:
-    """Translates what has to do with tables."""
-
     def __init__(self, context: Context, expressions: Expressions) -> None:
         self._context = context
         self._expressions = expressions
         self._locals: dict[int, Local] = {}
 
     def declare(self, node: tree.Table) -> None:
-        """Take a declaration."""
         context = self._context
         if context.frame.is_function or len(context.scopes) > 2:
             raise Faulty(node.at, "a table is declared outside of functions and blocks")
@@ -86,7 +83,6 @@ class Emits:
     # --- emit
 
     def emit(self, node: tree.Emit) -> None:
-        """Translate an emit."""
         context = self._context
         table = context.meaning(node.at, node.table)
         if not isinstance(table, TableVar):

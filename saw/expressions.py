@@ -74,7 +74,6 @@ class Expressions:
         return replace(other, undef=other.undef or code.undef)
 
     def condition(self, node: tree.Expression) -> Code:
-        """Return the code of a condition."""
         return self.of_type(node, BOOL, "a condition")
 
     def copied(self, code: Code) -> Code:

@@ -171,7 +171,6 @@ def call(context: Context, name: str, arguments: Sequence[Code]) -> Code | None:
 
 
 def names() -> set[str]:
-    """Return the names of all functions."""
     return {*PLAIN, *TIMES, *SPECIAL}
 
 

@@ -29,7 +29,6 @@ _BITS = {"&": BIT_AND, "|": BIT_OR, "^": BIT_XOR}
 
 
 def binary(node: tree.Binary, left: Code, right: Code) -> Code:
-    """Return the code of an operation."""
     undef = left.undef or right.undef
     if node.op in ("&&", "||"):
         if left.type != BOOL or right.type != BOOL:

@@ -42,7 +42,6 @@ class _Parser:
         }
 
     def program(self) -> tree.Block:
-        """Take all statements."""
         block = tree.Block(0)
         while self._words.token.kind != "end":
             try:
@@ -59,7 +58,6 @@ class _Parser:
             pass
 
     def statement(self) -> tree.Statement:
-        """Take one statement."""
         words = self._words
         words.deeper()
         try:

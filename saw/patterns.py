@@ -32,14 +32,12 @@ def check(pattern: str) -> None:
 
 @lru_cache(maxsize=512)
 def text_pattern(pattern: str) -> re.Pattern[str]:
-    """Return a checked pattern for strings."""
     check(pattern)
     return re.compile(pattern)
 
 
 @lru_cache(maxsize=512)
 def bytes_pattern(pattern: str) -> re.Pattern[bytes]:
-    """Return a checked pattern for bytes."""
     check(pattern)
     return re.compile(pattern.encode())
 
@@ -50,7 +48,6 @@ def match(pattern: str, text: str) -> bool:
 
 
 def match_bytes(pattern: str, text: bytes) -> bool:
-    """Say whether the pattern matches somewhere."""
     return bytes_pattern(pattern).search(text) is not None
 
 

@@ -38,8 +38,6 @@ class ProgramStopped(UserError):
 
 
 class Program:
-    """A compiled program."""
-
     def __init__(self, source: Source, context: Context, lines: list[tuple[str, int]]) -> None:
         self.source = source
         self.tables = tuple(table.declaration for table in context.tables)
@@ -294,7 +292,6 @@ def _runtime() -> dict[str, Any]:
 
 
 def runtime_fault(line: int, column: int, message: str) -> Any:
-    """Return the fault of a program that runs."""
     from mrstream.saw.source import Fault
 
     return Fault(line, column, message)

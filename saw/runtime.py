@@ -173,7 +173,6 @@ def _in_range(number: int) -> int:
 
 
 def float_of(text: str | bytes) -> float:
-    """Read a number."""
     if (b"_" if isinstance(text, bytes) else "_") in text:  # type: ignore[operator]
         raise ValueError(f"{text[:40]!r} is no float")
     return float(text)
@@ -187,7 +186,6 @@ def bool_of(text: str) -> bool:
 
 
 def decode(data: bytes, encoding: str) -> str:
-    """Read bytes as text of an encoding."""
     name = encoding.lower()
     if name == "hex":
         return data.hex()
@@ -197,7 +195,6 @@ def decode(data: bytes, encoding: str) -> str:
 
 
 def encode(text: str, encoding: str) -> bytes:
-    """Return text as bytes of an encoding."""
     if encoding.lower() == "hex":
         return bytes.fromhex(text)
     if encoding.lower() not in ("utf-8", "utf8", "latin-1", "latin1", "iso-8859-1", "ascii"):
@@ -326,7 +323,6 @@ class AssertionFailed(Exception):
 
 
 def fingerprint_of(encoded: bytes) -> int:
-    """Return the fingerprint of an encoded value."""
     return fingerprint(encoded)
 
 

@@ -58,11 +58,9 @@ class Source:
         return line, at - self._starts[line - 1] + 1
 
     def fault(self, at: int, message: str) -> Fault:
-        """Return a fault at a position."""
         return Fault(*self.place(at), message)
 
     def line(self, number: int) -> str:
-        """Return the text of a line."""
         return self.text[self._starts[number - 1] :].partition("\n")[0].rstrip("\r")
 
     def shown(self, fault: Fault) -> str:

@@ -70,7 +70,6 @@ class Statements:
                 context.faults.append(context.source.fault(fault.at, fault.message))
 
     def statement(self, node: tree.Statement) -> None:
-        """Translate a statement."""
         self._translate[type(node)](node)
 
     # --- declarations

@@ -52,11 +52,9 @@ class Words:
 
     @property
     def token(self) -> Token:
-        """The next token."""
         return self._tokens[self._next]
 
     def ahead(self, count: int) -> Token:
-        """A later token."""
         return self._tokens[min(self._next + count, len(self._tokens) - 1)]
 
     def take(self) -> Token:
@@ -106,7 +104,6 @@ class Words:
     # --- types
 
     def type(self) -> tree.TypeNode:
-        """Take a type."""
         at = self.token.at
         self.deeper()
         try:
@@ -130,7 +127,6 @@ class Words:
             self.shallower()
 
     def field(self) -> tuple[str, tree.TypeNode]:
-        """Take `type` or `name: type`."""
         if self.token.kind == "name" and self.ahead(1).text == ":":
             name = self._field_name()
             self.take()

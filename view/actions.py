@@ -24,7 +24,6 @@ class Action:
 
 
 def kill_job(job_id: str) -> Action:
-    """End a job."""
     return Action(f"Kill {job_id}?", lambda source: source.kill_job(job_id))
 
 
@@ -71,7 +70,6 @@ def undelete(path: str) -> Action:
 
 
 def make_directory(parent: str, name: str) -> Action:
-    """Make a directory in another."""
     path = inside(parent, name)
     return Action(f"Make the directory {path}?", lambda source: source.make_directory(path))
 

@@ -76,7 +76,6 @@ class ChunkMap:
 
 
 def chunk_map(chunks: Sequence[ChunkPlace]) -> ChunkMap:
-    """Return the map of a file's chunks."""
     hosts = sorted({host for chunk in chunks for host in chunk.hosts}, key=natural)
     return ChunkMap(
         tuple(hosts),

@@ -53,7 +53,6 @@ class Mark:
 
     @property
     def text(self) -> str:
-        """The sign and the word."""
         return f"{self.sign} {self.word}"
 
 
@@ -95,7 +94,6 @@ def member_mark(state: str) -> Mark:
 
 
 def job_mark(state: str) -> Mark:
-    """Return the mark of a job in this state."""
     return _JOB_MARKS.get(state) or Mark("?", state)
 
 

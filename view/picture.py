@@ -50,8 +50,6 @@ class ChunkCounts:
 
 @dataclass(frozen=True, slots=True)
 class StorageRow:
-    """One chunkserver."""
-
     host: str
     rack: str
     state: str
@@ -93,8 +91,6 @@ class KeyEntry:
 
 @dataclass(frozen=True, slots=True)
 class FileEntry:
-    """One line of a directory."""
-
     path: str
     is_directory: bool
     length_bytes: int
@@ -216,7 +212,6 @@ class Picture:
         self.remarks = news.remarks
 
     def forget_job(self) -> None:
-        """Stop watching a job."""
         self.job = None
         self.job_seen = JobSeen()
         self.remarks = ()

@@ -73,7 +73,6 @@ class LocalPages:
         return Opened(bound, f"http://{ADDRESS}:{bound}/enter?link={link.word}")
 
     async def close(self) -> None:
-        """Serve no more."""
         if self._server is not None:
             await self._server.close()
         if self._door is not None:

@@ -48,7 +48,6 @@ class Sources:
         self._by_user: OrderedDict[str, ClusterSource] = OrderedDict()
 
     def of(self, user: str) -> ClusterSource:
-        """Return the source of a user."""
         with self._lock:
             if user not in self._by_user:
                 self._by_user[user] = ClusterSource(self._cluster, user=user)

@@ -86,13 +86,11 @@ class Probe:
         self._socket: socket.socket | None = None
 
     def listen(self, address: str, port: int) -> dict[str, Any]:
-        """Begin."""
         at = (address, port)
         self._socket = socket.create_server(at, family=_family(address), backlog=1024)
         return {}
 
     def unlisten(self) -> dict[str, Any]:
-        """End."""
         if self._socket is not None:
             self._socket.close()
             self._socket = None

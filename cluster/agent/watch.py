@@ -60,11 +60,9 @@ class Watch:
         return f"{how}: it is started again in {delay_s:g} s"
 
     def is_due(self, now_s: float) -> bool:
-        """Is it to be started now?"""
         return not self.left_down and self.due_s is not None and now_s >= self.due_s
 
     def started(self, now_s: float) -> None:
-        """It was started."""
         self.restarts += 1
         self.due_s, self._began_s = None, now_s
 
@@ -75,7 +73,6 @@ def is_bug(status: int | None) -> bool:
 
 
 def words_of(status: int | None) -> str:
-    """Say how a process ended."""
     if status is None:
         return "ended"
     if status == EXIT_BUG:

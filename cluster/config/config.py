@@ -331,7 +331,6 @@ class ClusterConfig:
         ]
 
     def ports_of(self, roles: Iterable[str]) -> list[int]:
-        """Return all ports that these roles listen on."""
         return [self.port(name) for name in self.listeners_of(roles)]
 
     def address(self, host: str, role: str) -> str:
@@ -343,7 +342,6 @@ class ClusterConfig:
         return self.address(self.master, role)
 
     def without(self, name: str) -> ClusterConfig:
-        """Return the cluster without a host."""
         gateway = self.gateway
         if gateway is not None:
             hosts = tuple(host for host in gateway.hosts if host != name)
@@ -367,7 +365,6 @@ class Cluster:
     secret: state.Secret
 
     def identity(self, role: str = ROLE_CLIENT, host: str = "") -> Identity:
-        """Return the identity of a process of this cluster."""
         tls = None
         if self.config.tls:
             from mrstream.cluster.config.tls import tls_of
@@ -416,3 +413,14 @@ def current_cluster(explicit: str | None = None) -> Cluster | None:
     if config is None:
         return None
     return Cluster(config, state.read_identity(state.identity_file(config.name)))
+
+
+def cluster_meant(explicit: str | None = None) -> Cluster:
+    """As `current_cluster`; UserError if there is none."""
+    cluster = current_cluster(explicit)
+    if cluster is None:
+        raise UserError(
+            "there is no current cluster: `mrstream cluster up` makes one, or name a cluster file "
+            "with -cluster FILE or $MRSTREAM_CLUSTER"
+        )
+    return cluster

@@ -47,12 +47,10 @@ def cluster_directory(name: str) -> str:
 
 
 def cluster_file(name: str) -> str:
-    """Return the kept cluster file of a cluster."""
     return os.path.join(cluster_directory(name), "cluster.yaml")
 
 
 def identity_file(name: str) -> str:
-    """Return the kept identity of a cluster."""
     return os.path.join(cluster_directory(name), "identity.json")
 
 
@@ -157,13 +155,11 @@ class Secret:
 
     @staticmethod
     def new() -> Secret:
-        """Make a new one."""
         import secrets  # most commands only ask which cluster there is
 
         return Secret(secrets.token_hex(16), secrets.token_bytes(SECRET_BYTES))
 
     def to_text(self) -> str:
-        """Return it as the text of an identity file."""
         import json
 
         fields: dict[str, object] = {"cluster_id": self.cluster_id, "secret": self.secret.hex()}

@@ -18,7 +18,6 @@ Parse = Callable[[str], Any]
 
 
 def parse_name(text: str) -> str:
-    """Return the name of a cluster or host."""
     if not NAME.fullmatch(text):
         raise ValueError(NAME_RULE)
     return text
@@ -45,13 +44,11 @@ def parse_address(text: str) -> str:
 
 
 def parse_base_port(text: str) -> int:
-    """Return the first of the ports of a cluster."""
     port: int = whole(1024, 65_535 - PORTS_COUNT)(text)
     return port
 
 
 def parse_bool(text: str) -> bool:
-    """Return true or false."""
     if text.lower() not in ("true", "false", "yes", "no", "on", "off"):
         raise ValueError("it is true or false")
     return text.lower() in ("true", "yes", "on")
@@ -63,7 +60,6 @@ def parse_reserve(text: str) -> float | int:
 
 
 def parse_chunk_size(text: str) -> int:
-    """Return the bytes of a chunk."""
     size = parse_size(text)
     if size % 65_536 or not 65_536 <= size <= 2**30:
         binary = re.sub(r"(?i)(?<=[kmg])b\s*$", "iB", text)
@@ -73,7 +69,6 @@ def parse_chunk_size(text: str) -> int:
 
 
 def positive_time(text: str) -> float:
-    """Return seconds, more than none."""
     seconds = parse_time(text)
     if seconds <= 0:
         raise ValueError("it must be more than 0")

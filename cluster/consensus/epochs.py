@@ -33,7 +33,6 @@ class Epochs:
 
     @property
     def last_epoch(self) -> int:
-        """The epoch of the last record."""
         return self.rows[-1][1] if self.rows else self.base_epoch
 
     def at(self, sequence: int) -> int:

@@ -24,7 +24,6 @@ def member_id(host: str, journal: str) -> MemberId:
 
 
 def host_of(member: MemberId) -> str:
-    """Return the host that a member is on."""
     return member.rpartition("/")[0]
 
 
@@ -58,7 +57,6 @@ class Members(msgspec.Struct, frozen=True, array_like=True):
         return Members((*self.voters, member), tuple(m for m in self.learners if m != member))
 
     def without(self, member: MemberId) -> Members:
-        """Return the list without a member."""
         return Members(
             tuple(m for m in self.voters if m != member),
             tuple(m for m in self.learners if m != member),

@@ -55,7 +55,6 @@ class Backup:
     """Role → how far its log goes."""
 
     def log(self, role: str) -> str:
-        """Return the folder of a role's log."""
         return os.path.join(self.path, role)
 
 

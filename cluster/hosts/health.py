@@ -27,7 +27,6 @@ class RoleState:
 
 
 def ask(cluster: Cluster, host: str, role: str, limit_s: float = ASK_S_MAX) -> RoleState:
-    """Return the state of a role."""
     address = cluster.config.address(host, role)
     identity = cluster.identity()
     try:

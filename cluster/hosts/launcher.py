@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 from typing import Any, TypeVar
 
+from mrstream.cluster.closing import Closing
 from mrstream.cluster.config.config import VIA_LOCAL, ClusterConfig, HostConfig
 from mrstream.cluster.errors import ClusterError, HostUnreachable
 from mrstream.cluster.hosts.session import AgentSession, LocalTransport
@@ -65,7 +66,6 @@ class HostLink:
         )
 
     def call(self, do: str, **arguments: Any) -> dict[str, Any]:
-        """Ask the agent."""
         if self.session is None:
             raise HostUnreachable(f"{self.name}: the session has ended")
         return self.session.call(do, **arguments)
@@ -77,7 +77,7 @@ class HostLink:
             session.close()
 
 
-class Hosts:
+class Hosts(Closing):
     """All hosts of a command, worked on in parallel."""
 
     def __init__(self, config: ClusterConfig, names: Iterable[str] | None = None) -> None:
@@ -89,19 +89,12 @@ class Hosts:
         self.failed: dict[str, ClusterError] = {}
         self._cancelled = threading.Event()
 
-    def __enter__(self) -> Hosts:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
-
     @property
     def good(self) -> list[HostLink]:
         """The hosts that have not failed."""
         return [link for link in self.links if link.name not in self.failed]
 
     def link(self, name: str) -> HostLink:
-        """Return one of them."""
         return next(link for link in self.links if link.name == name)
 
     def fail(self, name: str, error: ClusterError) -> None:

@@ -184,7 +184,6 @@ class AgentSession:
         return HostUnreachable(f"{self.host}: the answer to {do!r} cannot be read: {reason}")
 
     def close(self) -> None:
-        """End the agent."""
         self._transport.close()
 
     def _send(self, data: bytes) -> None:

@@ -32,7 +32,6 @@ _PROMISE_MAGIC = b"MRSP"
 
 
 def encode_slot(counter: int, epoch: int, voted_for: bytes) -> bytes:
-    """Return one slot of a ballot."""
     checked = _SLOT.pack(_MAGIC, _FORMAT, counter, epoch, voted_for)
     return (checked + struct.pack("<I", crc32c(checked))).ljust(SLOT_BYTES, b"\0")
 

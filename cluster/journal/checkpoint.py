@@ -36,7 +36,6 @@ _NO_MARKER = b"\0\0\0\0"
 
 
 def checkpoint_path(directory: str, sequence: int) -> str:
-    """Return where the checkpoint of that sequence is."""
     return os.path.join(directory, f"{_PREFIX}{sequence:020d}")
 
 

@@ -79,7 +79,6 @@ class Record:
 def encode_file_header(
     magic: bytes, cluster_id: str, sequence: int, marker: bytes, group: GroupMark | None = None
 ) -> bytes:
-    """Return the header of a file."""
     name = cluster_id.encode()
     assert len(name) <= ID_BYTES_MAX and len(marker) == 4
     version = FORMAT_VERSION if group is None else GROUP_FORMAT_VERSION
@@ -124,7 +123,6 @@ def decode_file_header(
 
 
 def encode_record(marker: bytes, sequence: int, durable: int, payload: bytes) -> bytes:
-    """Return one record."""
     length = len(payload)
     assert 0 < length <= RECORD_BYTES_MAX, f"a record of {length} bytes"
     crc = crc32c(payload, crc32c(_CHECKED_FIELDS.pack(length, sequence, durable)))
@@ -157,7 +155,6 @@ def good_records_after(data: bytes, at: int, marker: bytes) -> Iterator[Record]:
 
 
 def encode_block(payload: bytes) -> bytes:
-    """Return one block of a checkpoint."""
     return BLOCK_HEADER.pack(len(payload), crc32c(payload)) + payload
 
 

@@ -67,7 +67,6 @@ class Link:
         raise NotImplementedError
 
     async def connect(self) -> Channel:
-        """Connect to it."""
         raise NotImplementedError
 
     async def register(self, channel: Channel) -> None:

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from mrstream.cluster.closing import Closing
 from mrstream.cluster.errors import CallTimedOut, ClusterError, HostUnreachable, Speechless
 from mrstream.cluster.wire.addresses import BULK_BUFFER_BYTES, limit_waits, unreachable
 from mrstream.cluster.wire.frames import (
@@ -37,7 +38,7 @@ _DESCRIPTORS_MAX = 8
 T = TypeVar("T")
 
 
-class BulkStream:
+class BulkStream(Closing):
     """One bulk connection, already proven. Not for two threads at once, save that one may send
     while another receives."""
 
@@ -59,12 +60,6 @@ class BulkStream:
         self.is_idle = False
         """The last thing waited for was a message of which nothing has come."""
 
-    def __enter__(self) -> BulkStream:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
-
     def settimeout(self, timeout_s: float) -> None:
         """Change how long one send or receive may take."""
         if self._tls is None and timeout_s != self._timeout_s:
@@ -84,7 +79,6 @@ class BulkStream:
             self.send_bytes(run)
 
     def send_bytes(self, run: bytes | bytearray | memoryview) -> None:
-        """Send raw bytes."""
         try:
             if self._tls is not None:
                 self._tls.send_all(run, self._timeout_s)
@@ -172,7 +166,6 @@ class BulkStream:
         return self._receive_some(view)
 
     def receive_bytes(self, count: int) -> bytearray:
-        """Return that many raw bytes."""
         run = bytearray(count)
         self.receive_into(run)
         return run

@@ -22,8 +22,6 @@ PROTOCOL_VERSION = 1
 
 
 class Kind(IntEnum):
-    """What a frame is for."""
-
     HANDSHAKE = 1
     CALL = 2
     REPLY = 3
@@ -39,7 +37,6 @@ Frame = tuple[int, int, bytes]
 
 
 def encode_frame(kind: int, number: int, message: Any) -> bytearray:
-    """Return one frame that holds the message."""
     frame = bytearray(_EMPTY_HEADER)
     pack_into(message, frame, HEADER_BYTES)
     HEADER.pack_into(frame, 0, len(frame) - HEADER_BYTES, kind, number)

@@ -57,8 +57,6 @@ class Challenge(Message, frozen=True, array_like=True, tag=True):
 
 
 class Proof(Message, frozen=True, array_like=True, tag=True):
-    """The client's proof."""
-
     proof: bytes
 
 
@@ -93,7 +91,6 @@ class ClientHandshake:
         self.peer = PeerIdentity("", "", 0)
 
     def start(self) -> bytearray:
-        """Return the opening frame."""
         return encode_frame(Kind.HANDSHAKE, 0, self._hello)
 
     def feed(self, frame: Frame) -> bytearray | None:

@@ -144,7 +144,6 @@ class ChunkService:
             return self._locks.setdefault(handle, threading.Lock())
 
     def forget(self, handle: int) -> None:
-        """The chunk is not here any more."""
         with self._guard:
             self._locks.pop(handle, None)
             self._changed.pop(handle, None)

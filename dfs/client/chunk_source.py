@@ -74,7 +74,6 @@ class RemoteSource:
 
     @property
     def patience_s(self) -> float:
-        """How long a silent server is waited for."""
         return self._stream.timeout_s if self._stream is not None else 0.0
 
     def fileno(self) -> int:
@@ -196,7 +195,8 @@ class LocalSource:
         """The stored checksums of blocks `first` to `last`, the tail's from the header."""
         tail = fmt.tail_index(self._files.length_bytes)
         stop = min(last + 1, tail)
-        if first < stop and not self._table_first <= first < stop <= self._table_stop:
+        table_stop = self._table_first + len(self._table)
+        if first < stop and not self._table_first <= first < stop <= table_stop:
             self._read_table(first, min(tail, -(-self._stop // BLOCK_BYTES)))
         at = first - self._table_first
         entries = self._table[at : at + stop - first] if first < stop else ()
@@ -205,10 +205,6 @@ class LocalSource:
         if len(entries) < last + 1 - first:
             raise ChunkCorrupt(f"chunk {self._handle:016x}: the local checksum file is short")
         return entries
-
-    @property
-    def _table_stop(self) -> int:
-        return self._table_first + len(self._table)
 
     def _read_table(self, first: int, stop: int) -> None:
         """Read the checksums of all that is left to read: 4 KB for a whole chunk."""

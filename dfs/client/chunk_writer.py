@@ -102,7 +102,6 @@ def _names(grant: ChunkGrant) -> tuple[ServerId, ...]:
 
 
 def primary_of(grant: ChunkGrant) -> ServerAddress:
-    """The address of the grant's primary."""
     for server in grant.replicas:
         if server.server == grant.primary:
             return server
@@ -128,7 +127,7 @@ def write_run(client: DfsClient, run: Run, grant: ChunkGrant, find_grant: FindGr
             )  # fmt: skip
             run.pushed_to = ()
             if attempt.number > 1:
-                attempt.failed(_as_unavailable(error))
+                attempt.failed(as_unavailable(error))
             grant = find_grant(grant, failed)
     raise AssertionError("attempts do not end")
 
@@ -219,5 +218,6 @@ def _send_both(
         raise refusal
 
 
-def _as_unavailable(error: Exception) -> Unavailable:
+def as_unavailable(error: Exception) -> Unavailable:
+    """The error as one after which it is tried again."""
     return error if isinstance(error, Unavailable) else Unavailable(str(error))

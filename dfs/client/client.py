@@ -17,14 +17,14 @@ from typing import Any
 
 import msgspec
 
-from mrstream.cluster.config.config import DFS_MASTER, Cluster, ClusterConfig, current_cluster
+from mrstream.cluster.closing import Closing
+from mrstream.cluster.config.config import DFS_MASTER, Cluster, ClusterConfig, cluster_meant
 from mrstream.cluster.consensus.standing import NotLeader
 from mrstream.cluster.errors import (
     DaemonFault,
     HostUnreachable,
     Speechless,
     Unavailable,
-    UserError,
 )
 from mrstream.cluster.leader.connection import LeaderConnection, find_leader, keep_leader
 from mrstream.cluster.leader.finding import Finding
@@ -66,6 +66,7 @@ from mrstream.dfs.protocol import (
     ListTrash,
     Locate,
     Located,
+    LocatedChunk,
     MakeDirectory,
     Page,
     PolicyReply,
@@ -95,10 +96,11 @@ UNCERTAIN = (HostUnreachable, NotLeader, DaemonFault, Speechless)
 """It may have been done: by one that was heard no more, or that ended, or whose answer could not be
 read. Who does not lead does not know what became of an earlier try. So it keeps its number (F5)."""
 PAGE_ENTRIES = 1000
+LOCATE_COUNT = 64
 RULE_STAYS, NO_RULE = -1, -2
 
 
-class DfsClient:
+class DfsClient(Closing):
     """One user's view of one cluster's file system."""
 
     def __init__(
@@ -158,12 +160,6 @@ class DfsClient:
         """The host of the master that leads, as far as is known."""
         return self._connection.finding.host
 
-    def __enter__(self) -> DfsClient:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
-
     def close(self) -> None:
         """End the connections; files still open for writing are left to their fate."""
         self._keeper.close()
@@ -208,7 +204,6 @@ class DfsClient:
         raise AssertionError("attempts do not end")
 
     def call_once(self, request: Request) -> Any:
-        """Ask the master once."""
         self.calls_count += 1
         return self._connection.call(self._fenced(request), self._call_s_max)
 
@@ -255,6 +250,12 @@ class DfsClient:
         """Where chunks of a file are: of this very file, if an id is given."""
         located: Located = self.call(Locate(path, first_index, count, file_id, attributes))
         return located
+
+    def chunks(self, path: str, first_index: int = 0) -> Iterator[LocatedChunk]:
+        """The chunks of a file from one on, in order; some are asked for at a time."""
+        while chunks := self.locate(path, first_index, LOCATE_COUNT).chunks:
+            yield from chunks
+            first_index = chunks[-1].index + 1
 
     def make_directory(
         self, path: str, *, mode: int = 0o755, parents: bool = False, implicit: bool = False
@@ -359,7 +360,6 @@ class DfsClient:
         return status
 
     def report(self) -> ClusterReport:
-        """The state of the cluster."""
         report: ClusterReport = self.call(Report())
         return report
 
@@ -390,7 +390,6 @@ class DfsClient:
     # --- what is told of files
 
     def attributes(self, path: str) -> AttributesReply:
-        """A file or directory with its attributes."""
         reply: AttributesReply = self.call(GetAttributes(path))
         return reply
 
@@ -472,7 +471,6 @@ class DfsClient:
         self._keeper.keep(epoch, on_fenced)
 
     def let_go(self, epoch: Epoch) -> None:
-        """The writer is done."""
         self._keeper.let_go(epoch)
 
 
@@ -489,14 +487,13 @@ def connect(
 
     Raises UserError if there is none. Nothing is sent yet.
     """
-    found = current_cluster(cluster)
-    if found is None:
-        raise UserError(
-            "there is no current cluster: `mrstream cluster up` makes one, or name a cluster file "
-            "with -cluster FILE or $MRSTREAM_CLUSTER"
-        )
     return client_of(
-        found, user=user, retry=retry, fence=fence, stale_s_max=stale_s_max, on_stale=on_stale
+        cluster_meant(cluster),
+        user=user,
+        retry=retry,
+        fence=fence,
+        stale_s_max=stale_s_max,
+        on_stale=on_stale,
     )
 
 

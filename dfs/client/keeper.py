@@ -48,7 +48,6 @@ class Keeper:
             self._epochs.pop(epoch, None)
 
     def close(self) -> None:
-        """Say nothing more."""
         self._closed.set()
 
     def _run(self) -> None:

@@ -133,7 +133,6 @@ class DfsReader(io.RawIOBase):
 
     @property
     def status(self) -> FileStatus:
-        """The file as the master last described it."""
         return self._locations.status
 
     @property
@@ -327,7 +326,7 @@ class DfsReader(io.RawIOBase):
         A reader that goes on where it ended gets the rest of the chunk sent ahead; one that
         jumps about gets whole checksum blocks around what it asked for (GFS-83).
         """
-        is_sequential = chunk.index * self._chunk_bytes + start == self._last_end
+        is_sequential = chunk.index * self.status.chunk_bytes + start == self._last_end
         stop = length
         if not is_sequential:
             stop = min(length, -(-(start + size) // BLOCK_BYTES) * BLOCK_BYTES)
@@ -360,8 +359,7 @@ class DfsReader(io.RawIOBase):
         self, server: ServerAddress, chunk: LocatedChunk, start: int, stop: int
     ) -> ChunkSource:
         local_key = (chunk.index, f"{server.server} local")
-        is_local = self._client.place.distance(server) == 0 and server.local_socket
-        if is_local and local_key not in self._bad and os.path.exists(server.local_socket):
+        if self._is_local_first(server, local_key) and os.path.exists(server.local_socket):
             try:
                 return LocalSource(self._client.pool, server, chunk, start, stop)
             except (Unavailable, Corrupt, OSError) as error:
@@ -391,10 +389,6 @@ class DfsReader(io.RawIOBase):
         return is_local and local_key not in self._bad
 
     # --- lengths
-
-    @property
-    def _chunk_bytes(self) -> int:
-        return self._locations.status.chunk_bytes
 
     def _length_of(self, chunk: LocatedChunk) -> int:
         if not chunk.is_open:

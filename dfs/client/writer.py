@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from mrstream.cluster.errors import ClusterError
-from mrstream.dfs.chunk import ServerId
+from mrstream.dfs.chunk import ChunkVersion, ServerId
 from mrstream.dfs.client.chunk_writer import SMALL_BYTES as SMALL_RUN_BYTES
 from mrstream.dfs.client.chunk_writer import Push, Run, write_run
 from mrstream.dfs.client.ending import Ending
@@ -338,14 +338,10 @@ class DfsWriter(io.RawIOBase):
             index,
             self.status.file_id,
             self._epoch,
-            failed=failed,
-            user=self._client.user,
+            old.version if old is not None else ChunkVersion(0),
+            failed,
+            self._client.user,
         )
-        if old is not None:
-            request = FindLease(
-                request.path, index, request.file_id, request.epoch, old.version, failed,
-                request.user,
-            )  # fmt: skip
         grant: ChunkGrant = self._client.call(request)
         self._grant = grant
         return grant

@@ -25,7 +25,6 @@ def pack_attributes(values: Mapping[str, bytes]) -> bytes:
 
 
 def unpack_attributes(packed: bytes | None) -> dict[str, bytes]:
-    """Return them as they were given."""
     return _decode(packed) if packed else {}
 
 

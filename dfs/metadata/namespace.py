@@ -103,7 +103,6 @@ class Namespace:
         self.nodes.mode[row] = mode
 
     def touch(self, row: int, at_s: float) -> None:
-        """It changed."""
         self.nodes.modified_at_s[row] = at_s
 
     def remember(self, request: op.RequestId, row: int, answer: Answer = None) -> None:
@@ -292,7 +291,6 @@ class Namespace:
         self.next_epoch = max(self.next_epoch, epoch + 1)
 
     def end_writer(self, row: int) -> None:
-        """Nobody may write the file."""
         writer = self.writers.pop(row, None)
         if writer is not None:
             del self.epochs[writer.epoch]

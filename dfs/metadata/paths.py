@@ -65,7 +65,6 @@ def split_new_path(path: str) -> Parts:
 
 
 def join_path(parts: Parts) -> str:
-    """Return the parts as a path again."""
     return "/" + b"/".join(parts).decode()
 
 

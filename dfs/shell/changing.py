@@ -32,9 +32,8 @@ Number = TypeVar("Number", int, float)
 
 
 def mkdir(shell: Shell, said: Arguments) -> None:
-    """Make directories."""
     for word in said.rest:
-        try:
+        with shell.reported(word):
             item = shell.resolve(word)
             if item.status is not None:
                 if not item.is_directory:
@@ -43,8 +42,6 @@ def mkdir(shell: Shell, said: Arguments) -> None:
                     raise FileExists(word)
                 continue
             item.volume.make_directory(item.path, parents="p" in said)
-        except ClusterError as error:
-            shell.fail(error, word)
 
 
 def rm(shell: Shell, said: Arguments) -> None:
@@ -57,10 +54,8 @@ def rm(shell: Shell, said: Arguments) -> None:
                 shell.fail(error, word)
             continue
         for item in items:
-            try:
+            with shell.reported(item.shown):
                 _remove(shell, item, said)
-            except ClusterError as error:
-                shell.fail(error, item.shown)
 
 
 def _remove(shell: Shell, item: Item, said: Arguments) -> None:
@@ -88,7 +83,7 @@ def _is_sure(shell: Shell, item: Item) -> bool:
 def rmdir(shell: Shell, said: Arguments) -> None:
     """Remove directories that are empty."""
     for item in shell.each(said.rest):
-        try:
+        with shell.reported(item.shown):
             if not item.is_directory:
                 raise NotADirectory(item.shown)
             if next(iter(item.volume.list(item.path)), None) is not None:
@@ -96,8 +91,6 @@ def rmdir(shell: Shell, said: Arguments) -> None:
                     continue
                 raise DirectoryNotEmpty(item.shown)
             item.volume.delete(item.path, recursive=False, skip_trash=True)
-        except ClusterError as error:
-            shell.fail(error, item.shown)
 
 
 def mv(shell: Shell, said: Arguments) -> None:
@@ -120,9 +113,7 @@ def mv(shell: Shell, said: Arguments) -> None:
                 item.volume.rename(item.path, final.path)
             except NoSuchFile:
                 raise NoSuchFile(final.shown) from None
-        except FileExists as error:
-            shell.fail(error, str(error))
-        except NoSuchFile as error:
+        except (FileExists, NoSuchFile) as error:
             shell.fail(error, str(error))
         except ClusterError as error:
             shell.fail(error)
@@ -131,7 +122,7 @@ def mv(shell: Shell, said: Arguments) -> None:
 def touchz(shell: Shell, said: Arguments) -> None:
     """Make empty files."""
     for word in said.rest:
-        try:
+        with shell.reported(word):
             item = shell.resolve(word)
             if item.is_directory:
                 raise IsADirectory(word)
@@ -139,14 +130,12 @@ def touchz(shell: Shell, said: Arguments) -> None:
                 shell.fail(f"`{word}': Not a zero-length file")
                 continue
             item.volume.create(item.path, overwrite=True).close()
-        except ClusterError as error:
-            shell.fail(error, word)
 
 
 def touch(shell: Shell, said: Arguments) -> None:
     """Set times to now, making the file if it is not there (unless -c)."""
     for word in said.rest:
-        try:
+        with shell.reported(word):
             item = shell.resolve(word)
             if item.status is None:
                 if "c" not in said:
@@ -154,8 +143,6 @@ def touch(shell: Shell, said: Arguments) -> None:
                 continue
             now_s = time.time()
             item.volume.set_times(item.path, now_s, now_s)
-        except ClusterError as error:
-            shell.fail(error, word)
 
 
 def setrep(shell: Shell, said: Arguments) -> None:
@@ -166,15 +153,13 @@ def setrep(shell: Shell, said: Arguments) -> None:
     wanted = int(word)
     waiting = []
     for item in shell.each(said.rest[1:]):
-        try:
+        with shell.reported(item.shown):
             client_of(item).set_replication(item.path, wanted)
             for status in item.volume.find(item.path):
                 if not status.is_directory:
                     shown = item.below_shown(status.path.removeprefix(item.path).lstrip("/"))
                     shell.print(f"Replication {wanted} set: {shown}")
                     waiting.append((item, status.path, shown))
-        except ClusterError as error:
-            shell.fail(error, item.shown)
     if "w" in said:
         for item, path, shown in waiting:
             _await_replicas(shell, client_of(item), path, shown)
@@ -200,13 +185,11 @@ def chmod(shell: Shell, said: Arguments) -> None:
     change = said.rest[0]
     changed_mode(0, False, change)
     for item in _with_below(shell, said, said.rest[1:]):
-        try:
+        with shell.reported(item.shown):
             status = item.known()
             mode = changed_mode(status.mode, status.is_directory, change)
             if mode != status.mode:
                 item.volume.set_mode(item.path, mode)
-        except ClusterError as error:
-            shell.fail(error, item.shown)
 
 
 def chown(shell: Shell, said: Arguments) -> None:
@@ -218,16 +201,13 @@ def chown(shell: Shell, said: Arguments) -> None:
 
 
 def chgrp(shell: Shell, said: Arguments) -> None:
-    """Change the group."""
     _change_owner(shell, said, "", said.rest[0])
 
 
 def _change_owner(shell: Shell, said: Arguments, owner: str, group: str) -> None:
     for item in _with_below(shell, said, said.rest[1:]):
-        try:
+        with shell.reported(item.shown):
             item.volume.set_owner(item.path, owner, group)
-        except ClusterError as error:
-            shell.fail(error, item.shown)
 
 
 def _with_below(shell: Shell, said: Arguments, words: tuple[str, ...]) -> list[Item]:
@@ -249,7 +229,7 @@ def policy(shell: Shell, said: Arguments) -> None:
     trash_after_s = _rule(said, "trash", _time)
     appends = _rule(said, "appends", _appends)
     for item in shell.each(said.rest):
-        try:
+        with shell.reported(item.shown):
             client = client_of(item)
             if said.values:
                 client.set_policy(
@@ -259,14 +239,11 @@ def policy(shell: Shell, said: Arguments) -> None:
                     appends=appends,
                 )
             rules = client.policy(item.path)
-        except ClusterError as error:
-            shell.fail(error, item.shown)
-            continue
-        shell.print(
-            f"{item.shown}\treplication {rules.replication} ({_source(rules.replication_from)})"
-            f"\ttrash {_days(rules.trash_after_s)} ({_source(rules.trash_from)})"
-            f"\tappends {APPENDS[rules.serialised]} ({_source(rules.appends_from)})"
-        )
+            shell.print(
+                f"{item.shown}\treplication {rules.replication} ({_source(rules.replication_from)})"
+                f"\ttrash {_days(rules.trash_after_s)} ({_source(rules.trash_from)})"
+                f"\tappends {APPENDS[rules.serialised]} ({_source(rules.appends_from)})"
+            )
 
 
 def _rule(said: Arguments, name: str, parse: Callable[[str], Number]) -> Number | int:
@@ -315,12 +292,10 @@ def undelete(shell: Shell, said: Arguments) -> None:
             shell.print(f"{entry.original_path}\t{entry.hidden_path}")
         return
     for word in said.rest:
-        try:
+        with shell.reported(word):
             item = shell.named(word)
             restored = client_of(item).undelete(item.path)
             shell.print(f"Restored {restored}")
-        except ClusterError as error:
-            shell.fail(error, word)
 
 
 def snapshot(shell: Shell, said: Arguments) -> None:

@@ -52,8 +52,7 @@ def get(shell: Shell, said: Arguments) -> None:
     if last == "-":
         for item in shell.each(tuple(sources)):
             with _reported(shell, item.shown):
-                for piece in _pieces(item):
-                    shell.out.write(piece)
+                shell.out.writelines(_pieces(item))
         return
     _copy_all(shell, list(shell.each(tuple(sources))), shell.on_disk(last), said, len(sources))
 
@@ -268,12 +267,10 @@ def _pieces(item: Item) -> Iterator[memoryview]:
 
 @contextlib.contextmanager
 def _reported(shell: Shell, shown: str) -> Iterator[None]:
-    """Say what goes wrong inside, and go on after it."""
+    """As `Shell.reported`, of this machine's disk as well."""
     try:
-        yield
-    except ClusterError as error:
-        # Where the error is about another path, as the user wrote it, that is the one to show.
-        shell.fail(error, error.details.get("shown", shown))
+        with shell.reported(shown):
+            yield
     except OSError as error:
         shell.fail(f"`{shown}': {error.strerror or error}")
 

@@ -11,7 +11,7 @@ import json
 import re
 from dataclasses import asdict, dataclass, field
 
-from mrstream.cluster.errors import ClusterError, Corrupt, Unavailable
+from mrstream.cluster.errors import Corrupt, Unavailable
 from mrstream.dfs.chunk import HIDDEN_NAME, handle_name
 from mrstream.dfs.client.client import DfsClient
 from mrstream.dfs.protocol import ChecksumChunk, ChunkFact, FileFact
@@ -55,14 +55,12 @@ def fsck(shell: Shell, said: Arguments) -> None:
     totals = Totals()
     client: DfsClient | None = None
     for item in shell.each(said.rest or ("/",)):
-        try:
+        with shell.reported(item.shown):
             client = client_of(item)
             for page in client.fsck(item.path):
                 totals.directories += page.directory_count
                 for fact in page.files:
                     _check_file(shell, client, fact, said, totals)
-        except ClusterError as error:
-            shell.fail(error, item.shown)
     if client is None:
         return
     report = client.report()
@@ -215,12 +213,8 @@ def story(shell: Shell, said: Arguments) -> None:
     """Say what happened lately to files, or to chunks, which are named by their handle."""
     for word in said.rest:
         is_chunk = HANDLE.fullmatch(word) is not None
-        try:
+        with shell.reported(word):
             item = shell.resolve("/" if is_chunk else word)
             item.known()
-            lines = client_of(item).story(word if is_chunk else item.path)
-        except ClusterError as error:
-            shell.fail(error, word)
-            continue
-        for line in lines:
-            shell.print(f"{millisecond(line.at_s)} {line.text}")
+            for line in client_of(item).story(word if is_chunk else item.path):
+                shell.print(f"{millisecond(line.at_s)} {line.text}")

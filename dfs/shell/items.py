@@ -6,6 +6,7 @@ becomes all that it matches. Also the state of one run: where it writes, and wha
 
 from __future__ import annotations
 
+import contextlib
 import io
 import posixpath
 import sys
@@ -104,7 +105,6 @@ class Shell:
     """Why a bare path means nothing: the cluster that has it is down."""
 
     def print(self, text: str) -> None:
-        """Write a line."""
         if self.out.isatty():
             text = masked(text)
         self.out.write(text.encode("utf-8", "surrogateescape") + b"\n")
@@ -114,6 +114,15 @@ class Shell:
         self.status = 1
         self.out.flush()
         print(f"{self.verb}: {_words(error, shown)}", file=self.error, flush=True)
+
+    @contextlib.contextmanager
+    def reported(self, shown: str) -> Iterator[None]:
+        """Say what goes wrong inside, and go on after it."""
+        try:
+            yield
+        except ClusterError as error:
+            # Where the error is about another path, as the user wrote it, that is the one to show.
+            self.fail(error, error.details.get("shown", shown))
 
     # --- paths
 
@@ -152,10 +161,8 @@ class Shell:
     def each(self, texts: tuple[str, ...], *, on_disk: bool = False) -> Iterator[Item]:
         """All items of all paths; a path that names nothing is said, and the rest go on."""
         for text in texts:
-            try:
+            with self.reported(text):
                 yield from self.matches(text, on_disk=on_disk)
-            except ClusterError as error:
-                self.fail(error, text)
 
     def _place(self, text: str) -> tuple[Volume, str, str]:
         if text.startswith("file:"):
@@ -181,7 +188,6 @@ class Shell:
 
 
 def status_or_none(volume: Volume, path: str) -> FileStatus | None:
-    """What is at a path, None if nothing."""
     try:
         return volume.status(path)
     except (NoSuchFile, NotADirectory):
@@ -189,7 +195,6 @@ def status_or_none(volume: Volume, path: str) -> FileStatus | None:
 
 
 def is_disk(volume: Volume) -> bool:
-    """Is this the machine's own disk?"""
     return isinstance(volume, DiskVolume)
 
 

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 
 import msgspec
 
-from mrstream.cluster.errors import ClusterError
 from mrstream.cluster.globs import BadGlob, component_regex, expand_braces
 from mrstream.dfs.protocol import FileStatus
 from mrstream.dfs.shell import quotas
@@ -19,13 +18,11 @@ from mrstream.dfs.shell.items import Item, Shell
 def ls(shell: Shell, said: Arguments) -> None:
     """List entries, or the entry itself for a file."""
     for item in shell.each(said.rest or (".",)):
-        try:
+        with shell.reported(item.shown):
             if "d" in said or not item.is_directory:
                 _print_entries(shell, [item], said)
             else:
                 _list_directory(shell, item, said)
-        except ClusterError as error:
-            shell.fail(error, item.shown)
 
 
 def _list_directory(shell: Shell, item: Item, said: Arguments) -> None:
@@ -95,7 +92,7 @@ def du(shell: Shell, said: Arguments) -> None:
     rows = [("SIZE", "DISK_SPACE_CONSUMED_WITH_ALL_REPLICAS", "FULL_PATH_NAME")]
     rows = rows if "v" in said else []
     for item in shell.each(said.rest or (".",)):
-        try:
+        with shell.reported(item.shown):
             inside = item.is_directory and "s" not in said
             entries = [item.child(one) for one in item.volume.list(item.path)] if inside else [item]
             for entry in entries:
@@ -107,8 +104,6 @@ def du(shell: Shell, said: Arguments) -> None:
                         entry.shown,
                     )
                 )
-        except ClusterError as error:
-            shell.fail(error, item.shown)
     for line in table(rows):
         shell.print(line)
 
@@ -117,17 +112,14 @@ def df(shell: Shell, said: Arguments) -> None:
     """Capacity of the file system."""
     rows = [("Filesystem", "Size", "Used", "Available", "Use%")]
     for text in said.rest or ("/",):
-        try:
+        with shell.reported(text):
             volume = shell.resolve(text).volume
             total, used, free = volume.space()
-        except ClusterError as error:
-            shell.fail(error, text)
-            continue
-        share = f"{100 * used / total:.0f}%" if total else "0%"
-        plain = "h" in said
-        rows.append(
-            (volume.uri, figure(total, plain), figure(used, plain), figure(free, plain), share)
-        )
+            share = f"{100 * used / total:.0f}%" if total else "0%"
+            plain = "h" in said
+            rows.append(
+                (volume.uri, figure(total, plain), figure(used, plain), figure(free, plain), share)
+            )
     for line in table(rows, right=(1, 2, 3, 4)):
         shell.print(line)
 
@@ -142,7 +134,7 @@ def count(shell: Shell, said: Arguments) -> None:
         head = (quotas.HEADER if shows_quotas else "") + (counts if shows_counts else "")
         shell.print(f"{head}PATHNAME")
     for item in shell.each(said.rest):
-        try:
+        with shell.reported(item.shown):
             line = quotas.columns(item, is_human) if shows_quotas else ""
             if shows_counts:
                 total = item.volume.summarise(item.path)
@@ -151,10 +143,7 @@ def count(shell: Shell, said: Arguments) -> None:
                     f"{figure(total.file_count, is_human):>12} "
                     f"{figure(total.length_bytes, is_human):>18} "
                 )
-        except ClusterError as error:
-            shell.fail(error, item.shown)
-            continue
-        shell.print(f"{line}{item.shown}")
+            shell.print(f"{line}{item.shown}")
 
 
 def stat(shell: Shell, said: Arguments) -> None:
@@ -247,15 +236,13 @@ def find(shell: Shell, said: Arguments) -> None:
         paths.append(words.pop(0))
     tests, end = _expression(words)
     for item in shell.each(tuple(paths or ["."])):
-        try:
+        with shell.reported(item.shown):
             for status in item.volume.find(item.path):
                 below = status.path.removeprefix(item.path).lstrip("/")
                 shown = item.below_shown(below)
                 name = status.path.rpartition("/")[2]
                 if all(fits(name) for fits in tests):
                     shell.out.write(shown.encode("utf-8", "surrogateescape") + end)
-        except ClusterError as error:
-            shell.fail(error, item.shown)
 
 
 def _expression(words: list[str]) -> tuple[list[NameTest], bytes]:

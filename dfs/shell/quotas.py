@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable
 
-from mrstream.cluster.errors import ClusterError
 from mrstream.cluster.units import parse_size
 from mrstream.dfs.client.client import DfsClient
 from mrstream.dfs.errors import BadRequest
@@ -48,10 +47,8 @@ def clear_space_quota(shell: Shell, said: Arguments) -> None:
 
 def _each(shell: Shell, words: tuple[str, ...], change: Callable[[DfsClient, str], None]) -> None:
     for item in shell.each(words):
-        try:
+        with shell.reported(item.shown):
             change(client_of(item), item.path)
-        except ClusterError as error:
-            shell.fail(error, item.shown)
 
 
 def columns(item: Item, is_human: bool) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import time
 
-from mrstream.cluster.errors import ClusterError
 from mrstream.dfs.errors import IsADirectory
 from mrstream.dfs.shell.arguments import Arguments
 from mrstream.dfs.shell.items import Item, Shell
@@ -18,58 +17,46 @@ FOLLOW_S = 1.0
 def cat(shell: Shell, said: Arguments) -> None:
     """Write files to standard output."""
     for item in shell.each(said.rest):
-        try:
+        with shell.reported(item.shown):
             with _opened(item) as file:
                 _pour(shell, file)
-        except ClusterError as error:
-            shell.fail(error, item.shown)
 
 
 def text(shell: Shell, said: Arguments) -> None:
     """As `cat`, decompressed and with sequence files as text."""
     for item in shell.each(said.rest):
-        try:
+        with shell.reported(item.shown):
             with _opened(item) as file:
-                for piece in shell.decode(item.name, io.BufferedReader(file, PIECE_BYTES)):
-                    shell.out.write(piece)
-        except ClusterError as error:
-            shell.fail(error, item.shown)
+                shell.out.writelines(shell.decode(item.name, io.BufferedReader(file, PIECE_BYTES)))
 
 
 def head(shell: Shell, said: Arguments) -> None:
     """The first kilobyte."""
     for item in shell.each(said.rest):
-        try:
+        with shell.reported(item.shown):
             with _opened(item) as file:
                 shell.out.write(_read(file, END_BYTES))
-        except ClusterError as error:
-            shell.fail(error, item.shown)
 
 
 def tail(shell: Shell, said: Arguments) -> None:
     """The last kilobyte; with -f whatever is added from then on."""
     for item in shell.each(said.rest):
-        try:
+        with shell.reported(item.shown):
             position = max(0, item.known().length_bytes - END_BYTES)
             position += _from(shell, item, position)
             while "f" in said:
                 shell.out.flush()
                 time.sleep(float(said.values.get("s", FOLLOW_S)))
                 position += _from(shell, item, position)
-        except ClusterError as error:
-            shell.fail(error, item.shown)
 
 
 def checksum(shell: Shell, said: Arguments) -> None:
     """The CRC32C of each file's bytes."""
     for item in shell.each(said.rest):
-        try:
+        with shell.reported(item.shown):
             if item.is_directory:
                 raise IsADirectory(item.shown)
             crc = item.volume.checksum(item.path)
-        except ClusterError as error:
-            shell.fail(error, item.shown)
-        else:
             shell.print(f"{item.shown}\tCOMPOSITE-CRC32C\t{crc:08x}")
 
 

@@ -222,7 +222,6 @@ def other_place(data: Bytes, slot: Slot) -> bytes:
 
 
 def encode_table(entries: list[int]) -> bytes:
-    """Return checksum entries as bytes."""
     return struct.pack(f"<{len(entries)}I", *entries)
 
 

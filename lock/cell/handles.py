@@ -23,8 +23,6 @@ CHECK_BYTES = 12
 
 
 class Handles:
-    """All open handles."""
-
     def __init__(self, state: State, settings: Settings, sessions: Sessions, secret: bytes) -> None:
         self._state = state
         self._settings = settings
@@ -83,7 +81,6 @@ class Handles:
             del self.of_instance[known.handle.instance]
 
     def open_count(self, node: Node) -> int:
-        """How many handles of this node are in use."""
         return len(self.of_instance.get(node.instance, ()))
 
     def tell(self, node: Node, kind: int, about: str = "") -> None:

@@ -57,12 +57,10 @@ class Outbox:
         return self._stands_for.get(call, call)
 
     def reply(self, call: int, value: Any) -> None:
-        """Answer a call."""
         self._answered(call, value, None)
         self._commands.append(Reply(self._stands_for.pop(call, call), value))
 
     def refuse(self, call: int, error: ClusterError) -> None:
-        """Refuse a call."""
         self._answered(call, None, error)
         self._commands.append(Refuse(self._stands_for.pop(call, call), error))
 

@@ -79,7 +79,6 @@ class Reading:
         return True
 
     def sessions(self, now_s: float) -> tuple[p.SessionRow, ...]:
-        """All sessions, for people."""
         return tuple(
             p.SessionRow(
                 live.id, live.record.user, live.record.host, live.record.program,

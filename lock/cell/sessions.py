@@ -32,8 +32,6 @@ LAGS = 3
 
 @dataclass(slots=True)
 class OpenHandle:
-    """A handle in use."""
-
     handle: Handle
     is_poisoned: bool = False
 
@@ -161,7 +159,6 @@ class Sessions:
 
     @property
     def lease_s(self) -> float:
-        """The lease that a session gets now."""
         settings = self._settings
         return settings.lease_under_load_s if self._under_load else settings.lease_s
 

@@ -55,13 +55,8 @@ class CommandCombiner:
         self._types = (key_type, value_type)
         self._command = attempt.command(program, "combine")
         self._rule = ExitRule(conf.nonzero_exit_is_failure)
-        self._reads = form
+        self.reads = form
         self._writes = output_shape(conf.reduce_output_identifier, conf.reduce_output_rule)
-
-    @property
-    def reads(self) -> WireForm:
-        """What the command reads."""
-        return self._reads
 
     @property
     def writes(self) -> RecordShape:
@@ -126,6 +121,5 @@ def _check_types(given: Types, declared: Types) -> None:
 
 
 def framed_records(merge: Merge) -> Iterator[tuple[bytes, bytes]]:
-    """Yield the records of a merge of frames, one by one."""
     for _, blob in merge.blobs():
         yield from kernel.decode_records(blob)

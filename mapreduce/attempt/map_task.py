@@ -45,8 +45,6 @@ KEPT_INPUT_BYTES_MAX = 5 * 10**9
 
 
 class MapTask:
-    """One attempt at a map."""
-
     def __init__(self, attempt: Attempt) -> None:
         assert attempt.order.split is not None, "a map is ordered with its split"
         self._attempt = attempt
@@ -61,7 +59,6 @@ class MapTask:
         attempt.keep_input = self._keep_input
 
     def run(self) -> Done:
-        """Run the attempt to its end."""
         try:
             if self._attempt.skips(self._attempt.conf.map_skip_records_max):
                 self._find_bad_records()
@@ -218,8 +215,7 @@ class MapTask:
         reader = reader_of(self._attempt, self._split)
         try:
             with open(os.path.join(directory, KEPT_INPUT), "wb") as kept:
-                for blob in reader:
-                    kept.write(blob)
+                kept.writelines(reader)
         finally:
             reader.close()
 

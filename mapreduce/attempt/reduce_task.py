@@ -43,8 +43,6 @@ _BLOB_BYTES = 1 << 20
 
 
 class ReduceTask:
-    """One attempt at a reduce."""
-
     def __init__(self, attempt: Attempt) -> None:
         self._attempt = attempt
         order = attempt.order
@@ -59,7 +57,6 @@ class ReduceTask:
         attempt.keep_input = self._keep_input
 
     def run(self) -> Done:
-        """Run the attempt to its end."""
         try:
             self._gather()
             if self._attempt.spec.reducer is not None and self._attempt.spec.reducer.command:

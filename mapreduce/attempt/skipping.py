@@ -76,8 +76,7 @@ class Skipping:
         name = f"skipped-{kind}-{order.task_index:05d}"
         with files.create(join(files.qualify(directory), name)) as kept:
             for first, behind in self.ranges:
-                for blob in self._index.blobs(first, behind):
-                    kept.write(blob)
+                kept.writelines(self._index.blobs(first, behind))
 
     def _fails(self, first: int, behind: int) -> bool:
         feed: Iterable[bytes] = self._without(first, behind)

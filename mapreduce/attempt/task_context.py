@@ -64,7 +64,6 @@ class AttemptOrder(msgspec.Struct, frozen=True):
 
     @property
     def is_map(self) -> bool:
-        """Whether the task is a map."""
         return parse_attempt_id(self.attempt_id).task_id.kind is TaskKind.MAP
 
     @property
@@ -145,7 +144,7 @@ class Attempt:
         self.keep_input: Callable[[str], None] = lambda directory: None
         self.shuffle: Shuffle | None = None
         """Where a reduce's input comes from; None: from the segment files of the order."""
-        self.tee: Callable[[memoryview], None] | None = None
+        self.tee: Callable[[memoryview], object] | None = None
         """Also gets what the map or reduce command writes, as it writes it."""
         self.began_cpu_s = used_cpu_s()
         """CPU time of this process before the attempt: it may have run others."""
@@ -194,7 +193,6 @@ class Attempt:
         return allowed > 0 and number >= self.conf.skip_start_attempts
 
     def program_of(self, stage: str) -> Program | None:
-        """Return the program of a stage."""
         spec = self.spec
         return {"map": spec.mapper, "combine": spec.combiner, "reduce": spec.reducer}.get(stage)
 
@@ -225,7 +223,6 @@ class Attempt:
         return self.files.create(join(self.order.output_directory, name))
 
     def report(self) -> None:
-        """Tell how far the attempt is."""
         fraction, records, bytes_done = self.progress()
         self.tell(
             AttemptNews(
@@ -240,7 +237,6 @@ class Attempt:
         )
 
     def all_counters(self) -> dict[str, dict[str, int]]:
-        """Return our counters and the users'."""
         total = Counters(self.counters.as_dict(), user_counters_max=self.conf.counters_max)
         total.add_all(self.log.user_counters())
         return total.as_dict()

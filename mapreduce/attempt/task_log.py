@@ -55,7 +55,6 @@ class TaskLog:
         return Ear(self, Reporter(self._prefix))
 
     def user_counters(self) -> dict[str, dict[str, int]]:
-        """Return the users' counters as of now."""
         with self._lock:
             return self._counters.as_dict()
 
@@ -120,9 +119,9 @@ class TaskLog:
 class OutputSample:
     """The first bytes of what a program writes on standard output, for people who watch it."""
 
-    def __init__(self, path: str, bytes_max: int = OUTPUT_SAMPLE_BYTES) -> None:
+    def __init__(self, path: str) -> None:
         self._path = path
-        self._left_bytes = bytes_max
+        self._left_bytes = OUTPUT_SAMPLE_BYTES
 
     def __call__(self, data: memoryview) -> None:
         """Take the next bytes; once the sample is full this costs nothing."""
@@ -141,7 +140,6 @@ class Ear:
         self._reporter = reporter
 
     def feed(self, data: bytes) -> None:
-        """Take the next bytes."""
         for event in self._reporter.feed(data):
             self._log.take(event)
 

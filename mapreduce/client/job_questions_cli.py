@@ -10,6 +10,7 @@ import contextlib
 import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 from mrstream.cluster.config.config import current_cluster
 from mrstream.cluster.errors import ClusterError, UserError
@@ -23,6 +24,7 @@ from mrstream.mapreduce.client.job_text import (
     status_text,
 )
 from mrstream.mapreduce.flow_rows import flow_of, folded, with_ended_steps
+from mrstream.mapreduce.job.counters import find_counter
 from mrstream.mapreduce.job.errors import NoSuchJob
 from mrstream.mapreduce.protocol import (
     AttemptRecord,
@@ -72,8 +74,8 @@ def main(argv: Sequence[str]) -> int:
         "-logs": (_logs, 1, 2),
         "-list-attempt-ids": (_attempt_ids, 3, 3),
         "-kill": (_kill, 1, 1),
-        "-kill-task": (_kill_task, 1, 1),
-        "-fail-task": (_fail_task, 1, 1),
+        "-kill-task": (partial(_stop, fail=False), 1, 1),
+        "-fail-task": (partial(_stop, fail=True), 1, 1),
         "-set-priority": (_set_priority, 2, 2),
     }
     if verb not in known:
@@ -126,12 +128,11 @@ def _status(words: list[str]) -> int:
 
 def _counter(words: list[str]) -> int:
     job_id, group, name = words
-    for known, counters in _report(job_id).counters.items():
-        for counter, value in counters.items():
-            if known.strip() == group.strip() and counter.strip() == name.strip():
-                print(value)
-                return 0
-    raise UserError(f"{job_id} has no counter {name!r} in group {group!r}")
+    value = find_counter(_report(job_id).counters, group, name)
+    if value is None:
+        raise UserError(f"{job_id} has no counter {name!r} in group {group!r}")
+    print(value)
+    return 0
 
 
 def _events(words: list[str]) -> int:
@@ -239,15 +240,8 @@ def _kill(words: list[str]) -> int:
     return 0
 
 
-def _kill_task(words: list[str]) -> int:
-    return _stop(words[0], fail=False)
-
-
-def _fail_task(words: list[str]) -> int:
-    return _stop(words[0], fail=True)
-
-
-def _stop(attempt_id: str, *, fail: bool) -> int:
+def _stop(words: list[str], *, fail: bool) -> int:
+    attempt_id = words[0]
     with _client() as client:
         did = client.call_patiently(StopAttempt(attempt_id, fail))
     if not did:

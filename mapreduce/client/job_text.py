@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 
 from mrstream.cluster.units import decimal_size, duration, with_commas
-from mrstream.mapreduce.job.counters import Counters
+from mrstream.mapreduce.job.counters import dump_of
 from mrstream.mapreduce.protocol import JobReport
 from mrstream.mapreduce.snapshot import EventRow, JobRow
 
@@ -46,7 +46,6 @@ def list_text(rows: Sequence[JobRow], *, for_people: bool = False) -> str:
 
 
 def status_text(report: JobReport) -> str:
-    """Return what `-status` shows."""
     row = report.job
     lines = [
         "",
@@ -63,7 +62,7 @@ def status_text(report: JobReport) -> str:
         f"Job state: {state_word(row)}",
         f"retired: {'true' if row.finished_at_s else 'false'}",
         f"reason for failure: {row.diagnosis if row.state in ('failed', 'killed') else ''}",
-        Counters(report.counters, user_counters_max=1 << 30).dump(),
+        dump_of(report.counters),
     ]
     return "\n".join(lines)
 
@@ -99,12 +98,11 @@ def history_text(report: JobReport) -> str:
         lines += ["", "Failures:", *report.failures]
     if report.closing:
         lines += ["", report.closing]
-    lines += ["", Counters(report.counters, user_counters_max=1 << 30).dump()]
+    lines += ["", dump_of(report.counters)]
     return "\n".join(lines)
 
 
 def attempts_text(report: JobReport, kind: str, state: str) -> list[str]:
-    """Return the attempts of a kind that run, or that are over."""
     letter = f"_{kind[0]}_"
     return [
         each.attempt_id

@@ -178,7 +178,6 @@ class Committer:
 
 
 def committer_for(conf: JobConf, output_url: str, files: Files) -> Committer:
-    """Return the committer for where a job's output goes."""
     if is_object_store(files.qualify(output_url)):
         from mrstream.mapreduce.dataflow.s3_committer import MultipartCommitter  # few jobs need it
 

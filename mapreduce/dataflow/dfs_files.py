@@ -58,8 +58,6 @@ def _own_client(name: str) -> DfsClient:
 
 
 class DfsFiles:
-    """The files of one cluster's dfs."""
-
     def __init__(self, url: str, fences: Fences = ()) -> None:
         """Changes are made under `fences` beside those of this process."""
         self._name = _split(url)[0]

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, cast
 
 import msgspec
 
+from mrstream.cluster.closing import Closing
 from mrstream.cluster.errors import UserError
 from mrstream.cluster.user import user_name
 from mrstream.streaming.conf.properties import from_wire, to_wire
@@ -39,7 +40,6 @@ class InputReplaced(UserError):
 
     @staticmethod
     def at(url: str) -> InputReplaced:
-        """Say so of a file."""
         return InputReplaced(
             f"{url} was replaced by another file after the job was planned: run the job again"
         )
@@ -134,7 +134,7 @@ def local_path(url: str) -> str:
     return from_wire(path) or "/"
 
 
-class _WholeFile:
+class _WholeFile(Closing):
     """A file being written whole; with `sync`, `close` returns only after it is on the disk, its
     name too."""
 
@@ -171,12 +171,6 @@ class _WholeFile:
                     _sync_directory(os.path.dirname(self.name))
             finally:
                 self._file.close()
-
-    def __enter__(self) -> _WholeFile:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 class LocalFiles:

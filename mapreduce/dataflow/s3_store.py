@@ -53,8 +53,6 @@ class NoSuchUpload(ObjectStoreError):
 
 
 class Object(msgspec.Struct, frozen=True):
-    """One object of a listing."""
-
     key: str
     length: int
     etag: str
@@ -86,7 +84,6 @@ class Store:
     # --- objects
 
     def exists(self) -> bool:
-        """Say whether the bucket does."""
         try:
             self.call("head_bucket")
         except NoSuchObject:

@@ -59,7 +59,6 @@ class Split(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def length(self) -> int:
-        """Bytes in all pieces."""
         return sum(piece.length for piece in self.pieces)
 
     @property
@@ -73,7 +72,6 @@ class Split(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def input_format(self) -> InputFormat:
-        """The format that reads it."""
         return InputFormat[self.kind]
 
 
@@ -117,7 +115,6 @@ def _of_version(piece: Piece, versions: Mapping[str, str]) -> Piece:
 
 
 def input_format_of(conf: JobConf) -> InputFormat:
-    """The job's input format."""
     kind = InputFormat.by_class_name(conf.input_format_class)
     if kind is None:
         raise UnknownInputFormat(f"-inputformat : class not found : {conf.input_format_class}")

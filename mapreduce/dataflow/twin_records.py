@@ -126,7 +126,6 @@ def hadoop_vint(number: int) -> bytes:
 
 
 def cut_frame(data: bytes, at: int) -> Found | None:
-    """Return the frame at `at`."""
     lengths = []
     for _ in range(2):
         number = shift = 0

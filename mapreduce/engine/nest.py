@@ -107,7 +107,6 @@ class Brought:
 
 
 def write_frame(stream: BinaryIO, data: bytes) -> None:
-    """Write one frame."""
     stream.write(_LENGTH.pack(len(data)))
     stream.write(data)
     stream.flush()

@@ -82,7 +82,6 @@ class Outcome(msgspec.Struct, frozen=True):
 
 
 def encode(value: Packet | Task | Outcome) -> bytes:
-    """Return the bytes of one of these."""
     return msgspec.msgpack.encode(value)
 
 

@@ -48,8 +48,6 @@ class NoRay(UserError):
 
 
 class RayEngine:
-    """One job on Ray."""
-
     def __init__(
         self, choice: EngineChoice, settings: JobSettings, remove_at_end: Callable[[str], None]
     ) -> None:
@@ -97,7 +95,6 @@ class RayEngine:
         return judge(self._choice, seen, environment)
 
     def begin(self, job: Work, finished: Finished) -> None:
-        """Put the job into Ray's store."""
         if job.maps * job.reduces > OBJECTS_MAX:
             raise BadEngine(
                 f"{job.maps:,} maps of {job.reduces:,} partitions are "
@@ -113,7 +110,6 @@ class RayEngine:
         self._listener.start()
 
     def start(self, token: int, task: Task, segments: Sequence[str]) -> None:
-        """Submit an attempt."""
         order = task.order
         is_map = order.is_map
         settings = self._settings

@@ -64,7 +64,6 @@ class FlowIsRunning(UserError):
 
 
 def new_id() -> str:
-    """Make an id that no other flow has."""
     return f"flow_{time.strftime('%Y%m%d_%H%M%S')}_{secrets.token_hex(2)}"
 
 
@@ -82,8 +81,6 @@ def all_flows() -> list[str]:
 
 
 class FlowBook:
-    """The directory of one flow."""
-
     def __init__(self, flow_id: str) -> None:
         self.flow_id = flow_id
         self.directory = os.path.join(flows_directory(), flow_id)
@@ -143,18 +140,15 @@ class FlowBook:
         return Journal(os.path.join(self.directory, "journal"), self.flow_id)
 
     def write(self, record: Record) -> None:
-        """Make a record durable."""
         assert self._journal is not None, "opened before anything is written"
         self._journal.append(_encode(record))
         self._journal.commit()
 
     def write_state(self, state: FlowState) -> None:
-        """Keep the flow as it is now."""
         path = os.path.join(self.directory, _PLAN)
         write_whole(path, msgspec.json.format(msgspec.json.encode(state)), sync=True)
 
     def read_state(self) -> FlowState:
-        """Return the flow as it was kept."""
         try:
             with open(os.path.join(self.directory, _PLAN), "rb") as file:
                 return msgspec.json.decode(file.read(), type=FlowState)

@@ -23,9 +23,9 @@ from collections.abc import Iterator
 import msgspec
 
 from mrstream.dfs.chunk import Fence
-from mrstream.dfs.client import writer
 from mrstream.dfs.client.client import DfsClient
 from mrstream.dfs.client.reader import DfsReader
+from mrstream.dfs.client.writer import create_hidden
 from mrstream.dfs.errors import NoSuchFile
 from mrstream.mapreduce.dfs_layout import FLOWS
 from mrstream.mapreduce.flow.book import BadFlowBook, FlowState, NoSuchFlow
@@ -39,8 +39,6 @@ _decode = msgspec.msgpack.Decoder(tuple[int, list[Record]]).decode
 
 
 class DfsFlowBook:
-    """The directory of one detached flow."""
-
     def __init__(self, flow_id: str, client: DfsClient) -> None:
         self.flow_id = flow_id
         self._client = client
@@ -49,7 +47,6 @@ class DfsFlowBook:
 
     @property
     def directory(self) -> str:
-        """Where it is."""
         return f"{FLOWS}/{self.flow_id}/{_BOOK}"
 
     # --- one at a time
@@ -90,24 +87,20 @@ class DfsFlowBook:
         return records
 
     def write(self, record: Record) -> None:
-        """Make a record durable."""
         assert self._records is not None, "opened before anything is written"
         self._records.append(record)
         self._replace("journal", _encode((JOURNAL_VERSION, self._records)))
 
     def make(self, state: FlowState) -> None:
-        """Keep a new flow."""
         self._replace("id", f"{self.flow_id}\n".encode())
         self.write_state(state)
 
     # --- the rest
 
     def write_state(self, state: FlowState) -> None:
-        """Keep the flow as it is now."""
         self._replace("plan.json", msgspec.json.encode(state))
 
     def read_state(self) -> FlowState:
-        """Return the flow as it was kept."""
         try:
             return msgspec.json.decode(self._read("plan.json"), type=FlowState)
         except NoSuchFile:
@@ -122,7 +115,6 @@ class DfsFlowBook:
         return os.path.join(self._logs, key)
 
     def keep_log(self, key: str) -> None:
-        """Keep what a step said."""
         with open(self.log_path(key), "rb") as file:
             self._replace(f"logs/{key}", file.read(_BYTES_MAX))
 
@@ -164,10 +156,8 @@ class DfsFlowBook:
 
     def _replace(self, name: str, data: bytes) -> None:
         path = f"{self.directory}/{name}"
-        partial = f"{path}.{self._client.name.rsplit(':', 1)[-1]}"
-        with writer.create(self._client, partial, overwrite=True) as file:
+        with create_hidden(self._client, path, overwrite=True, parents=True) as file:
             file.write(data)
-        self._client.rename(partial, path, overwrite=True)
 
 
 def detached_flows(client: DfsClient) -> list[str]:

@@ -51,7 +51,6 @@ def is_local(cluster: str | None) -> bool:
 
 
 def files_of(state: FlowState) -> Files:
-    """Return the file systems of a flow."""
     where = state.working_directory or os.getcwd()
     if is_local(state.cluster):
         return RoutedFiles("file:///", where)
@@ -65,5 +64,4 @@ def files_of(state: FlowState) -> Files:
 
 
 def say(text: str) -> None:
-    """Tell how a flow goes on."""
     print(text, file=sys.stderr, flush=True)

@@ -77,7 +77,6 @@ class JobSpec(msgspec.Struct, frozen=True):
     once one of them has a later holder."""
 
     def conf(self) -> JobConf:
-        """Return the job's settings, typed."""
         return JobConf.from_dict(self.properties)
 
     def of_source(self, index: int) -> JobSpec:
@@ -230,7 +229,6 @@ def _submitted(spec: JobSpec, files: Files, file_count: int, maps: int) -> dict[
 
 
 def encode(spec: JobSpec) -> bytes:
-    """Return the bytes of a job."""
     return msgspec.msgpack.encode(spec)
 
 

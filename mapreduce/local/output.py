@@ -97,7 +97,6 @@ class DirectoryOutput:
         """Nothing to do: a missing part is missing."""
 
     def abort_task(self, attempt_id: str) -> None:
-        """Delete the attempt's files."""
         self._committer.abort_task(attempt_id)
 
     def commit_job(self) -> None:
@@ -136,7 +135,6 @@ class StandardOutput:
         os.makedirs(self._directory)
 
     def attempt_directory(self, attempt_id: str) -> str:
-        """Make a directory for the attempt's part."""
         path = os.path.join(self._directory, attempt_id)
         os.makedirs(path)
         return f"file:{path}"
@@ -152,7 +150,6 @@ class StandardOutput:
         self._copy_ready()
 
     def abort_task(self, attempt_id: str) -> None:
-        """Delete the attempt's part."""
         shutil.rmtree(os.path.join(self._directory, attempt_id), ignore_errors=True)
 
     def commit_job(self) -> None:

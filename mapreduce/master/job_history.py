@@ -17,12 +17,13 @@ from typing import Protocol
 
 import msgspec
 
-from mrstream.dfs.client import writer
 from mrstream.dfs.client.client import DfsClient
 from mrstream.dfs.client.reader import DfsReader
+from mrstream.dfs.client.writer import create_hidden
 from mrstream.dfs.errors import NoSuchFile
 from mrstream.mapreduce.dataflow import dfs_files
 from mrstream.mapreduce.dfs_layout import HISTORY
+from mrstream.mapreduce.history import write_whole
 from mrstream.mapreduce.protocol import JobReport
 from mrstream.mapreduce.scheduler.ids import JOB_PATTERN, job_order
 from mrstream.mapreduce.snapshot import JobRow
@@ -62,7 +63,6 @@ class JobHistory:
         self._place.write(report.job.key, REPORT, msgspec.msgpack.encode(report))
 
     def read(self, job_id: str) -> JobReport | None:
-        """Return the report of a job, if it is kept."""
         data = self._read(job_id, REPORT)
         return None if data is None else msgspec.msgpack.decode(data, type=JobReport)
 
@@ -114,12 +114,7 @@ class OwnDisk:
     def write(self, job_id: str, name: str, data: bytes) -> None:
         path = os.path.join(self._directory, job_id, name)
         os.makedirs(os.path.dirname(path), exist_ok=True)
-        temporary = f"{path}.{os.getpid()}"
-        with open(temporary, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
+        write_whole(path, data, sync=True)
 
     def read(self, job_id: str, name: str) -> bytes | None:
         try:
@@ -149,13 +144,9 @@ class InDfs:
         return self._client
 
     def write(self, job_id: str, name: str, data: bytes) -> None:
-        directory = f"{HISTORY}/{job_id}"
-        self._dfs.make_directory(directory, parents=True)
-        # A file of the dfs is there under its name while it is written: another name until then.
-        coming = f"{directory}/_{name}"
-        with writer.create(self._dfs, coming, overwrite=True) as file:
+        path = f"{HISTORY}/{job_id}/{name}"
+        with create_hidden(self._dfs, path, overwrite=True, parents=True) as file:
             file.write(data)
-        self._dfs.rename(coming, f"{directory}/{name}", overwrite=True)
 
     def read(self, job_id: str, name: str) -> bytes | None:
         try:

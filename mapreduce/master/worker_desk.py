@@ -58,8 +58,6 @@ FENCES_S_MAX = 10.0
 
 
 class WorkerDesk:
-    """What workers say."""
-
     def __init__(self, shell: MasterShell, settings: WorkerSettings) -> None:
         self._shell = shell
         self._settings = settings

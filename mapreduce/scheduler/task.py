@@ -170,6 +170,5 @@ class Task:
         return max(self.running, key=lambda attempt: attempt.progress, default=None)
 
     def winner(self) -> AttemptId:
-        """The attempt that committed it."""
         assert self.state is TaskState.COMMITTED
         return AttemptId(self.task_id, self.winner_number)

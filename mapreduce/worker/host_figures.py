@@ -36,7 +36,6 @@ def load() -> float:
 
 
 def disk_rows(paths: Sequence[str]) -> tuple[DiskRow, ...]:
-    """Return how full each disk is."""
     rows = []
     for path in paths:
         status = os.statvfs(path)

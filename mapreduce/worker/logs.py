@@ -28,8 +28,6 @@ class NoSuchLog(UserError):
 
 
 class WorkerLogs:
-    """The directories of one worker's attempts."""
-
     def __init__(self, directory: str) -> None:
         self._logs = os.path.join(directory, "logs")
         self._kept = os.path.join(directory, "kept")
@@ -38,7 +36,6 @@ class WorkerLogs:
             os.chmod(place, 0o700)  # what programs said and read is not for all users of the host
 
     def log_directory(self, attempt_id: str) -> str:
-        """Where an attempt logs."""
         return _below(self._logs, attempt_id)
 
     def kept_directory(self, attempt_id: str) -> str:

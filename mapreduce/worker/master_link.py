@@ -107,7 +107,6 @@ class MasterLink(Link):
             self.unacknowledged.pop(ended.attempt_id, None)
 
     async def connect(self) -> Channel:
-        """Connect to who leads."""
         if not self._may_move:
             return await Channel.connect(
                 self.address, self._identity, role=MAPREDUCE_MASTER, on_push=self._pushed,

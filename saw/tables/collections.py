@@ -26,7 +26,6 @@ class Collection:
         return 0
 
     def add(self, state: State, value: Value, weight: Value) -> State:
-        """Once more."""
         return state + 1
 
     def merge(self, state: State, packed: bytes) -> State:
@@ -37,7 +36,6 @@ class Collection:
         return state + count
 
     def pack(self, state: State) -> bytes:
-        """The count."""
         return packing.header(self.declaration.kind) + packing.put_number(state)
 
     def final(self, state: State) -> list[Row]:
@@ -64,7 +62,6 @@ class Set:
         return set()
 
     def add(self, state: State, value: Value, weight: Value) -> State:
-        """Take a value."""
         state.add(self._encode(value))
         return self._trimmed(state)
 

@@ -25,7 +25,6 @@ def key_types(declaration: Declaration) -> tuple[Type, ...]:
 
 
 def key_of(number: int, declaration: Declaration, index: tuple[Value, ...]) -> bytes:
-    """Return the key of an index of the table with this number."""
     return _NUMBER.pack(number) + order.encode_all(key_types(declaration), index)
 
 

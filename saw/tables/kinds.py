@@ -71,17 +71,14 @@ FINGERPRINT = Type("fingerprint")
 
 
 def array_of(element: Type) -> Type:
-    """Return the type of arrays with such elements."""
     return Type("array", (element,))
 
 
 def map_of(key: Type, value: Type) -> Type:
-    """Return the type of maps from such keys to such values."""
     return Type("map", (key, value))
 
 
 def tuple_of(**fields: Type) -> Type:
-    """Return the type of tuples with these fields."""
     return Type("tuple", tuple(fields.values()), tuple(fields))
 
 
@@ -113,5 +110,4 @@ class Declaration(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def index_types(self) -> tuple[Type, ...]:
-        """The types of the indexes, in order."""
         return tuple(index.type for index in self.indexes)

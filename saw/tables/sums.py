@@ -18,8 +18,6 @@ _MASK = (1 << 64) - 1
 
 
 class Sum:
-    """Adds up what is emitted."""
-
     def __init__(self, declaration: Declaration, chance: Chance) -> None:
         require(declaration)
         kind = declaration.value.type
@@ -37,7 +35,6 @@ class Sum:
         return None
 
     def add(self, state: State, value: Value, weight: Value) -> State:
-        """Add a value."""
         return value if state is None else self._plus(state, value)
 
     def merge(self, state: State, packed: bytes) -> State:

@@ -49,7 +49,6 @@ class Unique:
         return _State()
 
     def add(self, state: State, value: Value, weight: Value) -> State:
-        """Take a value."""
         waiting = state.waiting
         waiting.add(value if self._is_hashable else self._encode(value))
         if len(waiting) >= WAITING_MAX:

@@ -28,12 +28,10 @@ class FieldSpec(msgspec.Struct, frozen=True):
 
     @property
     def has_key(self) -> bool:
-        """Whether any field makes a key."""
         return bool(self.key_fields)
 
     @property
     def has_value(self) -> bool:
-        """Whether any field makes a value."""
         return bool(self.value_fields) or self.all_from is not None
 
     @staticmethod

@@ -80,7 +80,6 @@ class ArrowSink:
         """Hold whatever fits the schema."""
 
     def take_rows(self, rows: list[dict[str, Any]]) -> None:
-        """Take records that fit."""
         made = [{f.name: _for_arrow(f.kind, row[f.name]) for f in self._fields} for row in rows]
         self._hold(pa.Table.from_pylist(made, schema=self._schema))
 
@@ -102,8 +101,6 @@ class ArrowSink:
 
 
 class ParquetSink(ArrowSink):
-    """A Parquet file."""
-
     def _open(self, file: Any, compression: str | None) -> Any:
         return pq.ParquetWriter(
             file, self._schema, compression=compression or "snappy", write_page_checksum=True

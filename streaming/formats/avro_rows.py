@@ -152,11 +152,9 @@ class AvroRows:
             self._write = lambda one: ENCODER.encode(one) + b"\n"
 
     def lines(self) -> Iterator[bytes]:
-        """Return blobs of whole lines."""
         return gathered(self.each())
 
     def each(self) -> Iterator[bytes]:
-        """Yield each line."""
         for datum in guarded(self._url, self._data()):
             line = decoded(self._url, lambda datum=datum: self._write(datum))  # type: ignore[misc]
             if line is not None:

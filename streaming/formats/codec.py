@@ -79,7 +79,6 @@ class Codec:
         self.compressor = compressor
 
     def compress(self, data: bytes) -> bytes:
-        """Compress one buffer."""
         compressor = self.compressor()
         return compressor.feed(data) + compressor.finish()
 

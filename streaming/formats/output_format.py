@@ -50,7 +50,6 @@ class OutputFormat(Enum):
 
     @property
     def is_sequence_file(self) -> bool:
-        """Whether it writes sequence files."""
         return self in _SEQUENCE_FILES
 
     @property
@@ -90,7 +89,6 @@ class OutputWriter:
         raise NotImplementedError
 
     def write_records(self, records: Iterable[tuple[bytes, bytes]]) -> None:
-        """Take records as payloads."""
         raise NotImplementedError
 
     def close(self) -> None:

@@ -67,8 +67,6 @@ class Kind(msgspec.Struct, frozen=True):
 
 
 class Field(msgspec.Struct, frozen=True):
-    """A field of a record."""
-
     name: str
     kind: Kind
 
@@ -420,7 +418,6 @@ def _avro_type(kind: Kind, name: str) -> Any:
 
 
 def to_arrow(kind: Kind) -> Any:
-    """Return the pyarrow type."""
     import pyarrow as pa
 
     match kind.name:
@@ -448,5 +445,4 @@ def to_arrow(kind: Kind) -> Any:
 
 
 def names_of(fields: Sequence[Field]) -> list[str]:
-    """Return the names of the fields."""
     return [field.name for field in fields]

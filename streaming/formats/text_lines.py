@@ -172,7 +172,6 @@ def _line_end(blob: bytes, start: int) -> int | None:
 
 
 def count_line_feeds(blob: bytes) -> int:
-    """Count the line feeds of a blob."""
     return blob.count(b"\n")
 
 
@@ -286,7 +285,6 @@ class LineSplitter:
         self._tail = b""
 
     def feed(self, data: bytes) -> list[bytes]:
-        """Return the lines that `data` completes."""
         blob = self._tail + data
         # A CR at the very end may be half of CR LF.
         self._tail = b"\r" if blob.endswith(b"\r") else b""

@@ -63,7 +63,6 @@ class Page(Screen[None]):
 
     @property
     def picture(self) -> Picture:
-        """What is known now."""
         return self.monitor.picture
 
     @property

@@ -43,7 +43,6 @@ class Curves(Widget):
             self.refresh()
 
     def render_line(self, y: int) -> Strip:
-        """Return one line of the panels."""
         width, height = self.size
         if self._drawn != (len(self._points), width, height):
             self._draw(width, height)

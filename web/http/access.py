@@ -131,7 +131,6 @@ class Keys:
         return id in self._by_id or id in self._revoked
 
     def is_revoked(self, id: str) -> bool:
-        """Was this token (or key) revoked?"""
         return id in self._revoked
 
     def all(self) -> list[Key]:

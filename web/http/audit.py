@@ -20,7 +20,6 @@ QUEUE_MAX = 100_000
 
 
 def audit_line(outcome: Outcome) -> str:
-    """Return the line of a request."""
     note = outcome.note
     stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(outcome.at_s))
     fields = {

@@ -23,11 +23,9 @@ class Span:
 
     @property
     def is_all(self) -> bool:
-        """Is this the whole file?"""
         return self.length == self.size
 
     def content_range(self) -> str:
-        """The value of `Content-Range`."""
         return f"bytes {self.start}-{self.stop - 1}/{self.size}"
 
 

@@ -91,7 +91,6 @@ class Clients:
         self._close_idle(CLIENT_IDLE_S)
 
     def close(self) -> None:
-        """Close all."""
         for known in self._known.values():
             known.client.close()
         self._known.clear()
@@ -325,7 +324,6 @@ class Reading:
 
     @property
     def status(self) -> FileStatus:
-        """The file."""
         return self._reader.status
 
     def take(self, start: int, length: int) -> Reading:

@@ -24,7 +24,6 @@ SIGNED_CHARS_MAX = 4096
 
 
 def new_key_id() -> str:
-    """Return an id that no other key has."""
     return KEY_PREFIX + base64.b32encode(secrets.token_bytes(12)).decode()[:KEY_ID_CHARS]
 
 

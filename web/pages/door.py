@@ -85,14 +85,12 @@ class Door:
     )
 
     def close(self) -> None:
-        """Make no more pages."""
         self.threads.shutdown(wait=False, cancel_futures=True)
 
     async def _in_thread(self, work: Callable[..., T], *words: Any) -> T:
         return await asyncio.get_running_loop().run_in_executor(self.threads, work, *words)
 
     async def __call__(self, request: Request) -> Reply:
-        """Answer a request."""
         name = assets.found(request.path)
         if name is not None and request.method in ("GET", "HEAD"):
             kind = ("Content-Type", assets.KINDS[name])

@@ -117,7 +117,6 @@ _LABELS = {
 
 
 def kind_of(name: str) -> Kind:
-    """Return an action by name."""
     found = ACTIONS.get(name)
     if found is None:
         raise NoSuchPage(f"there is no action {name!r}")

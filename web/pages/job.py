@@ -85,7 +85,6 @@ def overview(visit: Visit, job_id: str) -> Page:
 
 
 def tasks(visit: Visit, job_id: str) -> Page:
-    """Return the tasks one by one."""
     kind, state = visit.one_of("kind", list(KINDS)), visit.one_of("state", ["all", *TASK_WORDS])
     path = f"/jobs/{job_id}/tasks"
 
@@ -162,8 +161,6 @@ def attempts_of(visit: Visit, job_id: str) -> Page:
 
 
 def counters(visit: Visit, job_id: str) -> Page:
-    """Return what the job counts."""
-
     def draw() -> Markup:
         with visit.watch.job(job_id) as (board, _):
             rows = jobs.counter_rows(board, visit.wanted)

@@ -23,7 +23,6 @@ def _words() -> Markup:
 
 
 def page(visit: Visit) -> Page:
-    """Return all keys."""
     found = keys.listed(visit.source.keys(), wanted=visit.wanted)
     rows: list[Row] = [
         (key.name, keys.key_cells(key, visit.now_s)) for key in found[page_slice(visit.page)]

@@ -15,7 +15,6 @@ _OF_A_JOB = {
 
 
 def page(visit: Visit, path: str) -> Page:
-    """Return the page under this path."""
     if path == "/files" or path.startswith("/files/"):
         below = path.removeprefix("/files").rstrip("/")
         return files.page(visit, below or "/")

@@ -16,7 +16,6 @@ Value = dict[str, Any]
 
 
 def jobs(picture: Picture) -> Value:
-    """All jobs of the table."""
     return _head(picture) | {"jobs": [by_name(job) for job in picture.jobs]}
 
 
@@ -32,7 +31,6 @@ def job(board: JobBoard, remarks: tuple[str, ...]) -> Value:
 
 
 def hosts(picture: Picture) -> Value:
-    """Workers, chunkservers and the groups of masters."""
     return _head(picture) | {
         "workers": [by_name(host) for host in picture.hosts],
         "chunkservers": [asdict(server) for server in picture.storage.servers],
@@ -41,7 +39,6 @@ def hosts(picture: Picture) -> Value:
 
 
 def storage(picture: Picture) -> Value:
-    """How the chunks are, and what room there is."""
     servers = picture.storage.servers
     return _head(picture) | {
         "chunks": asdict(picture.storage.counts),

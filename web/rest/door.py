@@ -38,7 +38,6 @@ class Rest:
     started_at_s: float = field(default_factory=time.time)
 
     async def __call__(self, request: Request) -> Reply:
-        """Answer a request."""
         if request.method not in ("GET", "HEAD"):
             raise Refused(405, f"{request.method} changes nothing here", [("Allow", "GET, HEAD")])
         await self.check(request)

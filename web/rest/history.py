@@ -89,7 +89,6 @@ def _listed(row: JobRow) -> Value:
 
 
 def job(report: JobReport) -> Value:
-    """One job."""
     told = _listed(report.job) | {
         "uberized": False,
         "diagnostics": report.job.diagnosis,
@@ -110,7 +109,6 @@ def job(report: JobReport) -> Value:
 
 
 def conf(report: JobReport) -> Value:
-    """The properties of a job."""
     named = [
         {"name": name, "value": value, "source": []} for name, value in report.properties.items()
     ]
@@ -154,30 +152,25 @@ def tasks(report: JobReport, query: Mapping[str, str]) -> Value:
 
 
 def task(report: JobReport, task_id: str) -> Value:
-    """One task."""
     return {"task": _task(task_id, _attempts_of(report, task_id))}
 
 
 def task_counters(report: JobReport, task_id: str) -> Value:
-    """What a task read."""
     mine = _attempts_of(report, task_id)
     best = next((each for each in mine if each.state == "succeeded"), mine[-1])
     return {"jobTaskCounters": {"id": task_id, "taskCounterGroup": _read(best)}}
 
 
 def attempts(report: JobReport, task_id: str) -> Value:
-    """The attempts of a task."""
     told = [_attempt(each) for each in _attempts_of(report, task_id)]
     return {"taskAttempts": {"taskAttempt": told}}
 
 
 def attempt(report: JobReport, task_id: str, attempt_id: str) -> Value:
-    """One attempt."""
     return {"taskAttempt": _attempt(_found(report, task_id, attempt_id))}
 
 
 def attempt_counters(report: JobReport, task_id: str, attempt_id: str) -> Value:
-    """What an attempt read."""
     found = _read(_found(report, task_id, attempt_id))
     return {"jobTaskAttemptCounters": {"id": attempt_id, "taskAttemptCounterGroup": found}}
 
@@ -221,7 +214,8 @@ def _read(each: AttemptRecord) -> list[Value]:
 def _by_task(report: JobReport) -> dict[str, list[AttemptRecord]]:
     found: dict[str, list[AttemptRecord]] = {}
     for each in sorted(report.attempts, key=lambda each: each.attempt_id):
-        found.setdefault(_task_id(each), []).append(each)
+        task_id = "task_" + "_".join(each.attempt_id.split("_")[1:5])
+        found.setdefault(task_id, []).append(each)
     return found
 
 
@@ -237,10 +231,6 @@ def _found(report: JobReport, task_id: str, attempt_id: str) -> AttemptRecord:
         if each.attempt_id == attempt_id:
             return each
     raise NotFound(f"Error getting info on task attempt id {attempt_id}")
-
-
-def _task_id(each: AttemptRecord) -> str:
-    return "task_" + "_".join(each.attempt_id.split("_")[1:5])
 
 
 def _kind(each: AttemptRecord) -> str:

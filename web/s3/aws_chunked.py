@@ -17,7 +17,13 @@ import re
 from collections.abc import Iterator
 
 from mrstream.web.s3.errors import S3Error
-from mrstream.web.s3.sigv4 import EMPTY_SHA256, Signing
+from mrstream.web.s3.sigv4 import (
+    EMPTY_SHA256,
+    STREAMING,
+    STREAMING_TRAILER,
+    STREAMING_UNSIGNED,
+    Signing,
+)
 
 LINE_BYTES_MAX = 8192
 SIGNED_CHUNK_BYTES_MAX = 16 << 20
@@ -26,6 +32,15 @@ _HEAD = re.compile(rb"([0-9a-fA-F]{1,12})(?:;chunk-signature=([0-9a-f]{64}))?")
 _TRAILER = re.compile(rb"([A-Za-z0-9-]{1,100})[ \t]*:[ \t]*([\x21-\x7e]*)[ \t]*")
 _CHUNK = "AWS4-HMAC-SHA256-PAYLOAD"
 _TRAILER_KIND = "AWS4-HMAC-SHA256-TRAILER"
+
+
+def chunks_of(signing: Signing) -> AwsChunked | None:
+    """Return what decodes the body of a request that was signed so; None: it is as it is."""
+    payload = signing.claim.payload
+    if payload not in (STREAMING, STREAMING_TRAILER, STREAMING_UNSIGNED):
+        return None
+    is_signed = payload != STREAMING_UNSIGNED
+    return AwsChunked(signing if is_signed else None, has_trailer=payload != STREAMING)
 
 
 class AwsChunked:

@@ -6,16 +6,11 @@ import hashlib
 import hmac
 from collections.abc import AsyncIterator
 
-from mrstream.web.s3.aws_chunked import AwsChunked
+from mrstream.web.s3.aws_chunked import AwsChunked, chunks_of
 from mrstream.web.s3.call import Call
 from mrstream.web.s3.checksums import Checksum, Sums, decoded, given_sums, named_algorithm
 from mrstream.web.s3.errors import S3Error
-from mrstream.web.s3.sigv4 import (
-    STREAMING,
-    STREAMING_TRAILER,
-    STREAMING_UNSIGNED,
-    UNSIGNED,
-)
+from mrstream.web.s3.sigv4 import UNSIGNED
 
 PUT_BYTES_MAX = 5 << 30
 """Of one PUT; more comes in parts."""
@@ -31,14 +26,10 @@ class Body:
         self._payload = payload
         trailer = call.header("x-amz-trailer").lower().strip()
         self._trailer = trailer.removeprefix("x-amz-checksum-") if trailer else ""
-        self._chunks: AwsChunked | None = None
-        if payload in (STREAMING, STREAMING_TRAILER, STREAMING_UNSIGNED):
-            is_signed = payload != STREAMING_UNSIGNED
-            self._chunks = AwsChunked(
-                call.signing if is_signed else None, has_trailer=payload != STREAMING
-            )
-        elif (
-            "aws-chunked" in call.header("content-encoding")
+        self._chunks = chunks_of(call.signing)
+        if (
+            self._chunks is None
+            and "aws-chunked" in call.header("content-encoding")
             and "x-amz-decoded-content-length" in call.request.headers
         ):
             self._chunks = AwsChunked(None, has_trailer=bool(trailer))

@@ -12,7 +12,7 @@ from mrstream.web.s3.errors import S3Error
 from mrstream.web.s3.listing import make_token, read_token
 from mrstream.web.s3.names import is_bucket_name
 from mrstream.web.s3.putting import OWNERS_ACLS, check_headers
-from mrstream.web.s3.xml import element, escaped
+from mrstream.web.s3.xml import element, escaped, person
 
 BUCKETS_MAX = 10_000
 LOCATION = "LocationConstraint"
@@ -72,12 +72,8 @@ async def list_buckets(call: Call) -> Reply:
     more = (
         element("ContinuationToken", make_token(call, shown[-1])) if names[most:] and shown else ""
     )
-    owner = _owner(call.principal.user)
+    owner = person("Owner", call.principal.user)
     return answer("ListAllMyBucketsResult", owner, f"<Buckets>{''.join(told)}</Buckets>", more)
-
-
-def _owner(user: str) -> str:
-    return element("Owner", "", element("ID", user), element("DisplayName", user))
 
 
 async def create_bucket(call: Call) -> Reply:
@@ -141,7 +137,6 @@ async def delete_bucket(call: Call) -> Reply:
 
 
 async def head_bucket(call: Call) -> Reply:
-    """HeadBucket."""
     await _check_seen(call)
     return empty_reply(200, [("x-amz-bucket-region", "us-east-1")])
 
@@ -164,7 +159,6 @@ async def location(call: Call) -> Reply:
 
 
 async def request_payment(call: Call) -> Reply:
-    """GetBucketRequestPayment."""
     await _check_seen(call)
     return answer("RequestPaymentConfiguration", element("Payer", "BucketOwner"))
 
@@ -182,7 +176,9 @@ async def acl(call: Call) -> Reply:
         f"{element('ID', user)}{element('DisplayName', user)}</Grantee>"
     )
     grant = element("Grant", "", grantee, element("Permission", "FULL_CONTROL"))
-    return answer("AccessControlPolicy", _owner(user), element("AccessControlList", "", grant))
+    return answer(
+        "AccessControlPolicy", person("Owner", user), element("AccessControlList", "", grant)
+    )
 
 
 async def set_acl(call: Call) -> Reply:

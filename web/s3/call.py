@@ -20,17 +20,11 @@ from mrstream.web.http.access import Principal
 from mrstream.web.http.reply import Reply, xml_reply
 from mrstream.web.http.request import Request
 from mrstream.web.http.streams import Files
-from mrstream.web.s3.aws_chunked import AwsChunked
+from mrstream.web.s3.aws_chunked import chunks_of
 from mrstream.web.s3.checksums import decoded
 from mrstream.web.s3.errors import S3Error
 from mrstream.web.s3.names import check_bucket_name, check_key, key_fault
-from mrstream.web.s3.sigv4 import (
-    STREAMING,
-    STREAMING_TRAILER,
-    STREAMING_UNSIGNED,
-    UNSIGNED,
-    Signing,
-)
+from mrstream.web.s3.sigv4 import UNSIGNED, Signing
 from mrstream.web.s3.xml import Element, NotXml, document, parse
 
 T = TypeVar("T")
@@ -66,7 +60,6 @@ class Call:
     # --- paths
 
     def bucket_path(self, bucket: str = "") -> str:
-        """The directory of a bucket."""
         name = bucket or self.bucket
         check_bucket_name(name)
         return f"{self.place.root.rstrip('/')}/{name}"
@@ -134,13 +127,12 @@ class Call:
     async def body(self, bytes_max: int = 0) -> bytes:
         """A small body, if it is the one that was signed."""
         data = await self.request.body(bytes_max)
-        claim = self.signing.claim
-        if claim.payload in (STREAMING, STREAMING_TRAILER, STREAMING_UNSIGNED):
-            signing = None if claim.payload == STREAMING_UNSIGNED else self.signing
-            chunks = AwsChunked(signing, has_trailer=claim.payload != STREAMING)
+        payload = self.signing.claim.payload
+        chunks = chunks_of(self.signing)
+        if chunks is not None:
             data = b"".join(chunks.feed(data))
             chunks.end()
-        elif claim.payload != UNSIGNED and hashlib.sha256(data).hexdigest() != claim.payload:
+        elif payload != UNSIGNED and hashlib.sha256(data).hexdigest() != payload:
             raise S3Error("XAmzContentSHA256Mismatch", "the body is not the one that was signed")
         if "content-md5" in self.request.headers:
             said = decoded(self.header("content-md5"), 16, "Content-MD5")
@@ -162,7 +154,6 @@ class Call:
         return min(_whole(name, self.request.query.get(name), default), most)
 
     def header_number(self, name: str, default: int) -> int:
-        """A whole number of the headers."""
         return _whole(name, self.header(name), default)
 
 
@@ -220,7 +211,6 @@ def read_document(data: bytes, root: str) -> Element:
 
 
 def answer(root: str, *children: str, status: int = 200) -> Reply:
-    """A document as an answer."""
     return xml_reply(document(root, *children), status)
 
 
@@ -235,7 +225,6 @@ def _iso_time(at_s: int) -> str:
 
 
 def http_time(at_s: float) -> str:
-    """A time as headers have it."""
     return email.utils.formatdate(int(at_s), usegmt=True)
 
 

@@ -19,8 +19,6 @@ FULL_OBJECT = "FULL_OBJECT"
 
 
 class Sum(Protocol):
-    """A sum that grows."""
-
     def update(self, data: bytes, /) -> None:
         """Take more bytes."""
 
@@ -66,7 +64,6 @@ class Checksum:
 
     @property
     def header(self) -> tuple[str, str]:
-        """As a header."""
         return f"{PREFIX}{self.algorithm}", self.value
 
     @property
@@ -125,15 +122,12 @@ class Sums:
         self.size_bytes += len(data)
 
     def md5(self) -> bytes:
-        """The MD5."""
         return self._md5.digest()
 
     def get(self, algorithm: str) -> bytes:
-        """Another one."""
         return self._others[algorithm].digest()
 
     def checksum(self, algorithm: str) -> Checksum:
-        """Another one as it is told."""
         return Checksum(algorithm, base64.b64encode(self.get(algorithm)).decode())
 
 

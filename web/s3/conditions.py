@@ -16,7 +16,6 @@ Header = Callable[[str], str]
 
 
 def matches(value: str, etag: str) -> bool:
-    """Is the ETag one of these?"""
     for one in value.split(","):
         name = one.strip().removeprefix("W/").strip('"')
         if name in ("*", etag):

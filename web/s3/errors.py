@@ -140,7 +140,6 @@ def named(error: Exception) -> S3Error:
 
 
 def error_document(error: S3Error, resource: str, request_id: str) -> str:
-    """The XML of an error."""
     return document(
         "Error",
         element("Code", error.code),

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -50,7 +49,6 @@ DEFAULT_TYPE = "binary/octet-stream"
 EMPTY_MD5 = "d41d8cd98f00b204e9800998ecf8427e"
 FOREIGN = "-0"
 """Ends the ETag of bytes that were not stored through S3: it belongs to this file alone."""
-PLAIN_ETAG = re.compile("[0-9a-f]{32}")
 _decode_head = msgspec.msgpack.Decoder(dict[str, str]).decode
 _decode_parts = msgspec.msgpack.Decoder(list[tuple[int, int]]).decode
 
@@ -132,7 +130,6 @@ def marker_etag(values: Mapping[str, bytes]) -> str:
 
 
 def size_of(status: FileStatus, values: Mapping[str, bytes]) -> int:
-    """How many bytes an object has."""
     return len(values.get(BODY, b"")) if status.is_directory else status.length_bytes
 
 

@@ -17,7 +17,7 @@ from mrstream.web.http.tokens import digest
 from mrstream.web.s3.call import Call, answer, check_bucket, iso_time
 from mrstream.web.s3.errors import S3Error
 from mrstream.web.s3.facts import BODY, ETAG, FOREIGN, SUM, etag_of, marker_etag
-from mrstream.web.s3.xml import element, escaped, is_sayable
+from mrstream.web.s3.xml import element, escaped, is_sayable, person
 
 KEYS_MAX = 1000
 _PLAIN = re.compile(r"[0-9A-Za-z_.~/-]*")
@@ -147,7 +147,6 @@ async def list_objects(call: Call) -> Reply:
 
 
 async def list_objects_v2(call: Call) -> Reply:
-    """ListObjectsV2."""
     query, shown = call.request.query, _Shown(call)
     prefix, delimiter = query.get("prefix"), query.get("delimiter")
     start, token = query.get("start-after"), query.get("continuation-token")
@@ -201,7 +200,7 @@ async def list_versions(call: Call) -> Reply:
                 element("VersionId", "null"),
                 element("IsLatest", True),
                 _facts(entry),
-                _owner("Owner", entry.owner),
+                person("Owner", entry.owner),
             )
             for entry in found.keys
         ),
@@ -227,7 +226,7 @@ async def _page(call: Call, prefix: str, delimiter: str, after: str, most: int) 
 
 
 def _contents(entry: KeyEntry, shown: _Shown, *, owner: bool) -> str:
-    told = _owner("Owner", entry.owner) if owner else ""
+    told = person("Owner", entry.owner) if owner else ""
     return f"<Contents><Key>{shown.text(entry.key)}</Key>{_facts(entry)}{told}</Contents>"
 
 
@@ -257,11 +256,6 @@ def _sum_told(algorithm: bytes, type: bytes) -> str:
 
 def _prefixes(found: Found, shown: _Shown) -> list[str]:
     return [element("CommonPrefixes", "", shown("Prefix", each)) for each in found.prefixes]
-
-
-@lru_cache(maxsize=1024)
-def _owner(name: str, user: str) -> str:
-    return element(name, "", element("ID", user), element("DisplayName", user))
 
 
 # --- tokens: the key to go on after, which only we can have written

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import secrets
+import time
 from urllib.parse import quote
 
 from mrstream.dfs.client.client import DfsClient
@@ -30,11 +32,10 @@ from mrstream.web.s3.putting import (
 )
 from mrstream.web.s3.slow import slow_answer
 from mrstream.web.s3.uploads import PART_MAX, Part, Upload, part_chunk_bytes, part_path
-from mrstream.web.s3.xml import bare, element
+from mrstream.web.s3.xml import bare, element, person
 
 
 async def create(call: Call) -> Reply:
-    """CreateMultipartUpload."""
     check_headers(call)
     call.path(writes=True)
     if call.key.endswith("/"):
@@ -45,12 +46,12 @@ async def create(call: Call) -> Reply:
     if wanted and not algorithm:
         raise S3Error("InvalidRequest", "x-amz-checksum-type needs x-amz-checksum-algorithm")
     upload = Upload(
-        uploads.new_id(),
+        secrets.token_hex(16),
         call.key,
         head_of(call.headers()),
         algorithm,
         type_for(algorithm, wanted) if algorithm else "",
-        uploads.now_s(),
+        time.time(),
         call.principal.user,
     )
 
@@ -92,7 +93,6 @@ async def _upload(call: Call) -> Upload:
 
 
 async def upload_part(call: Call) -> Reply:
-    """UploadPart."""
     number = _number(call)
     check_headers(call)
     upload = await _upload(call)
@@ -171,7 +171,6 @@ def _copied_range(wanted: str, size: int) -> tuple[int, int]:
 
 
 async def abort(call: Call) -> Reply:
-    """AbortMultipartUpload."""
     upload = await _upload(call)
     bucket_path = call.bucket_path()
     await call.ask(lambda client: uploads.drop(client, bucket_path, upload.id))
@@ -182,7 +181,6 @@ async def abort(call: Call) -> Reply:
 
 
 async def list_parts(call: Call) -> Reply:
-    """ListParts."""
     upload = await _upload(call)
     after = call.number("part-number-marker", 0, PART_MAX)
     most = call.number("max-parts", 1000, 1000)
@@ -194,8 +192,8 @@ async def list_parts(call: Call) -> Reply:
         "ListPartsResult",
         *named(call),
         element("UploadId", upload.id),
-        _person("Initiator", upload.owner),
-        _person("Owner", upload.owner),
+        person("Initiator", upload.owner),
+        person("Owner", upload.owner),
         element("StorageClass", "STANDARD"),
         element("PartNumberMarker", after),
         element("NextPartNumberMarker", last),
@@ -217,10 +215,6 @@ def _part(part: Part) -> str:
     if part.checksum is not None:
         told.append(element(part.checksum.element, part.checksum.value))
     return element("Part", "", *told)
-
-
-def _person(name: str, user: str) -> str:
-    return element(name, "", element("ID", user), element("DisplayName", user))
 
 
 async def list_uploads(call: Call) -> Reply:
@@ -275,8 +269,8 @@ async def list_uploads(call: Call) -> Reply:
                 "",
                 shown_as("Key", each.key),
                 element("UploadId", each.id),
-                _person("Initiator", each.owner),
-                _person("Owner", each.owner),
+                person("Initiator", each.owner),
+                person("Owner", each.owner),
                 element("StorageClass", "STANDARD"),
                 element("Initiated", iso_time(each.begun_at_s)),
             )

@@ -169,7 +169,6 @@ def _overridden(call: Call, head: dict[str, str]) -> dict[str, str]:
 
 
 async def get_attributes(call: Call) -> Reply:
-    """GetObjectAttributes."""
     path = call.path()
     found, facts = await call.ask(lambda client: look(client, path, call.key))
     listed = ",".join(call.request.headers.all("x-amz-object-attributes"))
@@ -260,7 +259,6 @@ def _unmark(client: DfsClient, bucket_path: str, path: str, found: AttributesRep
 
 
 async def delete_object(call: Call) -> Reply:
-    """DeleteObject."""
     only = Deleting(
         call.header("if-match"),
         call.header("x-amz-if-match-size"),

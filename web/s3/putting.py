@@ -31,7 +31,6 @@ from mrstream.web.s3.facts import (
     EMPTY_MD5,
     HEAD,
     MARKER_BYTES_MAX,
-    PLAIN_ETAG,
     Facts,
     facts_of,
     head_of,
@@ -84,7 +83,6 @@ class Storing:
         self.checksum: Checksum | None = None
 
     def pieces(self) -> AsyncIterator[bytes]:
-        """The object's bytes."""
         return self._body.pieces()
 
     def update(self, data: bytearray) -> None:
@@ -99,7 +97,6 @@ class Storing:
 
 
 async def put_object(call: Call) -> Reply:
-    """PutObject."""
     check_headers(call)
     path = call.path(writes=True)
     bucket_path = call.bucket_path()
@@ -374,8 +371,3 @@ def copy_range(
             raise S3Error("InternalError", f"{sums.size_bytes} bytes of {count} were there")
         ending.attributes = described().packed(count)
     return writer.status
-
-
-def is_plain(etag: str) -> bool:
-    """Is an ETag the MD5 of the bytes?"""
-    return bool(PLAIN_ETAG.fullmatch(etag))

@@ -59,7 +59,6 @@ class Claim:
 
     @property
     def at_s(self) -> int:
-        """When it was signed."""
         return calendar.timegm(time.strptime(self.time, "%Y%m%dT%H%M%SZ"))
 
 

@@ -7,7 +7,8 @@ not stop the work: asked again, it is found done.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
+from typing import Any
 
 from mrstream.web.http.reply import Reply, stream_reply, xml_reply
 from mrstream.web.s3.call import Call
@@ -18,14 +19,10 @@ BLANK_S = 10.0
 
 
 async def slow_answer(
-    call: Call, work: Callable[[], Awaitable[str]], blank_s: float = BLANK_S
+    call: Call, work: Callable[[], Coroutine[Any, Any, str]], blank_s: float = BLANK_S
 ) -> Reply:
     """Return the document that `work` makes (without its first line) as an answer."""
-
-    async def whole() -> str:
-        return await work()
-
-    task = asyncio.create_task(whole())
+    task = asyncio.create_task(work())
     call.place.underway.add(task)
     task.add_done_callback(call.place.underway.discard)
     await asyncio.wait({task}, timeout=blank_s)

@@ -9,8 +9,6 @@ The master drops an upload that nobody touched for a week.
 from __future__ import annotations
 
 import re
-import secrets
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -43,8 +41,6 @@ def part_chunk_bytes(length_bytes: int, default_bytes: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Upload:
-    """An upload that was begun."""
-
     id: str
     key: str
     head: dict[str, str]
@@ -66,8 +62,6 @@ class Upload:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A part that is there."""
-
     number: int
     entry: KeyEntry
 
@@ -94,7 +88,6 @@ def directory(bucket_path: str, id: str) -> str:
 
 
 def part_path(bucket_path: str, id: str, number: int) -> str:
-    """Where a part is."""
     return f"{directory(bucket_path, id)}/{number:05}"
 
 
@@ -104,15 +97,9 @@ def no_such_upload(id: str) -> S3Error:
 
 
 def begin(client: DfsClient, bucket_path: str, upload: Upload) -> None:
-    """Make the directory of an upload."""
     path = directory(bucket_path, upload.id)
     make_below(client, bucket_path, path)
     client.set_attributes(path, dict(upload.packed()))
-
-
-def new_id() -> str:
-    """An id that no other upload has."""
-    return secrets.token_hex(16)
 
 
 def find(client: DfsClient, bucket_path: str, id: str, key: str) -> Upload:
@@ -181,8 +168,3 @@ def drop(client: DfsClient, bucket_path: str, id: str) -> None:
         client.delete(f"{bucket_path}/{UPLOADS}", skip_trash=True)
     except (NoSuchFile, OSError):
         return  # others are under way
-
-
-def now_s() -> float:
-    """When something is begun."""
-    return time.time()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from functools import lru_cache
 from xml.parsers import expat
 from xml.sax.saxutils import escape
 
@@ -33,15 +34,12 @@ class Element:
     children: list[Element] = field(default_factory=list)
 
     def find(self, name: str) -> Element | None:
-        """The first of that name in it."""
         return next((child for child in self.children if child.name == name), None)
 
     def all(self, name: str) -> list[Element]:
-        """Those of that name in it."""
         return [child for child in self.children if child.name == name]
 
     def value(self, name: str, default: str = "") -> str:
-        """The text of the first of that name."""
         found = self.find(name)
         return default if found is None else found.text.strip()
 
@@ -107,6 +105,12 @@ def element(name: str, value: object = "", *children: str) -> str:
         return f"<{name}>{''.join(children)}</{name}>"
     text = value if isinstance(value, str) else _word(value)
     return f"<{name}>{escaped(text)}</{name}>"
+
+
+@lru_cache(maxsize=1024)
+def person(name: str, user: str) -> str:
+    """An owner, or whoever began something."""
+    return element(name, "", element("ID", user), element("DisplayName", user))
 
 
 def document(root: str, *children: str, namespace: bool = True) -> str:

@@ -13,7 +13,6 @@ from mrstream.web.webhdfs.reading import USER_NAMES, attributes
 
 
 def boolean(value: bool) -> Reply:
-    """`{"boolean": …}`."""
     return json_reply({"boolean": value})
 
 
@@ -98,7 +97,6 @@ async def delete(call: Call) -> Reply:
 
 
 async def set_permission(call: Call) -> Reply:
-    """SETPERMISSION."""
     path = call.path(writes=True)
     mode = call.parameters.mode("permission", 0o755)
     await call.ask(lambda client: client.set_mode(path, mode))
@@ -169,7 +167,6 @@ async def set_xattr(call: Call) -> Reply:
 
 
 async def remove_xattr(call: Call) -> Reply:
-    """REMOVEXATTR."""
     path = call.path(writes=True)
     name = _xattr_name(call)
 

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import AsyncIterator
 from functools import partial
+from itertools import takewhile
 
 from mrstream.cluster.errors import UnknownRequest
 from mrstream.dfs.client.client import PAGE_ENTRIES, DfsClient
@@ -32,7 +33,6 @@ from mrstream.web.webhdfs import answers
 from mrstream.web.webhdfs.call import Call
 from mrstream.web.webhdfs.errors import PastEnd
 
-LOCATE_COUNT = 64
 USER_NAMES = "user."
 """Attributes that programs set; others are of doors and of the file system."""
 
@@ -116,14 +116,12 @@ async def list_status_batch(call: Call) -> Reply:
 
 
 async def content_summary(call: Call) -> Reply:
-    """GETCONTENTSUMMARY."""
     path = call.path()
     found, quota = await call.ask(lambda client: (client.summarise(path)[0], _quota(client, path)))
     return json_reply(answers.content_summary(found, quota.names, quota.space_bytes))
 
 
 async def quota_usage(call: Call) -> Reply:
-    """GETQUOTAUSAGE."""
     path = call.path()
     found, quota = await call.ask(lambda client: (client.summarise(path)[0], _quota(client, path)))
     return json_reply(answers.quota_usage(found, quota.names, quota.space_bytes))
@@ -157,25 +155,21 @@ async def block_locations(call: Call) -> Reply:
     length = call.parameters.whole("length", 1 << 62)
 
     def located(client: DfsClient) -> tuple[FileStatus, list[LocatedChunk]]:
-        chunks: list[LocatedChunk] = []
         status = client.stat(path)
-        index = offset // status.chunk_bytes if status.chunk_bytes else 0
-        while not status.is_directory:
-            found = client.locate(path, index, LOCATE_COUNT)
-            chunks += found.chunks
-            if not found.chunks:
-                break
-            index = found.chunks[-1].index + 1
-            if index * status.chunk_bytes >= offset + length:
-                break
-        return status, chunks
+        if status.is_directory:
+            return status, []
+
+        def begins_before_end(chunk: LocatedChunk) -> bool:
+            return chunk.index * status.chunk_bytes < offset + length
+
+        chunks = client.chunks(path, offset // status.chunk_bytes)
+        return status, list(takewhile(begins_before_end, chunks))
 
     status, chunks = await call.ask(located)
     return json_reply(answers.block_locations(status, chunks, offset, length))
 
 
 async def home_directory(call: Call) -> Reply:
-    """GETHOMEDIRECTORY."""
     return json_reply({"Path": f"/user/{call.principal.user}"})
 
 
@@ -209,18 +203,15 @@ async def check_access(call: Call) -> Reply:
 
 
 async def fs_status(call: Call) -> Reply:
-    """GETSTATUS."""
     return json_reply(answers.fs_status(await call.ask(lambda client: client.report())))
 
 
 async def server_defaults(call: Call) -> Reply:
-    """GETSERVERDEFAULTS."""
     dfs = call.dfs
     return json_reply(answers.server_defaults(dfs.chunk_bytes, dfs.replication, dfs.trash_after_s))
 
 
 async def acl_status(call: Call) -> Reply:
-    """GETACLSTATUS."""
     path = call.path()
     return json_reply(answers.acl_status(await call.ask(lambda client: client.stat(path))))
 
@@ -241,7 +232,6 @@ async def get_xattrs(call: Call) -> Reply:
 
 
 async def list_xattrs(call: Call) -> Reply:
-    """LISTXATTRS."""
     path = call.path()
     return json_reply(answers.xattr_names(await call.ask(lambda client: attributes(client, path))))
 

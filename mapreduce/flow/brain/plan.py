@@ -87,7 +87,6 @@ class FlowPlan(msgspec.Struct, frozen=True):
     side_by_side: int = 4
 
     def step(self, name: str) -> Step:
-        """Return a step by its name."""
         return next(step for step in self.steps if step.name == name)
 
     def place(self, step: Step, key: str, attempt: int) -> str:

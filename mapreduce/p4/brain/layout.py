@@ -21,7 +21,6 @@ class Edition(msgspec.Struct, frozen=True):
     first_number: int
 
     def job(self, job_id: int) -> str:
-        """The directory of a job."""
         return f"{self.root}/job-{job_id}"
 
     def folder(self, job_id: int, name: str) -> str:
