@@ -55,6 +55,8 @@ FENCES_OF_A_CHANGE_MAX = 8
 def fences_of(first: Fence, more: Fences) -> Fences:
     """Return the fences of a request or record, which holds the first of them by itself: versions
     before knew one only."""
+    if not more:  # nearly all
+        return () if first == NO_FENCE else (first,)
     return tuple(fence for fence in (first, *more) if fence != NO_FENCE)
 
 
