@@ -19,7 +19,7 @@ import msgspec
 from mrstream.cluster.errors import ClusterError, Unavailable
 from mrstream.dfs import protocol as d
 from mrstream.dfs.chunk import NO_FENCE, Fence
-from mrstream.dfs.errors import FencedOff, NoSuchFile
+from mrstream.dfs.errors import FencedOff, FileBusy, NoSuchFile
 from mrstream.lock import protocol as p
 from mrstream.lock.paths import ROOT
 from mrstream.lock.sequencer import parse
@@ -152,6 +152,9 @@ class FencedClient(ReadingClient):
         except NoSuchFile:
             self._check(not must, f"{path} is gone")
             return
+        except FileBusy as busy:
+            self._check(False, f"whoever wrote before is fenced off, and {busy}")
+            raise
         content = yield from self.read(path)
         found = entries(content)
         for entry in must:
