@@ -19,7 +19,7 @@ import msgspec
 from mrstream.cluster.errors import ClusterError, Unavailable
 from mrstream.dfs import protocol as d
 from mrstream.dfs.chunk import NO_FENCE, Fence
-from mrstream.dfs.errors import FencedOff, NoSuchFile
+from mrstream.dfs.errors import FencedOff, FileBusy, NoSuchFile, WriterFenced
 from mrstream.lock import protocol as p
 from mrstream.lock.paths import ROOT
 from mrstream.lock.sequencer import parse
@@ -130,8 +130,12 @@ class FencedClient(ReadingClient):
                 # What it believes may be over before it acts: for that there is the fence.
                 yield self._pause(self.chance.choice([0.0, 0.1, 1.0]))
                 yield from act()
-        except (GaveUp, ClusterError) as error:
+        except (GaveUp, FencedOff, WriterFenced) as error:
             self.world.note(f"{self.name} under {self.fence}: {type(error).__name__}")
+        except ClusterError as error:
+            raise AssertionError(
+                f"{self.name} under {self.fence} cannot go on: {error!r}"
+            ) from error
 
     def _look_round(self) -> Program:
         """After the fence is raised and all is closed: the work of those before, and no more."""
@@ -152,6 +156,9 @@ class FencedClient(ReadingClient):
         except NoSuchFile:
             self._check(not must, f"{path} is gone")
             return
+        except FileBusy as busy:
+            self._check(False, f"whoever wrote before is fenced off, and {busy}")
+            raise
         content = yield from self.read(path)
         found = entries(content)
         for entry in must:

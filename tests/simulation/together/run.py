@@ -29,7 +29,6 @@ from tests.simulation.consensus.network import Network
 from tests.simulation.dfs.book import Truth
 from tests.simulation.dfs.client import Program, SimClient
 from tests.simulation.dfs.failover import Failover
-from tests.simulation.dfs.group import Member
 from tests.simulation.dfs.server import SimServer
 from tests.simulation.lock.group import GroupClient
 from tests.simulation.lock.members import LockCell, LockProcess, cell_of, image_of
@@ -60,12 +59,13 @@ class LockMember(LockProcess):
 class Cell(LockCell):
     """The lock cell, on machines of others."""
 
-    def __init__(self, world: World, names: list[str], kind: type[LockMember]) -> None:
+    settings = LockMember.settings
+
+    def __init__(self, world: World, names: list[str]) -> None:
         self.world = world
         self.random = random.Random(f"{world.seed}-cell")
         self.network = Network(world, self.random)
-        self.settings = kind.settings
-        self.gather(names, kind, 1.0)
+        self.gather(names, LockMember, 1.0)
 
 
 class Machine:
@@ -96,9 +96,10 @@ class Machine:
             daemon.stop(seconds)
 
     def empty(self) -> None:
-        self.end(power=True)
+        """Both daemons find a new disk."""
         for daemon in self.daemons:
             daemon.empty()
+            daemon.stopped_until_s = 0.0
 
 
 class Probe(GroupClient):
@@ -126,22 +127,15 @@ class Probe(GroupClient):
 class Together(Failover):
     """One seed."""
 
-    def __init__(
-        self,
-        seed: int,
-        member_kind: type[Member] = Member,
-        lock_kind: type[LockMember] = LockMember,
-        holder_kind: type[Holder] = Holder,
-    ) -> None:
-        super().__init__(seed, clients=0, member_kind=member_kind)
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed, clients=0)
         masters = self.group.hosts
-        self.cell = Cell(self.world, [f"lock@{name}" for name in masters], lock_kind)
+        self.cell = Cell(self.world, [f"lock@{name}" for name in masters])
         self.machines = [
             Machine(name, [master, self.cell.by_name[f"lock@{name}"]])
             for name, master in masters.items()
         ]
         self.chance = random.Random(f"{seed}-together")
-        self.holder_kind = holder_kind
         self.holders: list[Holder] = []
         self.ledgers = {path: Ledger() for path in LOCKS}
         self.numbers = itertools.count(100)
@@ -187,7 +181,7 @@ class Together(Failover):
             name = f"c{number}"
             self.world.hosts[name] = Place(name)
             rate = self.chance.choice([0.99, 1.0, 1.01])
-            self.holders.append(self.holder_kind(self, name, rate))
+            self.holders.append(Holder(self, name, rate))
         self.cell.book.clients += self.holders
 
     def _break_something(self) -> None:
@@ -501,11 +495,11 @@ FAULTS: list[Fault] = [
 ]  # fmt: skip
 
 
-def play(seed: int, *kinds: Any, seconds: float = SECONDS) -> Together:
+def play(seed: int) -> Together:
     """Live through one history; raise where a promise is broken."""
-    run = Together(seed, *kinds)
+    run = Together(seed)
     try:
-        run.live(seconds)
+        run.live(SECONDS)
         run.settle()
         run.check()
     except AssertionError as error:
