@@ -59,7 +59,7 @@ def once(cluster: LocalCluster, *words: str) -> subprocess.CompletedProcess[str]
 def test_the_picture_changes_when_the_leader_of_the_dfs_is_killed(
     cluster: LocalCluster, watch: Watch
 ) -> None:
-    """CH-44: the operator sees who took over and what the next failure would cost, and the members
+    """The operator sees who took over and what the next failure would cost, and the members
     of the lock cell and of cells of the dfs beside them."""
     wait_for(lambda: not troubles(watch) and leader(watch, "dfs")[0], 60, "a group that is well")
     with watch.picture() as picture:
