@@ -35,10 +35,20 @@ class Racer(threading.Thread):
         super().__init__(name=f"racer-{number}", daemon=True)
         self._pause_s = pause_s
         self.history: dict[str, list[Operation]] = {one: [] for one in NAMES}
+        self.wrong = "it never began"
+        """Why it does not race any more, if that is not because it was stopped."""
         self._client, self._stopped = client, stopped
         self._random = random.Random(number)
 
     def run(self) -> None:
+        try:
+            self._race()
+        except BaseException as error:
+            self.wrong = f"{type(error).__name__}: {error}"
+            raise
+        self.wrong = ""
+
+    def _race(self) -> None:
         self._client.make_directory("/race", parents=True)
         while not self._stopped.wait(self._pause_s):
             one, asked = self._random.choice(NAMES), self._random.choice(["make", "remove", "look"])
@@ -67,6 +77,8 @@ class Racer(threading.Thread):
 def check_races(racers: list[Racer]) -> int:
     """Assert that all histories together are linearizable, name by name; return their length."""
     length = 0
+    for racer in racers:
+        assert not racer.wrong, f"{racer.name}: {racer.wrong}"
     for one in NAMES:
         history = [operation for racer in racers for operation in racer.history[one]]
         assert is_linearizable(history, False, name), f"/race/{one}: {history}"

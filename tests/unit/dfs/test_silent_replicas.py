@@ -16,34 +16,48 @@ from mrstream.dfs.chunk import ServerId
 from mrstream.dfs.client.chunk_writer import Run, push, write_run
 from mrstream.dfs.errors import ReplicaFailed
 from mrstream.dfs.protocol import AppendRecord, ChunkGrant, ChunkLength
+from mrstream.dfs.transfer import forward
 from tests.paper.test_gfs_chunks import HANDLE, Servers
 from tests.support.relays import SilentRelay
 
-WAIT_S = 0.3
-"""How long servers wait for each other here."""
+WAIT_S, PATIENCE_S = 0.3, 30.0
+"""How long a server waits for the silent one; for one that answers, if a busy machine lets it."""
+
+
+class Cable(SilentRelay):
+    """That of the third server."""
+
+    def __init__(self, servers: Servers) -> None:
+        server = servers.all["h3"]
+        super().__init__(server.address.bulk_port)
+        server.address = msgspec.structs.replace(
+            server.address, bulk_port=self.port, local_socket=""
+        )
+        self._servers = servers
+
+    def pull(self, *beside: str) -> None:
+        """From now on nothing arrives; those who talk to that server shall not wait for long."""
+        for name in beside:
+            self._servers.all[name].service._pool.timeout_s = WAIT_S
+        self.is_silent = True
 
 
 @pytest.fixture
 def servers(tmp_path: Path) -> Iterator[Servers]:
     cluster = Servers(tmp_path, 3)
-    for server in cluster.all.values():
-        server.service._pool.timeout_s = WAIT_S
     yield cluster
     cluster.close()
 
 
 @pytest.fixture
-def cable(servers: Servers) -> Iterator[SilentRelay]:
-    """That of the third server."""
-    server = servers.all["h3"]
-    relay = SilentRelay(server.address.bulk_port)
-    server.address = msgspec.structs.replace(server.address, bulk_port=relay.port, local_socket="")
+def cable(servers: Servers) -> Iterator[Cable]:
+    relay = Cable(servers)
     yield relay
     relay.close()
 
 
 def test_a_question_that_is_answered_by_silence_is_not_asked_again(
-    servers: Servers, cable: SilentRelay
+    servers: Servers, cable: Cable
 ) -> None:
     """Over a connection of before, and then over a new one, it took twice as long: the client gave
     up in between, and blamed the one that had answered for it."""
@@ -53,7 +67,7 @@ def test_a_question_that_is_answered_by_silence_is_not_asked_again(
     ask = ChunkLength(HANDLE, servers.granted("h3", version=1).version)
     assert pool.call(address, ask).value == 0
     assert cable.connections_count == 1
-    cable.is_silent = True
+    cable.pull("h1")
 
     with pytest.raises(CallTimedOut):
         pool.call(address, ask)
@@ -63,7 +77,7 @@ def test_a_question_that_is_answered_by_silence_is_not_asked_again(
 
 
 def test_a_connection_that_ended_while_it_lay_idle_is_made_anew(
-    servers: Servers, cable: SilentRelay
+    servers: Servers, cable: Cable
 ) -> None:
     servers.grant("h3")
     pool = servers.all["h1"].service._pool
@@ -78,13 +92,15 @@ def test_a_connection_that_ended_while_it_lay_idle_is_made_anew(
     assert pool.call(address, ask).value == 0
 
 
-def test_the_server_next_to_a_silent_one_names_it(servers: Servers, cable: SilentRelay) -> None:
+def test_the_server_next_to_a_silent_one_names_it(
+    servers: Servers, cable: Cable, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The chain goes through the second: were it to wait for as long as the first does, the first
     would be heard before it, and would name the second, which has every byte."""
+    monkeypatch.setattr(forward, "HOP_S", PATIENCE_S)
     grant = servers.grant("h1", "h2", "h3")
-    run = Run(0, 0, memoryview(b"before"))
-    push(servers.client, run, grant)
-    cable.is_silent = True
+    push(servers.client, Run(0, 0, memoryview(b"before")), grant)
+    cable.pull("h1", "h2")
 
     with pytest.raises(ReplicaFailed) as failed:
         push(servers.client, Run(0, 0, memoryview(b"after")), grant)
@@ -93,18 +109,18 @@ def test_the_server_next_to_a_silent_one_names_it(servers: Servers, cable: Silen
 
 
 def test_a_small_write_waits_for_a_silent_replica_once(
-    servers: Servers, cable: SilentRelay, monkeypatch: pytest.MonkeyPatch
+    servers: Servers, cable: Cable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Bytes and the order to write them go together; when the bytes did not arrive everywhere, the
     order is not passed on to wait for the same server once more."""
-    grant = servers.grant("h1", "h2", "h3")
+    grant = servers.grant("h1", "h3")
     servers.write(grant, 0, b"before")
-    cable.is_silent = True
+    cable.pull("h1")
     failures: list[tuple[ServerId, ...]] = []
 
     def repaired(old: ChunkGrant, failed: tuple[ServerId, ...]) -> ChunkGrant:
         failures.append(failed)
-        return servers.regrant("h1", "h2", version=2)
+        return servers.regrant("h1", version=2)
 
     primary = servers.all["h1"].service
     mutate, mutated = primary._mutate, []
@@ -118,21 +134,22 @@ def test_a_small_write_waits_for_a_silent_replica_once(
 
     assert failures == [("h3",)]
     assert mutated == [2]
-    assert servers.contents("h2") == b"beforeafter"
+    assert servers.contents("h1") == b"beforeafter"
 
 
 def test_who_waited_behind_a_mutation_that_waited_in_vain_is_told_the_same(
-    servers: Servers, cable: SilentRelay
+    servers: Servers, cable: Cable
 ) -> None:
     """One after the other they held the chunk's lock for as long each; the next version, which the
     master sends to end that, waited behind them all until the master gave the server up."""
-    grant = servers.grant("h1", "h2", "h3")
+    grant = servers.grant("h1", "h3")
     primary = servers.all["h1"].service
     runs = [Run(0, 0, memoryview(b"record %d" % number)) for number in range(5)]
     for run in runs:
         push(servers.client, run, grant)
-    cable.is_silent = True
-    before = cable.connections_count
+    pool = primary._pool
+    pool.forget(pool.address_of(servers.all["h3"].address))
+    cable.pull("h1")
     errors: list[ReplicaFailed] = []
 
     def append(run: Run) -> None:
@@ -154,5 +171,5 @@ def test_who_waited_behind_a_mutation_that_waited_in_vain_is_told_the_same(
         thread.join(30.0)
 
     assert [error.details["servers"] for error in errors] == [["h3"]] * 5
-    assert cable.connections_count == before + 1, "the first asked; the others need not"
-    assert primary.order.assign(HANDLE, 1, servers.clock.now_s()) == 2
+    numbered = primary.order.assign(HANDLE, 1, servers.clock.now_s()) - 1
+    assert numbered == 1, "the first asked; the others need not"
