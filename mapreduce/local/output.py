@@ -60,7 +60,7 @@ class DirectoryOutput:
         self._committer = committer_for(conf, url, files)
         self.url = self._committer.output_url
         self._inputs: Sequence[str] = ()
-        self._lock = OutputLock(self.url)
+        self._lock = OutputLock(self.url, files)
 
     @property
     def temporary(self) -> str | None:

@@ -16,16 +16,19 @@ import os
 
 from mrstream.mapreduce import history
 from mrstream.mapreduce.dataflow.committer import OutputExists
-from mrstream.mapreduce.dataflow.files import local_path
+from mrstream.mapreduce.dataflow.files import Files, local_path
 
+_TRIES_MAX = 100
+"""A file system that calls a directory another one at each look has no locks that could be held."""
 _NO_LOCKS = {errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL}
 
 
 class OutputLock:
     """The right of one job to write below a URL."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, files: Files) -> None:
         self._url = url
+        self._files = files
         self._is_here = url.startswith("file:")
         name = hashlib.sha256(url.encode("utf-8", "surrogateescape")).hexdigest()
         self._path = (
@@ -36,22 +39,28 @@ class OutputLock:
     def take(self) -> int:
         """Take it, or keep it if we have it; return its descriptor, -1 where there are no locks.
         `OutputExists` if another job has it."""
-        while self._descriptor < 0 or not self._is_there():
+        for _ in range(_TRIES_MAX):
+            if self._descriptor >= 0 and self._is_there():
+                return self._descriptor
             self._close()
-            self._descriptor = self._opened()
+            with contextlib.suppress(FileNotFoundError):  # deleted again, just now
+                self._descriptor = self._opened()
+            if self._descriptor < 0:
+                continue
             try:
                 fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError as error:
                 self._close()
                 if error.errno in _NO_LOCKS:
-                    break
+                    return -1
                 if error.errno != errno.EWOULDBLOCK:
                     raise
                 raise OutputExists(
-                    f"Output directory {self._url} is being written by another job that runs on "
-                    "this machine: wait for it, or end it"
+                    f"Output directory {self._url} is being written by another job: wait for it, "
+                    "or end it"
                 ) from None
-        return self._descriptor
+        self._close()
+        return -1
 
     def release(self) -> None:
         """Let another job in."""
@@ -61,7 +70,7 @@ class OutputLock:
 
     def _opened(self) -> int:
         if self._is_here:
-            os.makedirs(self._path, exist_ok=True)
+            self._files.mkdirs(self._url)
             return os.open(self._path, os.O_RDONLY | os.O_DIRECTORY)
         os.makedirs(os.path.dirname(self._path), mode=0o700, exist_ok=True)
         return os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)

@@ -388,7 +388,7 @@ def test_the_output_of_a_job_that_runs_is_its_own_until_it_is_killed(desk: Desk)
 
     second = desk.job("-overwrite", "-mapper", "cat", "-reducer", "NONE")
     assert second.status == 5, second.stderr
-    second.line("is being written by another job that runs on this machine: wait for it, or end it")
+    second.line("is being written by another job: wait for it, or end it")
     assert room.exists() and first.poll() is None
 
     first.kill()

@@ -288,7 +288,7 @@ def test_a_reader_whose_file_is_replaced_never_gets_bytes_of_both(
 def fragile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[GatewayCluster, Secret]]:
     cluster = GatewayCluster(
         tmp_path_factory.mktemp("fragile"),
-        "{hosts: [h1, h2], tls: false, memory: 64MiB, trusted: [127.0.0.0/8]}",
+        "{hosts: [h1, h2], tls: false, memory: 96MiB, trusted: [127.0.0.0/8]}",
     )
     with cluster:
         yield cluster, cluster.key("all")
@@ -320,7 +320,7 @@ def test_a_gateway_that_dies_in_the_middle_of_a_put_leaves_nothing_visible(
 def test_more_uploads_than_there_is_memory_for_wait_their_turn(
     fragile: tuple[GatewayCluster, Secret],
 ) -> None:
-    """§1.2: four writers fit into 64 MiB; the others are served after them, none is refused, and
+    """§1.2: four writers fit into 96 MiB; the others are served after them, none is refused, and
     all of them together cost the gateway its budget and little more."""
     cluster, key = fragile
     plain = f"http://127.0.0.1:{cluster.port()}/webhdfs/v1/crowd"
@@ -337,7 +337,7 @@ def test_more_uploads_than_there_is_memory_for_wait_their_turn(
     lengths = [status.length_bytes for status in cluster.client().list("/crowd")]
     assert lengths == [UPLOAD_BYTES] * 24
     more = memory_bytes(pid, "VmHWM") - before
-    assert more < (64 + 150) << 20 < 24 * UPLOAD_BYTES, f"{more >> 20} MiB more"
+    assert more < (96 + 150) << 20 < 24 * UPLOAD_BYTES, f"{more >> 20} MiB more"
 
 
 def test_what_one_gateway_stored_the_other_serves_at_once(

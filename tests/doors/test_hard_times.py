@@ -87,7 +87,7 @@ def slow_ones(doors: GatewayCluster, s3: Any, bucket: str) -> Iterator[Slow]:
         return ""
 
     kinds = {
-        # Of the memory for streams, of which there is 1 GiB, each has 2 MiB: 85 writers have all.
+        # Of 1 GiB there is room for 156 of the first kind, and for 211 of the second.
         "slow body": (150, limits.pace_s),
         "reads nothing": (50, limits.pace_s),
         "not a word": (100, limits.idle_s),

@@ -45,10 +45,11 @@ slice that is being sent and one ahead of it, and a fifth more for the socket an
 SMALL_READER_BYTES = 3 * SMALL_BYTES
 """Of a fetch: in the memory of the replica, as the body of the answer, and at the socket."""
 WRITER_BYTES = 12 << 20
-BODY_BYTES = 5 << 18
-"""Of a body before its first megabyte is there: many may be slow, and hold no writer's share."""
-BODIES_SHARE = 6
-"""A sixth of the memory of streams is for those."""
+BODY_BYTES = 9 << 17
+"""Of a body before its first megabyte is there, with what a growing array has to spare: many may be
+slow, and hold no writer's share."""
+BODIES_SHARE = 4
+"""A fourth of the memory of streams is for those."""
 CALLS_MAX = 64
 """To the master, under way at a time; more wait."""
 STREAM_THREADS = 64
