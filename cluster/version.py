@@ -8,7 +8,6 @@ from importlib import metadata
 
 @functools.cache
 def version() -> str:
-    """Return the version of the installed package."""
     try:
         return metadata.version("mrstream")
     except metadata.PackageNotFoundError:

@@ -74,7 +74,6 @@ def unasked_command_id(epoch: int) -> int:
 
 
 def epoch_of_command(command_id: int) -> int:
-    """Return the epoch of the master that gave a command."""
     return command_id >> _EPOCH_BITS
 
 

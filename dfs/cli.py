@@ -56,8 +56,10 @@ def main(argv: list[str]) -> int:
         return USAGE_STATUS
     try:
         shell = _shell(name, given)
-        # The path may come before fsck's options, as in `hdfs fsck / -files`.
-        said = verb.grammar.parse(_options_first(words[1:]) if name == "fsck" else words[1:])
+        rest = words[1:]
+        if name == "fsck":  # the path may come before its options, as in `hdfs fsck / -files`
+            rest.sort(key=lambda word: not word.startswith("-"))
+        said = verb.grammar.parse(rest)
         verb.run(shell, said)
         shell.out.flush()
         return shell.status
@@ -135,10 +137,6 @@ def _property(given: _Given, text: str) -> None:
     except ValueError as error:
         reason = f": {error}" if name != "dfs.replication" else " is no number of replicas"
         raise BadUsage(f"-D {text}{reason}") from None
-
-
-def _options_first(words: list[str]) -> list[str]:
-    return sorted(words, key=lambda word: not word.startswith("-"))
 
 
 def _help(kind: str, names: list[str]) -> int:

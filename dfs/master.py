@@ -201,13 +201,11 @@ class Master:
         return self._office.journal is self._alone
 
     def load(self, pieces: Iterator[bytes]) -> None:
-        """The state of a checkpoint."""
         load_image(self._brain, pieces)
         self._see_own_cell(self._brain.cell)
         self._is_new = False
 
     def apply(self, payload: bytes) -> None:
-        """A record of the log."""
         if not self._is_cell_seen:
             self._see_cell_of(payload)
         fold(payload, self._brain)

@@ -19,7 +19,6 @@ _decoder: msgspec.msgpack.Decoder[AnyRecord] = msgspec.msgpack.Decoder(AnyRecord
 
 
 def encode_record(record: AnyRecord) -> bytes:
-    """Return the record as the log holds it."""
     return _encode(record)
 
 

@@ -85,11 +85,9 @@ class Master:
         await self._office.stop()
 
     def load(self, pieces: Iterator[bytes]) -> None:
-        """The state of a checkpoint."""
         load_image(self._brain, pieces)
 
     def apply(self, payload: bytes) -> None:
-        """A record of the log."""
         self._brain.apply(decode_record(payload))
 
     def lead(self, epoch: int) -> None:
@@ -107,7 +105,6 @@ class Master:
         return True, f"serving, {words}"
 
     def metrics(self) -> dict[str, float]:
-        """The cell's counters."""
         figures = self._brain.describe()
         return {
             "epoch": float(figures.epoch),

@@ -34,7 +34,8 @@ class Console:
         """Quiet, it says no news and shows no progress: warnings, errors and failures only."""
         self._stream = stream if stream is not None else sys.stderr
         dumb = os.environ.get("TERM", "dumb") == "dumb"
-        self._is_live = self._stream.isatty() and not dumb if is_live is None else is_live
+        self.is_live = self._stream.isatty() and not dumb if is_live is None else is_live
+        """Whether a live line is shown."""
         self._is_quiet = is_quiet
         self._live_line = ""
         self._percents: tuple[int, int] | None = None
@@ -43,17 +44,11 @@ class Console:
         self._at_line_start = True
 
     @property
-    def is_live(self) -> bool:
-        """Whether a live line is shown."""
-        return self._is_live
-
-    @property
     def shares_terminal(self) -> bool:
         """Whether results go to the same screen: counters would bury them there."""
         return self._stream.isatty() and sys.stdout.isatty()
 
     def info(self, text: str) -> None:
-        """Log news."""
         if not self._is_quiet:
             self._log("INFO", text)
 
@@ -62,13 +57,11 @@ class Console:
         self._log("WARN", text)
 
     def error(self, text: str) -> None:
-        """Log a failure."""
         self._log("ERROR", text)
 
     # What Hadoop's scripts look for, the same wherever the job runs.
 
     def input_found(self, files: int, splits: int) -> None:
-        """Tell what the job will read."""
         self.info(f"Total input files to process : {files}")
         self.info(f"number of splits:{splits}")
 
@@ -79,7 +72,6 @@ class Console:
         self.info(f"Job {job_id} running in uber mode : false")
 
     def job_in_background(self, output: str | None) -> None:
-        """Tell that nobody watches the job."""
         self.info("Job is running in background.")
         self.info(f"Output directory: {output}")
 
@@ -93,7 +85,6 @@ class Console:
             self.info(f"Output directory: {output}")
 
     def job_failed(self, job_id: str, state: str, reason: str) -> None:
-        """Tell that the job is not done, and why."""
         self.info(f"Job {job_id} failed with state {state} due to: {reason}")
         self.error("Job not successful!")
 
@@ -109,7 +100,7 @@ class Console:
         """Show how far the job is; cheap to call often."""
         if self._is_quiet:
             return
-        if self._is_live:
+        if self.is_live:
             now_s = time.monotonic()
             self._rate.add(progress, now_s)
             if force or now_s - self._drawn_at_s >= LIVE_EVERY_S:

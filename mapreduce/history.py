@@ -60,7 +60,6 @@ class JobRecord:
         return os.path.join(self.directory, "kept", attempt_id)
 
     def write_spec(self, spec: JobSpec) -> None:
-        """Keep the job itself."""
         write_whole(os.path.join(self.directory, "job.msgpack"), encode(spec))
 
     def read_spec(self) -> JobSpec:
@@ -68,7 +67,6 @@ class JobRecord:
             return decode(file.read())
 
     def write_report(self, report: dict[str, Any]) -> None:
-        """Keep how the job went."""
         text = json.dumps(report, indent=1, ensure_ascii=False)
         write_whole(os.path.join(self.directory, "report.json"), text.encode())
 

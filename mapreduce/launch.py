@@ -91,7 +91,6 @@ class Launch:
 
     @property
     def pid(self) -> int:
-        """The process of the command."""
         return self._process.pid
 
     @property

@@ -201,7 +201,6 @@ class Notices:
         )
 
     def counters(self, job_id: JobId, counters: dict[str, dict[str, int]]) -> None:
-        """The sums of a job's counters over all its tasks."""
         if job_id in self._watched:
             self._watched[job_id].board.counters = counters
 

@@ -25,7 +25,6 @@ class Parser(argparse.ArgumentParser):
     """A parser whose complaints are errors like any other."""
 
     def error(self, message: str) -> NoReturn:
-        """Refuse the words."""
         raise BadWords(f"{self.prog}: {message}\n{self.format_usage().strip()}")
 
 

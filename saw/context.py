@@ -136,7 +136,6 @@ class Context:
         return wanted
 
     def declare(self, at: int, name: str, meaning: Meaning) -> None:
-        """Give a name its meaning in the innermost scope."""
         if name in self.scopes[-1]:
             raise Faulty(at, f"{name} is declared already")
         self.scopes[-1][name] = meaning

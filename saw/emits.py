@@ -42,7 +42,6 @@ class Emits:
         self._locals: dict[int, Local] = {}
 
     def declare(self, node: tree.Table) -> None:
-        """Take a declaration."""
         context = self._context
         if context.frame.is_function or len(context.scopes) > 2:
             raise Faulty(node.at, "a table is declared outside of functions and blocks")

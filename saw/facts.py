@@ -33,7 +33,6 @@ class Facts:
 
 
 def facts_of(program: tree.Block) -> Facts:
-    """Look through a program."""
     facts = Facts()
     _look(program, facts, in_function=False, in_loop=False)
     return facts
@@ -77,7 +76,6 @@ def _look(node: tree.Node, facts: Facts, *, in_function: bool, in_loop: bool) ->
 
 
 def children(node: tree.Node) -> Iterator[tree.Node]:
-    """Yield what stands directly in a node."""
     for name in node.__struct_fields__:
         yield from _nodes(getattr(node, name))
 

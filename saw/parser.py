@@ -42,7 +42,6 @@ class _Parser:
         }
 
     def program(self) -> tree.Block:
-        """Take all statements."""
         block = tree.Block(0)
         while self._words.token.kind != "end":
             try:

@@ -32,7 +32,6 @@ def check(pattern: str) -> None:
 
 @lru_cache(maxsize=512)
 def text_pattern(pattern: str) -> re.Pattern[str]:
-    """Return a checked pattern for strings."""
     check(pattern)
     return re.compile(pattern)
 

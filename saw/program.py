@@ -294,7 +294,6 @@ def _runtime() -> dict[str, Any]:
 
 
 def runtime_fault(line: int, column: int, message: str) -> Any:
-    """Return the fault of a program that runs."""
     from mrstream.saw.source import Fault
 
     return Fault(line, column, message)

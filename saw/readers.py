@@ -60,7 +60,6 @@ class MessageType(Protocol):
 
 
 def splitcsvline(line: bytes) -> list[bytes]:
-    """Return the fields of a line of CSV."""
     if b'"' not in line:
         return line.split(b",")
     return [field.encode("utf-8", "surrogateescape") for field in _quoted(line)]

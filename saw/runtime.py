@@ -162,7 +162,6 @@ def _in_range(number: int) -> int:
 
 
 def float_of(text: str | bytes) -> float:
-    """Read a number."""
     if (b"_" if isinstance(text, bytes) else "_") in text:  # type: ignore[operator]
         raise ValueError(f"{text[:40]!r} is no float")
     return float(text)
@@ -176,7 +175,6 @@ def bool_of(text: str) -> bool:
 
 
 def decode(data: bytes, encoding: str) -> str:
-    """Read bytes as text of an encoding."""
     name = encoding.lower()
     if name == "hex":
         return data.hex()

@@ -84,17 +84,14 @@ def _back(shown: datetime, zone: str) -> int:
 
 
 def minuteof(time: int, zone: str) -> int:
-    """Return the minute of the hour."""
     return local(time, zone) // MINUTE % 60
 
 
 def secondof(time: int, zone: str) -> int:
-    """Return the second of the minute."""
     return time // SECOND % 60
 
 
 def hourof(time: int, zone: str) -> int:
-    """Return the hour of the day."""
     return local(time, zone) // HOUR % 24
 
 
@@ -104,7 +101,6 @@ def dayofweek(time: int, zone: str) -> int:
 
 
 def dayofmonth(time: int, zone: str) -> int:
-    """Return the day of the month."""
     return calendar(time, zone).day
 
 
@@ -123,12 +119,10 @@ def dayofyear(time: int, zone: str) -> int:
 
 
 def trunctosecond(time: int, zone: str) -> int:
-    """Return the beginning of the second."""
     return time - time % SECOND
 
 
 def trunctominute(time: int, zone: str) -> int:
-    """Return the beginning of the minute."""
     return time - time % MINUTE
 
 
@@ -138,20 +132,17 @@ def trunctohour(time: int, zone: str) -> int:
 
 
 def trunctoday(time: int, zone: str) -> int:
-    """Return the beginning of the day."""
     if zone == "UTC":
         return time - time % DAY
     return _back(calendar(time, zone).replace(hour=0, minute=0, second=0, microsecond=0), zone)
 
 
 def trunctomonth(time: int, zone: str) -> int:
-    """Return the beginning of the month."""
     shown = calendar(time, zone)
     return _back(shown.replace(day=1, hour=0, minute=0, second=0, microsecond=0), zone)
 
 
 def trunctoyear(time: int, zone: str) -> int:
-    """Return the beginning of the year."""
     shown = calendar(time, zone)
     return _back(shown.replace(month=1, day=1, hour=0, minute=0, second=0, microsecond=0), zone)
 

@@ -127,7 +127,6 @@ class Words:
             self.shallower()
 
     def field(self) -> tuple[str, tree.TypeNode]:
-        """Take `type` or `name: type`."""
         if self.token.kind == "name" and self.ahead(1).text == ":":
             name = self._field_name()
             self.take()

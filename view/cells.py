@@ -30,7 +30,6 @@ class Cell:
 
     @staticmethod
     def of(mark: Mark) -> Cell:
-        """Return the cell that shows a state."""
         return Cell(mark.text, mark.colour, mark.loud)
 
 

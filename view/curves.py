@@ -33,7 +33,6 @@ class Curve:
 
 
 def curves(points: Sequence[RatePoint]) -> tuple[Curve, Curve, Curve]:
-    """Return the three curves of a job."""
     return (
         Curve("input", Colour.SKY, tuple(point.input_rate for point in points)),
         Curve("shuffle", Colour.ORANGE, tuple(point.shuffle_rate for point in points)),

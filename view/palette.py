@@ -52,7 +52,6 @@ class Mark:
 
     @property
     def text(self) -> str:
-        """The sign and the word."""
         return f"{self.sign} {self.word}"
 
 

@@ -170,7 +170,6 @@ class Picture:
         self.remarks = news.remarks
 
     def forget_job(self) -> None:
-        """Stop watching a job."""
         self.job = None
         self.job_seen = JobSeen()
         self.remarks = ()

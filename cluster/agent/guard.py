@@ -196,7 +196,8 @@ class Guard:
         return True
 
     def _look_at(self, role: str, watch: Watch, now_s: float) -> None:
-        if self._processes.has_child(role) or self._processes.is_role(self._pid_said(role), role):
+        pid_said = int(self._run_file(role).get("pid", 0))
+        if self._processes.has_child(role) or self._processes.is_role(pid_said, role):
             watch.runs(now_s)
             return
         if watch.due_s is not None and not watch.is_due(now_s):
@@ -231,9 +232,6 @@ class Guard:
                 return said
         except (OSError, ValueError):
             return {}
-
-    def _pid_said(self, role: str) -> int:
-        return int(self._run_file(role).get("pid", 0))
 
     def _status_of(self, role: str) -> int | None:
         """How it ended: our own child tells; another's, if it had time to write it down."""

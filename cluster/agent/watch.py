@@ -73,7 +73,6 @@ def is_bug(status: int | None) -> bool:
 
 
 def words_of(status: int | None) -> str:
-    """Say how a process ended."""
     if status is None:
         return "ended"
     if status == EXIT_BUG:

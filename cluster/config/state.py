@@ -46,7 +46,6 @@ def cluster_file(name: str) -> str:
 
 
 def identity_file(name: str) -> str:
-    """Return the kept identity of a cluster."""
     return os.path.join(cluster_directory(name), "identity.json")
 
 
@@ -131,7 +130,6 @@ class Secret:
         return Secret(secrets.token_hex(16), secrets.token_bytes(SECRET_BYTES))
 
     def to_text(self) -> str:
-        """Return it as the text of an identity file."""
         import json
 
         fields: dict[str, object] = {"cluster_id": self.cluster_id, "secret": self.secret.hex()}

@@ -18,7 +18,6 @@ Parse = Callable[[str], Any]
 
 
 def parse_name(text: str) -> str:
-    """Return the name of a cluster or host."""
     if not NAME.fullmatch(text):
         raise ValueError(NAME_RULE)
     return text
@@ -45,7 +44,6 @@ def parse_address(text: str) -> str:
 
 
 def parse_base_port(text: str) -> int:
-    """Return the first of the ports of a cluster."""
     port: int = whole(1024, 65_535 - PORTS_COUNT)(text)
     return port
 

@@ -34,7 +34,6 @@ Own = EpochBegan | MembersSet
 
 
 def encode_own(record: Own) -> bytes:
-    """Return a record of the consensus as bytes of the log."""
     return bytes([MARK]) + pack(record)
 
 

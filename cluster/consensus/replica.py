@@ -112,7 +112,6 @@ class Replica:
 
     @property
     def last(self) -> int:
-        """The last record of our log."""
         return self._state.last
 
     @property

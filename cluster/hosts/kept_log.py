@@ -52,7 +52,6 @@ def journal_of(role: str) -> str:
 
 
 def is_part_of_log(name: str) -> bool:
-    """Say whether a file belongs to a log."""
     return name.startswith(("log-", "checkpoint-")) and name.rpartition("-")[2].isdigit()
 
 

@@ -65,7 +65,6 @@ class HostLink:
         )
 
     def call(self, do: str, **arguments: Any) -> dict[str, Any]:
-        """Ask the agent."""
         if self.session is None:
             raise HostUnreachable(f"{self.name}: the session has ended")
         return self.session.call(do, **arguments)

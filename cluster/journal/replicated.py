@@ -107,7 +107,7 @@ class ReplicatedJournal:
         """As of the last event: no answer leaves after it (C4)."""
         self._sent_on = 0
         """Records up to here have been passed to the program's loop."""
-        self._applied = 0
+        self.applied = 0
         """Records up to here have been given to the state machine."""
         self._touched_at_s = 0.0
         """When the program's loop last ran: a leader whose program hangs is to resign."""
@@ -123,7 +123,7 @@ class ReplicatedJournal:
         for problem in [*found.problems, *([found.torn] if found.torn else [])]:
             log.warning("group log: %s", problem)
         held = self._log.read_checkpoint()
-        self.durable = self._sent_on = self._applied = 0 if held is None else held[0]
+        self.durable = self._sent_on = self.applied = 0 if held is None else held[0]
         self.sequence = self._log.last
         return (0, iter(())) if held is None else (held[0], held[3])
 
@@ -222,11 +222,6 @@ class ReplicatedJournal:
         return self._log.synced
 
     @property
-    def applied(self) -> int:
-        """The last record that the state machine has, as a shadow."""
-        return self._applied
-
-    @property
     def blocked(self) -> str:
         """Why our own disk takes nothing at the moment, for people; empty when it does."""
         return self._member.disk.blocked
@@ -259,7 +254,7 @@ class ReplicatedJournal:
         """Let a forked child write the state as it is at this moment; it gets its name once all
         of it is committed (C7). Join the thread to know the end."""
         with self._changed:
-            sequence = self.sequence if self._is_serving else self._applied
+            sequence = self.sequence if self._is_serving else self.applied
         assert sequence > 0, "there is no state before the first record"
         member = self._member
         member.settle()  # what was appended is before this in the disk's queue
@@ -341,11 +336,11 @@ class ReplicatedJournal:
     # --- on the program's loop
 
     def _deliver(self, first: int, records: tuple[bytes, ...]) -> None:
-        assert first == self._applied + 1, f"record {first} after {self._applied}"
+        assert first == self.applied + 1, f"record {first} after {self.applied}"
         for at, payload in enumerate(records):
             if payload[0] != MARK:
                 self._machine.on_committed(first + at, payload)
-            self._applied = first + at
+            self.applied = first + at
 
     def _release(self) -> None:
         self._waiting.release(self.durable, self._failure)

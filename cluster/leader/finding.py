@@ -48,7 +48,7 @@ class Finding:
         as the leader since. None goes, and none moves."""
         self._lock = threading.Lock()
         """Guards all of this; never held while anybody is asked."""
-        self._host = first if first in seeds else next(iter(seeds))
+        self.host = first if first in seeds else next(iter(seeds))
         """Whom to ask: always a member. Moved only by news of the one that was asked last, so that
         a thread whose news is old undoes nothing."""
         self._tried: dict[str, None] = {}
@@ -62,15 +62,10 @@ class Finding:
         """The leader and epoch that `answered` was news of: each is told once."""
 
     @property
-    def host(self) -> str:
-        """Who leads, as far as is known."""
-        return self._host
-
-    @property
     def address(self) -> str:
         """Where to ask now."""
         with self._lock:
-            return self._addresses[self._host]
+            return self._addresses[self.host]
 
     def others(self, asked: str) -> list[str]:
         """The addresses of all members but that one."""
@@ -97,8 +92,8 @@ class Finding:
         """The member at that address answers as the leader; say whether that is news."""
         with self._lock:
             self._rest()
-            self._host = self._host_at(asked)
-            told, self._told = self._told, (self._host, self.epoch)
+            self.host = self._host_at(asked)
+            told, self._told = self._told, (self.host, self.epoch)
             return told != self._told
 
     def refused(self, asked: str, error: NotLeader) -> bool:
@@ -106,9 +101,9 @@ class Finding:
         details = error.details
         host, address, epoch = details.get("leader"), details.get("address"), details.get("epoch")
         with self._lock:
-            if self._addresses[self._host] != asked:
+            if self._addresses[self.host] != asked:
                 return self._hop()  # somebody else has turned meanwhile
-            if host == self._host:
+            if host == self.host:
                 self._rest()
                 return False
             place = address if isinstance(address, str) else ""
@@ -120,7 +115,7 @@ class Finding:
     def lost(self, asked: str) -> bool:
         """Nobody answers there. Return whether to ask again at once, at `address`."""
         with self._lock:
-            return self._hop() if self._addresses[self._host] != asked else self._turn()
+            return self._hop() if self._addresses[self.host] != asked else self._turn()
 
     def heard(self, standing: Standing, asked: str) -> bool:
         """A member said who leads, while we wait for an answer of the one that was `asked`. Return
@@ -136,7 +131,7 @@ class Finding:
     def check_invariants(self) -> None:
         """Assert the law of each field; holds between calls."""
         with self._lock:
-            assert self._host in self._addresses, self._host
+            assert self.host in self._addresses, self.host
             assert set(self._tried) < set(self._addresses), self._tried
             assert 0 <= self._hops <= HOPS_MAX, self._hops
             assert self._told[1] <= self.epoch, (self._told, self.epoch)
@@ -147,7 +142,7 @@ class Finding:
         for host, known in self._addresses.items():
             if known == address:
                 return host
-        return self._host
+        return self.host
 
     def _believe(self, host: str, address: str, epoch: int) -> bool:
         """Take a name for the leader's, unless it is old news, or nobody knows where that is."""
@@ -159,15 +154,15 @@ class Finding:
             return False  # its followers do not know yet that nobody is there
         self.epoch = epoch
         self._addresses.setdefault(host, address)
-        self._host = host
+        self.host = host
         return True
 
     def _turn(self) -> bool:
         """Try the next member; each once, then the caller waits."""
-        self._tried[self._host] = None
+        self._tried[self.host] = None
         hosts = list(self._addresses)
-        at = hosts.index(self._host)
-        self._host = hosts[(at + 1) % len(hosts)]
+        at = hosts.index(self.host)
+        self.host = hosts[(at + 1) % len(hosts)]
         if all(host in self._tried for host in hosts):
             self._rest()
             return False

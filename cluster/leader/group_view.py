@@ -60,7 +60,6 @@ class GroupView:
 
     @property
     def answering(self) -> tuple[str, ...]:
-        """The voters that answer."""
         states = {host: member.state for host, member in self.members.items()}
         return tuple(host for host in self.voters if states.get(host) in (LEADER, SHADOW))
 
@@ -71,7 +70,6 @@ class GroupView:
 
     @property
     def needed(self) -> int:
-        """So many voters must run."""
         return len(self.voters) // 2 + 1
 
     def document(self) -> dict[str, Any]:

@@ -209,12 +209,9 @@ class Office:
 
     def checkpoint_if_due(self, produce: Callable[[], Iterable[bytes]]) -> None:
         """Leaders and shadows alike: the log is kept short everywhere."""
-        if self.log.wants_checkpoint and self._has_state:
+        has_state = self._group is None or self._group.applied > 0
+        if self.log.wants_checkpoint and has_state and not self._is_over:
             self.log.checkpoint(produce)
-
-    @property
-    def _has_state(self) -> bool:
-        return not self._is_over and (self._group is None or self._group.applied > 0)
 
     # --- who we are
 

@@ -93,7 +93,6 @@ class ClientHandshake:
         self.peer = PeerIdentity("", "", 0)
 
     def start(self) -> bytearray:
-        """Return the opening frame."""
         return encode_frame(Kind.HANDSHAKE, 0, self._hello)
 
     def feed(self, frame: Frame) -> bytearray | None:

@@ -222,7 +222,7 @@ class Peer(Wire):
         except msgspec.DecodeError as error:
             unknown = server._unknown(body, error)
             log.warning("refused request of peer=%s reason=%s", self.address, unknown)
-            self._send_error(number, unknown)
+            self._send(encode_frame(Kind.ERROR, number, ErrorReply.of(unknown)))
             return
         self.request_id = request_id = (self.identity.client_id, number)
         if request.mutates:
@@ -316,9 +316,6 @@ class Peer(Wire):
         self._failed(request, request_id, began_s, fault)
         self._flush()
         self._server._bug(bug, name)
-
-    def _send_error(self, number: int, error: ClusterError) -> None:
-        self._send(encode_frame(Kind.ERROR, number, ErrorReply.of(error)))
 
 
 class Server:

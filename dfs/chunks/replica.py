@@ -49,7 +49,7 @@ class Replica:
     def __init__(self, disk: Disk, handle: int, slot: Slot, *, incoming: bool = False) -> None:
         self.disk = disk
         self.handle = handle
-        self._slot = slot
+        self.slot = slot
         """What is so now; replaced under the lock, read without it."""
         self._incoming = incoming
         """It lies aside, and a restart forgets it; false from `settle` on."""
@@ -66,16 +66,12 @@ class Replica:
         self._lock = threading.Lock()
 
     @property
-    def slot(self) -> Slot:
-        return self._slot
-
-    @property
     def version(self) -> int:
-        return self._slot.version
+        return self.slot.version
 
     @property
     def length(self) -> int:
-        return self._slot.length
+        return self.slot.length
 
     # --- making and finding
 
@@ -151,11 +147,11 @@ class Replica:
         `buffer`, if given and large enough, holds the result until its next use.
         """
         try:
-            return self._read_verified(self._slot, offset, size, buffer)
+            return self._read_verified(self.slot, offset, size, buffer)
         except ChunkCorrupt:
             # An overwrite may have been under way: judge only what stands still.
             with self._lock:
-                return self._read_verified(self._slot, offset, size, buffer)
+                return self._read_verified(self.slot, offset, size, buffer)
 
     def _read_verified(
         self, slot: Slot, offset: int, size: int, buffer: bytearray | None = None
@@ -189,7 +185,7 @@ class Replica:
         the one before it is everywhere."""
         with self._lock:
             newest = self._appends().newest
-            length = self._slot.length
+            length = self.slot.length
             is_last = newest is not None and newest.end == length and length > 0
             return length - newest.length_bytes if newest is not None and is_last else length
 
@@ -197,7 +193,7 @@ class Replica:
         """Put the pieces at the end, zeros for `PADDING`, and note whose they are: both, or
         neither, are there after a stop of any kind. Return the new length."""
         with self._lock:
-            offset = self._slot.length
+            offset = self.slot.length
             if entry.appender == PADDING:
                 offset += entry.length_bytes
             log = self._appends()
@@ -206,12 +202,12 @@ class Replica:
             except OSError:
                 log.soil()
                 raise
-            return self._slot.length
+            return self.slot.length
 
     def _appends(self) -> AppendLog:
         if self._log is None:
-            entries = read_appends(self.disk, self._path, self._slot)
-            self._log = AppendLog(self.handle, self._slot.round, entries)
+            entries = read_appends(self.disk, self._path, self.slot)
+            self._log = AppendLog(self.handle, self.slot.round, entries)
         return self._log
 
     # --- changing
@@ -226,32 +222,32 @@ class Replica:
         with self._lock:
             # What replaces bytes and what adds some go apart, so that an overwrite, once its
             # redo record is on disk, cannot end for want of space.
-            old_bytes = max(0, min(size, self._slot.length - offset))
+            old_bytes = max(0, min(size, self.slot.length - offset))
             if old_bytes:
                 self._overwrite(offset, _cut(pieces, 0, old_bytes), old_bytes)
             if old_bytes < size:
                 self._append(offset + old_bytes, _cut(pieces, old_bytes, size), durable)
             elif durable and (self._is_doubtful or not self._is_synced):
                 self._sync_all()
-            return self._slot.length
+            return self.slot.length
 
     def pad(self, length: int) -> int:
         """Make the chunk at least `length` bytes long with zeros; return its length."""
         with self._lock:
-            if self._slot.length < length:
+            if self.slot.length < length:
                 self._append(length, (), durable=True)
-            return self._slot.length
+            return self.slot.length
 
     def set_version(self, version: int) -> None:
         """Remember the version of a new lease; on disk, with all before it, when it returns."""
         with self._lock:
-            slot = self._slot
+            slot = self.slot
             self._commit_slot(self._following(slot.length, slot.tail_crc, version))
 
     def truncate(self, length: int) -> None:
         """Forget the bytes from `length` on, which no client was told are there."""
         with self._lock:
-            slot = self._slot
+            slot = self.slot
             if length < slot.length:
                 tail_crc = self._crc_of_prefix(slot, length)
                 log = self._appends()
@@ -284,12 +280,12 @@ class Replica:
         slot = Slot(
             self.handle,
             version,
-            self._slot.sequence + 1,
+            self.slot.sequence + 1,
             length,
             tail_crc,
             self.disk.boot_id(),
-            self._slot.round,
-            self._slot.appends,
+            self.slot.round,
+            self.slot.appends,
         )
         if slot.place_bytes == self._kept_slot.place_bytes:
             slot = replace(slot, sequence=slot.sequence + 1)
@@ -298,7 +294,7 @@ class Replica:
     def _append(
         self, offset: int, pieces: Sequence[Bytes], durable: bool, step: Step | None = None
     ) -> None:
-        slot = self._slot
+        slot = self.slot
         with self._both_files() as (data, sums):
             first_index = slot.tail_index
             entries: list[int] = []
@@ -330,7 +326,7 @@ class Replica:
     def _overwrite(self, offset: int, pieces: Sequence[Bytes], size: int) -> None:
         if self._is_doubtful or not self._is_synced:
             self._sync_all()
-        slot = self._slot
+        slot = self.slot
         end = offset + size
         first_block = offset // BLOCK_BYTES
         start = first_block * BLOCK_BYTES
@@ -367,7 +363,7 @@ class Replica:
 
     def _apply(self, first_block: int, images: Bytes) -> None:
         """Put whole blocks in place; doing it again gives the same."""
-        slot = self._slot
+        slot = self.slot
         start = first_block * BLOCK_BYTES
         length = slot.length
         view = memoryview(images)
@@ -396,7 +392,7 @@ class Replica:
         if entries:
             sums.write(fmt.encode_table(entries), fmt.entry_at_bytes(first_index))
         sums.write(fmt.encode_slot(slot), slot.place_bytes)
-        self._slot = slot
+        self.slot = slot
         # Nobody is told of an incoming replica before it settles, and settling syncs.
         if durable and not self._incoming:
             self._sync_files(data, sums)
@@ -412,13 +408,13 @@ class Replica:
         sync(self.disk, data)
         sync(self.disk, sums)
         self._sync_names()
-        self._kept_slot = self._slot
+        self._kept_slot = self.slot
         self._is_synced = True
         self._is_doubtful = False
-        slot = self._slot
+        slot = self.slot
         again = self._following(slot.length, slot.tail_crc, slot.version)
         sums.write(fmt.encode_slot(again), again.place_bytes)
-        self._slot = again
+        self.slot = again
 
     def _commit_slot(self, slot: Slot) -> None:
         with self._both_files() as (data, sums):

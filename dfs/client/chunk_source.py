@@ -196,7 +196,8 @@ class LocalSource:
         """The stored checksums of blocks `first` to `last`, the tail's from the header."""
         tail = fmt.tail_index(self._files.length_bytes)
         stop = min(last + 1, tail)
-        if first < stop and not self._table_first <= first < stop <= self._table_stop:
+        table_stop = self._table_first + len(self._table)
+        if first < stop and not self._table_first <= first < stop <= table_stop:
             self._read_table(first, min(tail, -(-self._stop // BLOCK_BYTES)))
         at = first - self._table_first
         entries = self._table[at : at + stop - first] if first < stop else ()
@@ -205,10 +206,6 @@ class LocalSource:
         if len(entries) < last + 1 - first:
             raise ChunkCorrupt(f"chunk {self._handle:016x}: the local checksum file is short")
         return entries
-
-    @property
-    def _table_stop(self) -> int:
-        return self._table_first + len(self._table)
 
     def _read_table(self, first: int, stop: int) -> None:
         """Read the checksums of all that is left to read: 4 KB for a whole chunk."""

@@ -200,7 +200,6 @@ class DfsClient:
         raise AssertionError("attempts do not end")
 
     def call_once(self, request: Request) -> Any:
-        """Ask the master once."""
         self.calls_count += 1
         return self._connection.call(self._fenced(request), self._call_s_max)
 
@@ -380,7 +379,6 @@ class DfsClient:
     # --- what is told of files
 
     def attributes(self, path: str) -> AttributesReply:
-        """A file or directory with its attributes."""
         reply: AttributesReply = self.call(GetAttributes(path))
         return reply
 
@@ -456,7 +454,6 @@ class DfsClient:
         self._keeper.keep(epoch, on_fenced)
 
     def let_go(self, epoch: Epoch) -> None:
-        """The writer is done."""
         self._keeper.let_go(epoch)
 
 

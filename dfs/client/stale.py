@@ -42,7 +42,6 @@ class StaleReads:
         self._since_s: float | None = None
 
     def is_led(self) -> None:
-        """A leader has answered."""
         if self._since_s is not None:
             with self._lock:
                 self._since_s = None

@@ -103,6 +103,5 @@ class Names:
         return string in self._numbers
 
     def forget(self) -> None:
-        """Begin anew."""
         self.strings.clear()
         self._numbers.clear()

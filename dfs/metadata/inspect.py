@@ -145,7 +145,6 @@ class Inspect:
         )
 
     def report(self) -> ClusterReport:
-        """Return the state of the cluster in numbers."""
         t = self._t
         self._repair.look()
         now_s = t.outbox.now_s

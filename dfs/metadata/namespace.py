@@ -290,7 +290,6 @@ class Namespace:
         self.next_epoch = max(self.next_epoch, epoch + 1)
 
     def end_writer(self, row: int) -> None:
-        """Nobody may write the file."""
         writer = self.writers.pop(row, None)
         if writer is not None:
             del self.epochs[writer.epoch]

@@ -129,7 +129,6 @@ class NodeTable:
         self.free.append(row)
 
     def move(self, row: int, parent: int, name: bytes) -> None:
-        """Give a node another directory or name."""
         self._leave(row)
         self._enter(row, parent, name)
 

@@ -32,7 +32,6 @@ Number = TypeVar("Number", int, float)
 
 
 def mkdir(shell: Shell, said: Arguments) -> None:
-    """Make directories."""
     for word in said.rest:
         with shell.reported(word):
             item = shell.resolve(word)
@@ -202,7 +201,6 @@ def chown(shell: Shell, said: Arguments) -> None:
 
 
 def chgrp(shell: Shell, said: Arguments) -> None:
-    """Change the group."""
     _change_owner(shell, said, "", said.rest[0])
 
 

@@ -103,7 +103,6 @@ class Shell:
     """
 
     def print(self, text: str) -> None:
-        """Write a line."""
         if self.out.isatty():
             text = masked(text)
         self.out.write(text.encode("utf-8", "surrogateescape") + b"\n")

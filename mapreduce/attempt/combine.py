@@ -55,13 +55,8 @@ class CommandCombiner:
         self._types = (key_type, value_type)
         self._command = attempt.command(program, "combine")
         self._rule = ExitRule(conf.nonzero_exit_is_failure)
-        self._reads = form
+        self.reads = form
         self._writes = output_shape(conf.reduce_output_identifier, conf.reduce_output_rule)
-
-    @property
-    def reads(self) -> WireForm:
-        """What the command reads."""
-        return self._reads
 
     @property
     def writes(self) -> RecordShape:

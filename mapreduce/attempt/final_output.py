@@ -51,7 +51,6 @@ class FinalOutput:
         return not self._writer.wants_records
 
     def add(self, records: Iterable[Record]) -> None:
-        """Take records of a built-in."""
         self._writer.write_records(records)
 
     def write(self, text: bytes, records: int) -> None:
@@ -59,7 +58,6 @@ class FinalOutput:
         self._writer.write(text, records)
 
     def finish(self) -> None:
-        """Complete the file."""
         self._writer.close()
         if self._writer.rejected:
             self._attempt.counters.framework(c.REJECTED_RECORDS, self._writer.rejected)

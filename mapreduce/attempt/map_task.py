@@ -61,7 +61,6 @@ class MapTask:
         attempt.keep_input = self._keep_input
 
     def run(self) -> Done:
-        """Run the attempt to its end."""
         try:
             if self._attempt.skips(self._attempt.conf.map_skip_records_max):
                 self._find_bad_records()

@@ -59,7 +59,6 @@ class ReduceTask:
         attempt.keep_input = self._keep_input
 
     def run(self) -> Done:
-        """Run the attempt to its end."""
         try:
             self._gather()
             if self._attempt.spec.reducer is not None and self._attempt.spec.reducer.command:

@@ -144,7 +144,7 @@ class Attempt:
         self.keep_input: Callable[[str], None] = lambda directory: None
         self.shuffle: Shuffle | None = None
         """Where a reduce's input comes from; None: from the segment files of the order."""
-        self.tee: Callable[[memoryview], None] | None = None
+        self.tee: Callable[[memoryview], object] | None = None
         """Also gets what the map or reduce command writes, as it writes it."""
         self.began_cpu_s = used_cpu_s()
         """CPU time of this process before the attempt: it may have run others."""

@@ -140,7 +140,6 @@ class Ear:
         self._reporter = reporter
 
     def feed(self, data: bytes) -> None:
-        """Take the next bytes."""
         for event in self._reporter.feed(data):
             self._log.take(event)
 

@@ -108,7 +108,6 @@ class JobClient:
         self._connection.close()
 
     def call(self, request: Request, timeout_s: float = CALL_S_MAX) -> Any:
-        """Ask once."""
         return self._connection.call(request, timeout_s, on_lost=_Waiter(_log.warning).lost)
 
     def call_patiently(

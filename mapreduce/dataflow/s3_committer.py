@@ -107,9 +107,11 @@ class MultipartCommitter(Committer):
 
     def commit_job(self) -> None:
         """Complete what was claimed, say that all is there, and clear up."""
-        claims = [self._read_claim(o.key) for o in self._store.below(f"{self._room}{CLAIMS}/")]
+        found = [self._store.get(o.key) for o in self._store.below(f"{self._room}{CLAIMS}/")]
+        claims = [msgspec.json.decode(data, type=Claim) for data in found]
         _each(self._store.complete, [upload for claim in claims for upload in claim.uploads])
-        _each(self._copy, [copy for claim in claims for copy in claim.copies])
+        copies = [copy for claim in claims for copy in claim.copies]
+        _each(lambda copy: self._store.copy(copy.source, copy.key), copies)
         if self._mark_success:
             self._files.create(join(self.output_url, SUCCESS)).close()
         self._clear()
@@ -133,12 +135,6 @@ class MultipartCommitter(Committer):
 
     def _claim_key(self, attempt_id: str) -> str:
         return f"{self._room}{CLAIMS}/{attempt_id}"
-
-    def _read_claim(self, key: str) -> Claim:
-        return msgspec.json.decode(self._store.get(key), type=Claim)
-
-    def _copy(self, copy: Copy) -> None:
-        self._store.copy(copy.source, copy.key)
 
 
 def _waits(key: str) -> bool:

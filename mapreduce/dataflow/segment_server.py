@@ -47,11 +47,7 @@ class SegmentServer:
         self._find = find
         self._lock = threading.Lock()
         self._open: OrderedDict[str, Reader] = OrderedDict()
-        self._bytes_sent = 0
-
-    @property
-    def bytes_sent(self) -> int:
-        return self._bytes_sent
+        self.bytes_sent = 0
 
     def serve(self, stream: BulkStream) -> None:
         """Answer one connection until it ends."""
@@ -80,7 +76,7 @@ class SegmentServer:
                 )
             )
             stream.send_file(descriptor, entry.offset, entry.length)
-            self._bytes_sent += entry.length
+            self.bytes_sent += entry.length
         finally:
             os.close(descriptor)
 

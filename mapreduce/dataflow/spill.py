@@ -161,8 +161,9 @@ class MapOutput:
         self._spill_count += 1
         self._spills.append(path)
         writer = self._writer(path)
+        blob_bytes = merger.BLOB_BYTES if self._plan.combiner else BLOCK_BYTES
         try:
-            for partition, blocks in self._buffer.runs_by_partition(self._blob_bytes()):
+            for partition, blocks in self._buffer.runs_by_partition(blob_bytes):
                 if self._plan.combiner is None:
                     self._append(writer, blocks)
                 else:
@@ -174,9 +175,6 @@ class MapOutput:
 
     def _writer(self, path: str) -> segment.Writer:
         return segment.Writer(path, self._plan.sort.partitions, self._plan.codec)
-
-    def _blob_bytes(self) -> int:
-        return merger.BLOB_BYTES if self._plan.combiner else BLOCK_BYTES
 
     def _append(self, writer: segment.Writer, blocks: Iterator[Block]) -> None:
         for block in blocks:

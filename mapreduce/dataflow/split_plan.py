@@ -59,7 +59,6 @@ class Split(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def length(self) -> int:
-        """Bytes in all pieces."""
         return sum(piece.length for piece in self.pieces)
 
     @property

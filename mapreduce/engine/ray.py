@@ -97,7 +97,6 @@ class RayEngine:
         return judge(self._choice, seen, environment)
 
     def begin(self, job: Work, finished: Finished) -> None:
-        """Put the job into Ray's store."""
         if job.maps * job.reduces > OBJECTS_MAX:
             raise BadEngine(
                 f"{job.maps:,} maps of {job.reduces:,} partitions are "
@@ -113,7 +112,6 @@ class RayEngine:
         self._listener.start()
 
     def start(self, token: int, task: Task, segments: Sequence[str]) -> None:
-        """Submit an attempt."""
         order = task.order
         is_map = order.is_map
         settings = self._settings

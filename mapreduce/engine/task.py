@@ -73,7 +73,6 @@ class Nest:
         self.directory = opened.directory
 
     def run(self, task: Assignment) -> Answer:
-        """Run one attempt to its end."""
         return msgspec.msgpack.decode(self._ask(msgspec.msgpack.encode(task)), type=Answer)
 
     def close(self) -> None:

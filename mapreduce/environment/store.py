@@ -125,7 +125,6 @@ def _described(root: str, source: Source) -> Environment:
 
 
 def directory_of(key: str) -> str:
-    """Return where the environment of a key lies."""
     return os.path.join(_root(), key)
 
 

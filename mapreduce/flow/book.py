@@ -64,7 +64,6 @@ class FlowIsRunning(UserError):
 
 
 def new_id() -> str:
-    """Make an id that no other flow has."""
     return f"flow_{time.strftime('%Y%m%d_%H%M%S')}_{secrets.token_hex(2)}"
 
 
@@ -143,7 +142,6 @@ class FlowBook:
         return Journal(os.path.join(self.directory, "journal"), self.flow_id)
 
     def write(self, record: Record) -> None:
-        """Make a record durable."""
         assert self._journal is not None, "opened before anything is written"
         self._journal.append(_encode(record))
         self._journal.commit()

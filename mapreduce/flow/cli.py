@@ -229,7 +229,8 @@ def _print_flow(state: FlowState, known: str, records: Sequence[Record], job_id:
         print(f"Reason: {state.reason}")
     for step in state.plan.steps:
         place = step.output or _kept_place(step.name, records)
-        print(f"  {step.name}: {_step_text(step.name, records)}" + _output_text(place))
+        where = f" → {place}" if place else ""
+        print(f"  {step.name}: {_step_text(step.name, records)}{where}")
 
 
 def _logs(words: list[str]) -> int:
@@ -290,10 +291,6 @@ def _kept_place(name: str, records: Sequence[Record]) -> str:
         elif isinstance(record, Completed) and record.key.partition("#")[0] == name:
             place = record.place
     return place
-
-
-def _output_text(output: str) -> str:
-    return f" → {output}" if output else ""
 
 
 def _remove(words: list[str]) -> int:

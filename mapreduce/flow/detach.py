@@ -33,7 +33,6 @@ from mrstream.mapreduce.snapshot import JobRow
 from mrstream.streaming import classes
 from mrstream.streaming.conf.jobconf import setting_name
 from mrstream.streaming.conf.properties import from_wire
-from mrstream.streaming.task.shipping import Shipped
 
 _SHIPS = ("files", "archives", "file", "cacheFile", "cacheArchive")
 _READS_HERE = ("conf", "additionalconfspec")
@@ -113,7 +112,11 @@ def _portable(step: Step, client: DfsClient, say: Say) -> Step:
         }:
             words = [_renamed(word, name, from_wire(after.link)) for word in words]
     for option, chosen in (("-files", False), ("-archives", True)):
-        entries = [_entry(item) for item in items if item.archive is chosen]
+        entries = [
+            f"{from_wire(item.source)}#{from_wire(item.link)}"
+            for item in items
+            if item.archive is chosen
+        ]
         words += [option, ",".join(entries)] if entries else []
     if command.mapper.builtin == classes.SAW:  # its file stays here: the text travels
         conf = spec_from(command).conf()
@@ -124,10 +127,6 @@ def _portable(step: Step, client: DfsClient, say: Say) -> Step:
         assert spec.environment is not None
         words += ["-env", f"dfs://{environment_facts(spec.environment.key)}"]
     return msgspec.structs.replace(step, words=tuple(words))
-
-
-def _entry(item: Shipped) -> str:
-    return f"{from_wire(item.source)}#{from_wire(item.link)}"
 
 
 def _renamed(text: str, name: str, link: str) -> str:

@@ -89,13 +89,11 @@ class DfsFlowBook:
         return records
 
     def write(self, record: Record) -> None:
-        """Make a record durable."""
         assert self._records is not None, "opened before anything is written"
         self._records.append(record)
         self._replace("journal", _encode((JOURNAL_VERSION, self._records)))
 
     def make(self, state: FlowState) -> None:
-        """Keep a new flow."""
         self._replace("id", f"{self.flow_id}\n".encode())
         self.write_state(state)
 
@@ -119,7 +117,6 @@ class DfsFlowBook:
         return os.path.join(self._logs, key)
 
     def keep_log(self, key: str) -> None:
-        """Keep what a step said."""
         with open(self.log_path(key), "rb") as file:
             self._replace(f"logs/{key}", file.read(_BYTES_MAX))
 

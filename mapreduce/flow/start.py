@@ -64,5 +64,4 @@ def files_of(state: FlowState) -> Files:
 
 
 def say(text: str) -> None:
-    """Tell how a flow goes on."""
     print(text, file=sys.stderr, flush=True)

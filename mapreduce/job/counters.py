@@ -192,7 +192,6 @@ class Counters:
         self.add(_cut(group, GROUP_NAME_CHARS_MAX), _cut(name, COUNTER_NAME_CHARS_MAX), amount)
 
     def add_all(self, other: Counters | Mapping[str, Mapping[str, int]]) -> None:
-        """Add every counter of `other`."""
         groups = other._groups if isinstance(other, Counters) else other
         for group, counters in groups.items():
             for name, amount in counters.items():

@@ -74,7 +74,6 @@ class JobSpec(msgspec.Struct, frozen=True):
     """The Python environment of its programs; None: that of the host."""
 
     def conf(self) -> JobConf:
-        """Return the job's settings, typed."""
         return JobConf.from_dict(self.properties)
 
     def of_source(self, index: int) -> JobSpec:

@@ -80,7 +80,6 @@ class DirectoryOutput:
         """Nothing to do: a missing part is missing."""
 
     def abort_task(self, attempt_id: str) -> None:
-        """Delete the attempt's files."""
         self._committer.abort_task(attempt_id)
 
     def commit_job(self) -> None:
@@ -111,7 +110,6 @@ class StandardOutput:
         os.makedirs(self._directory)
 
     def attempt_directory(self, attempt_id: str) -> str:
-        """Make a directory for the attempt's part."""
         path = os.path.join(self._directory, attempt_id)
         os.makedirs(path)
         return f"file:{path}"
@@ -127,7 +125,6 @@ class StandardOutput:
         self._copy_ready()
 
     def abort_task(self, attempt_id: str) -> None:
-        """Delete the attempt's part."""
         shutil.rmtree(os.path.join(self._directory, attempt_id), ignore_errors=True)
 
     def commit_job(self) -> None:

@@ -52,7 +52,7 @@ def repeat(attempt_id: str) -> int:
     with _kept(attempt_id) as (spec, order, _):
         _say(f"Repeating {attempt_id}: its output is on stdout, what it says on stderr.")
         attempt = Attempt(spec, order, _tell, echo_bytes_max=_ECHO_BYTES_MAX)
-        attempt.tee = _print_output
+        attempt.tee = sys.stdout.buffer.write
         failure = _run(attempt)
         sys.stdout.buffer.flush()
         if failure is None:
@@ -262,10 +262,6 @@ def _tell(message: Message) -> None:
             show(sys.stderr, text)
         case Noted(text=text):
             _say(text)
-
-
-def _print_output(data: memoryview) -> None:
-    sys.stdout.buffer.write(data)
 
 
 def _say(text: str, end: str = "\n") -> None:

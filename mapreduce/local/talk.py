@@ -44,7 +44,6 @@ class LocalTalk:
         self._is_quiet = is_quiet
 
     def announce(self, files: int, splits: int) -> None:
-        """Tell that the job starts."""
         if self._is_quiet:
             # The process stays, as Hadoop's does in local mode; only the watching is left out.
             self._console.job_in_background(self._spec.output)
@@ -53,7 +52,6 @@ class LocalTalk:
         self._console.job_runs(self._spec.job_id)
 
     def progress(self, progress: JobProgress, *, force: bool = False) -> None:
-        """Show how far the job is."""
         if not self._is_quiet:
             self._console.progress(progress, force=force)
 

@@ -114,5 +114,4 @@ class Master(Service):
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Be the job master."""
     return run(MAPREDUCE_MASTER, Master, argv)

@@ -145,7 +145,6 @@ class Door:
         return bytes(data[: MESSAGE_BYTES_MAX + 1])
 
     def close(self) -> None:
-        """Give the port back."""
         if self._listener is not None:
             self._listener.close()
 

@@ -13,7 +13,6 @@ from mrstream.mapreduce.scheduler.task import RUNNING_ATTEMPTS_MAX, Task, TaskSt
 
 
 def check(state: State) -> None:
-    """Check all invariants of the scheduler."""
     _check_workers(state)
     assert [job.job_id for job in state.queue] == [
         job.job_id for job in sorted(state.jobs.values(), key=Job.order)

@@ -63,7 +63,7 @@ class PendingMaps:
         """Put back a map that was running or committed; it goes before those never run."""
         key = task.task_id.task_index
         self._add(task, key, workers)
-        if self._homeless_has_not(key):
+        if not self._homeless or self._homeless[0] != key:
             heappush(self._homeless, key)
 
     def remove(self, task: Task) -> None:
@@ -175,9 +175,6 @@ class PendingMaps:
             if spare > best_spare:
                 best, best_spare = task, spare
         return best
-
-    def _homeless_has_not(self, key: int) -> bool:
-        return not self._homeless or self._homeless[0] != key
 
     def _first(self, heap: list[int], worker: Worker, workers: Workers) -> Task | None:
         """Return the first valid map of a heap that has not failed on this worker."""

@@ -59,7 +59,6 @@ def bury(state: State, attempt: Attempt) -> None:
 
 
 def tally_failure(state: State, job: Job, attempt: Attempt) -> None:
-    """Count an attempt that failed."""
     job.totals.wasted_s += state.now_s - attempt.started_at_s
     is_map = attempt.task.task_id.kind is TaskKind.MAP
     job.totals.failed_maps += is_map

@@ -110,7 +110,6 @@ class Workers:
         return worker
 
     def silent_since(self, moment_s: float) -> list[Worker]:
-        """Return those that were last heard of before a moment."""
         return [worker for worker in self.by_id.values() if worker.heard_at_s < moment_s]
 
     def forgive(self, seconds: float, now_s: float) -> None:

@@ -68,7 +68,6 @@ class RunningAttempt:
             self.process.write(data)
 
     def heard(self, message: Message) -> None:
-        """Take what the attempt says."""
         self._listener(self, message)
 
 

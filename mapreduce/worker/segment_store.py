@@ -55,7 +55,6 @@ class SegmentStore:
             self._held[attempt_id] = (f"{path}.segment", short)
 
     def find(self, attempt_id: str) -> str | None:
-        """Return the path of a complete segment."""
         with self._lock:
             found = self._held.get(attempt_id)
         return found[0] if found else None

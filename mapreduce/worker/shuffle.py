@@ -99,12 +99,10 @@ class NewsShuffle:
     # --- what the fetcher meets
 
     def fetched(self, length_bytes: int) -> None:
-        """Count bytes that came."""
         with self._lock:
             self._fetched_bytes += length_bytes
 
     def failed(self, place: SegmentAt, reason: str, *, gone: bool) -> None:
-        """Tell the worker of a fetch that failed."""
         self._attempt.tell(Unfetched(place.attempt_id, f"{place.worker_id}: {reason}", gone))
 
     # --- what the worker says

@@ -147,7 +147,6 @@ class Worker(Service):
         self._pool.close()
 
     def ready(self) -> tuple[bool, str]:
-        """Registered with the master?"""
         words = f"{len(self._attempts)} attempts, {len(self._store.held())} segments"
         if not self._link.is_registered:
             return False, f"{words}, waiting for the master at {self._link.address}"
@@ -227,7 +226,6 @@ class Worker(Service):
     # --- what the master says
 
     def pushed(self, order: Order) -> None:
-        """Do what the master says."""
         match order:
             case RunAttempt():
                 self._begin(order)

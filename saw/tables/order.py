@@ -37,7 +37,6 @@ _END = b"\x00\x01"
 
 @lru_cache(maxsize=1024)
 def encoder(kind: Type) -> Encode:
-    """Return the function that encodes values of a type."""
     if kind.name in _PLAIN:
         return _PLAIN[kind.name][0]
     parts = [encoder(part) for part in kind.parts]

@@ -155,7 +155,6 @@ class Options(msgspec.Struct):
         return values[0] if values else None
 
     def all(self, name: str) -> list[str]:
-        """Return every value of an option."""
         return self.values.get(name, [])
 
 

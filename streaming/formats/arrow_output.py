@@ -80,7 +80,6 @@ class ArrowSink:
         """Hold whatever fits the schema."""
 
     def take_rows(self, rows: list[dict[str, Any]]) -> None:
-        """Take records that fit."""
         made = [{f.name: _for_arrow(f.kind, row[f.name]) for f in self._fields} for row in rows]
         self._hold(pa.Table.from_pylist(made, schema=self._schema))
 

@@ -51,7 +51,6 @@ class BatchRows:
         self._chosen = Selection(self._url, names, columns, where)
 
     def lines(self) -> Iterator[bytes]:
-        """Return blobs of whole lines."""
         return guarded(self._url, self._lines())
 
     def _lines(self) -> Iterator[bytes]:

@@ -32,7 +32,6 @@ class AvroSink:
         """Hold whatever fits the schema."""
 
     def take_rows(self, rows: list[dict[str, Any]]) -> None:
-        """Take records that fit."""
         for row in rows:
             self._writer.write(row)
 

@@ -152,7 +152,6 @@ class AvroRows:
             self._write = lambda one: ENCODER.encode(one) + b"\n"
 
     def lines(self) -> Iterator[bytes]:
-        """Return blobs of whole lines."""
         return gathered(self.each())
 
     def each(self) -> Iterator[bytes]:

@@ -76,7 +76,6 @@ class CsvSink:
         return False
 
     def take_rows(self, rows: list[dict[str, Any]]) -> None:
-        """Take records that fit."""
         names = self._names
         self._writer.writerows([_plain(row[name]) for name in names] for row in rows)
         self._flush()

@@ -89,7 +89,6 @@ class OutputWriter:
         raise NotImplementedError
 
     def write_records(self, records: Iterable[tuple[bytes, bytes]]) -> None:
-        """Take records as payloads."""
         raise NotImplementedError
 
     def close(self) -> None:

@@ -55,7 +55,6 @@ class ProtoRows:
         self._write = line_writer(self._url, names, columns, (), form)
 
     def lines(self) -> Iterator[bytes]:
-        """Return blobs of whole lines."""
         return gathered(self._lines())
 
     @property

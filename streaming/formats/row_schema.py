@@ -420,7 +420,6 @@ def _avro_type(kind: Kind, name: str) -> Any:
 
 
 def to_arrow(kind: Kind) -> Any:
-    """Return the pyarrow type."""
     import pyarrow as pa
 
     match kind.name:

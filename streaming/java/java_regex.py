@@ -34,7 +34,6 @@ class BadRegex(UserError):
 
 
 def compile_java(pattern: str) -> re.Pattern[str]:
-    """Compile a Java regular expression."""
     body, flags = _leading_flags(pattern)
     try:
         return re.compile(_Translation(body, flags).text(), flags)
@@ -89,7 +88,6 @@ class _Translation:
         self._is_bytes = is_bytes
 
     def text(self) -> str:
-        """Return it in Python's syntax."""
         out: list[str] = []
         at = 0
         while at < len(self._pattern):

@@ -73,7 +73,6 @@ class Reporter:
         self._drop_newline = False
 
     def feed(self, data: bytes) -> list[Event]:
-        """Return the events of the next blob."""
         if self._drop_newline and data:
             # The line feed of a CR LF that ended a reporter line in the blob before.
             self._drop_newline = False

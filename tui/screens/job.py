@@ -111,7 +111,8 @@ class JobScreen(Page):
             case "attempts":
                 self._draw_attempts(board, now_s)
             case "counters":
-                self._draw_counters(board)
+                rows = jobs.counter_rows(board, self.filter_text)
+                self.query_one("#counter-table", RowTable).show(rows)
             case "events":
                 self._draw_events(board)
 
@@ -131,9 +132,6 @@ class JobScreen(Page):
         more = self.query_one("#more", Static)
         more.display = len(found) > ATTEMPTS_SHOWN_MAX
         more.update(f"the first {ATTEMPTS_SHOWN_MAX} of {len(found):,} attempts; / finds others")
-
-    def _draw_counters(self, board: JobBoard) -> None:
-        self.query_one("#counter-table", RowTable).show(jobs.counter_rows(board, self.filter_text))
 
     def _draw_events(self, board: JobBoard) -> None:
         log = self.query_one("#event-log", RichLog)

@@ -26,7 +26,6 @@ class Key:
 
     @property
     def width(self) -> int:
-        """The cells that it takes."""
         return len(self.sign) + 1 + len(self.word)
 
 

@@ -46,7 +46,6 @@ class Summary(Static):
         self._shown = ""
 
     def show(self, picture: Picture, now_s: float, *, read_only: bool) -> None:
-        """Draw the line for this picture."""
         line = summary(picture, now_s, read_only=read_only, width=self.app.size.width)
         if line.markup != self._shown:
             self._shown = line.markup

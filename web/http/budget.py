@@ -14,25 +14,21 @@ class Budget:
     """So many bytes; whoever finds too few waits its turn, with its body unread."""
 
     def __init__(self, total_bytes: int, wait_s_max: float = WAIT_S_MAX) -> None:
-        self._free_bytes = total_bytes
+        self.free_bytes = total_bytes
+        """What nobody holds."""
         self._wait_s_max = wait_s_max
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
 
-    @property
-    def free_bytes(self) -> int:
-        """What nobody holds."""
-        return self._free_bytes
-
     def split_off(self, size: int) -> Budget:
         """Make a budget of its own out of bytes that nobody holds."""
-        assert size <= self._free_bytes, "there is no more"
-        self._free_bytes -= size
+        assert size <= self.free_bytes, "there is no more"
+        self.free_bytes -= size
         return Budget(size, self._wait_s_max)
 
     async def take(self, size: int) -> None:
         """Hold so many bytes until `give`; 503 if none become free in time."""
-        if not self._waiting and self._free_bytes >= size:
-            self._free_bytes -= size
+        if not self._waiting and self.free_bytes >= size:
+            self.free_bytes -= size
             return
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         entry = (size, turn)
@@ -51,11 +47,11 @@ class Budget:
 
     def give(self, size: int) -> None:
         """Hold them no more."""
-        self._free_bytes += size
-        while self._waiting and self._waiting[0][0] <= self._free_bytes:
+        self.free_bytes += size
+        while self._waiting and self._waiting[0][0] <= self.free_bytes:
             wanted, turn = self._waiting.popleft()
             if not turn.done():
-                self._free_bytes -= wanted
+                self.free_bytes -= wanted
                 turn.set_result(None)
 
     def _leave(self, entry: tuple[int, asyncio.Future[None]]) -> None:
@@ -85,7 +81,6 @@ class Share:
             self._held = (budget, size)
 
     def end(self) -> None:
-        """Hold nothing more."""
         if self._held is not None:
             budget, size = self._held
             self._held = None

@@ -58,7 +58,6 @@ class Query:
         return values[0] if values else default
 
     def all(self, name: str) -> list[str]:
-        """Every value of a name."""
         return [value for key, value in self.pairs if key == name]
 
     def folded(self) -> Query:

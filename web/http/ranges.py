@@ -23,7 +23,6 @@ class Span:
 
     @property
     def is_all(self) -> bool:
-        """Is this the whole file?"""
         return self.length == self.size
 
     def content_range(self) -> str:

@@ -15,7 +15,6 @@ _WORDS = (
 
 
 def page(visit: Visit) -> Page:
-    """Return the facts and the signs."""
     signs = [
         element("li", element("span", mark.sign, cls=f"c-{mark.colour}"), f" {mark.word}")
         for mark in TASK_MARKS.values()

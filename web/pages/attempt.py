@@ -15,7 +15,6 @@ LOG_BYTES_MAX = 256 * 1024
 
 
 def page(visit: Visit, job_id: str, attempt_id: str) -> Page:
-    """Return what is known of an attempt, and its log."""
     stream = visit.one_of("stream", STREAMS)
     path = f"/jobs/{job_id}/attempts/{attempt_id}"
     with visit.watch.job(job_id) as (board, _):

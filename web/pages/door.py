@@ -85,7 +85,6 @@ class Door:
     )
 
     def close(self) -> None:
-        """Make no more pages."""
         self.threads.shutdown(wait=False, cancel_futures=True)
 
     async def _in_thread(self, work: Callable[..., T], *words: Any) -> T:

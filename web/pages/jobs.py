@@ -20,7 +20,6 @@ from mrstream.web.pages.visit import Page, Visit
 
 
 def page(visit: Visit) -> Page:
-    """Return the table of all jobs."""
     sort = visit.one_of("sort", jobs.SORTS)
 
     def draw() -> Markup:

@@ -59,7 +59,6 @@ def url(path: str, /, **query: Value) -> str:
 
 
 def document(theme: str, head: Markup, body: Markup) -> Markup:
-    """Return a whole page."""
     html = element("html", head, body, lang="en", data_theme=theme or None)
     return Markup("<!doctype html>\n") + html
 

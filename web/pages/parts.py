@@ -118,7 +118,6 @@ def facts(pairs: Iterable[tuple[str, Child]]) -> Markup:
 
 
 def link(words: Child, path: str, /, **query: Value) -> Markup:
-    """Return a link to another page."""
     return element("a", words, href=url(path, **query))
 
 

@@ -29,7 +29,6 @@ class Receiver:
         self.stored: list[str] = []
 
     def feed(self, data: bytes) -> None:
-        """Take bytes of the form."""
         for event in self._form.feed(data):
             match event:
                 case PartBegins(name, None):

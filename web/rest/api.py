@@ -31,7 +31,6 @@ def job(board: JobBoard, remarks: tuple[str, ...]) -> Value:
 
 
 def hosts(picture: Picture) -> Value:
-    """Workers and chunkservers."""
     return _head(picture) | {
         "workers": [by_name(host) for host in picture.hosts],
         "chunkservers": [asdict(server) for server in picture.storage.servers],
@@ -39,7 +38,6 @@ def hosts(picture: Picture) -> Value:
 
 
 def storage(picture: Picture) -> Value:
-    """How the chunks are, and what room there is."""
     servers = picture.storage.servers
     return _head(picture) | {
         "chunks": asdict(picture.storage.counts),

@@ -214,7 +214,8 @@ def _read(each: AttemptRecord) -> list[Value]:
 def _by_task(report: JobReport) -> dict[str, list[AttemptRecord]]:
     found: dict[str, list[AttemptRecord]] = {}
     for each in sorted(report.attempts, key=lambda each: each.attempt_id):
-        found.setdefault(_task_id(each), []).append(each)
+        task_id = "task_" + "_".join(each.attempt_id.split("_")[1:5])
+        found.setdefault(task_id, []).append(each)
     return found
 
 
@@ -230,10 +231,6 @@ def _found(report: JobReport, task_id: str, attempt_id: str) -> AttemptRecord:
         if each.attempt_id == attempt_id:
             return each
     raise NotFound(f"Error getting info on task attempt id {attempt_id}")
-
-
-def _task_id(each: AttemptRecord) -> str:
-    return "task_" + "_".join(each.attempt_id.split("_")[1:5])
 
 
 def _kind(each: AttemptRecord) -> str:

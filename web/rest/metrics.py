@@ -72,7 +72,8 @@ def _jobs(picture: Picture) -> Iterator[Metric]:
         states.add_metric([state], count[state])
     yield states
 
-    running = sorted((job for job in jobs if job.state == "running"), key=_age)[-JOBS_MAX:]
+    running = [job for job in jobs if job.state == "running"]
+    running = sorted(running, key=lambda job: (job.submitted_at_s, job.key))[-JOBS_MAX:]
     progress = _gauge("job_progress_ratio", "How far a phase of a job is", ("job", "phase"))
     moved = _gauge("job_bytes", "Bytes that a running job has moved", ("job", "kind"))
     for job in running:
@@ -84,10 +85,6 @@ def _jobs(picture: Picture) -> Iterator[Metric]:
         moved.add_metric([job.key, "shuffle"], job.shuffle_bytes)
         moved.add_metric([job.key, "output"], job.output_bytes)
     yield from (progress, moved, _tasks(running))
-
-
-def _age(job: JobRow) -> tuple[float, str]:
-    return job.submitted_at_s, job.key
 
 
 def _tasks(running: Sequence[JobRow]) -> Metric:

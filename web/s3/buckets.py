@@ -159,7 +159,6 @@ async def location(call: Call) -> Reply:
 
 
 async def request_payment(call: Call) -> Reply:
-    """GetBucketRequestPayment."""
     await _check_seen(call)
     return answer("RequestPaymentConfiguration", element("Payer", "BucketOwner"))
 

@@ -154,7 +154,6 @@ class Call:
         return min(_whole(name, self.request.query.get(name), default), most)
 
     def header_number(self, name: str, default: int) -> int:
-        """A whole number of the headers."""
         return _whole(name, self.header(name), default)
 
 

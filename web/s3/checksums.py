@@ -130,7 +130,6 @@ class Sums:
         return self._others[algorithm].digest()
 
     def checksum(self, algorithm: str) -> Checksum:
-        """Another one as it is told."""
         return Checksum(algorithm, base64.b64encode(self.get(algorithm)).decode())
 
 

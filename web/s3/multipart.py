@@ -36,7 +36,6 @@ from mrstream.web.s3.xml import bare, element, person
 
 
 async def create(call: Call) -> Reply:
-    """CreateMultipartUpload."""
     check_headers(call)
     call.path(writes=True)
     if call.key.endswith("/"):
@@ -172,7 +171,6 @@ def _copied_range(wanted: str, size: int) -> tuple[int, int]:
 
 
 async def abort(call: Call) -> Reply:
-    """AbortMultipartUpload."""
     upload = await _upload(call)
     bucket_path = call.bucket_path()
     await call.ask(lambda client: uploads.drop(client, bucket_path, upload.id))

@@ -101,7 +101,6 @@ def no_such_upload(id: str) -> S3Error:
 
 
 def begin(client: DfsClient, bucket_path: str, upload: Upload) -> None:
-    """Make the directory of an upload."""
     path = directory(bucket_path, upload.id)
     make_below(client, bucket_path, path)
     client.set_attributes(path, dict(upload.packed()))

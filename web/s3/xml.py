@@ -40,7 +40,6 @@ class Element:
         return [child for child in self.children if child.name == name]
 
     def value(self, name: str, default: str = "") -> str:
-        """The text of the first of that name."""
         found = self.find(name)
         return default if found is None else found.text.strip()
 

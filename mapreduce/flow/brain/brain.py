@@ -69,7 +69,6 @@ class FlowBrain:
     # --- the log
 
     def apply(self, record: Record) -> None:
-        """Take a record of the log."""
         match record:
             case Started(key=key):
                 self._attempts += 1

@@ -147,7 +147,7 @@ class Credulous(Finding):
     """Wrong: it follows any name."""
 
     def _believe(self, host: str, address: str, epoch: int) -> bool:
-        self._host, self.epoch = host, max(epoch, self.epoch)
+        self.host, self.epoch = host, max(epoch, self.epoch)
         return True
 
 
