@@ -207,7 +207,6 @@ class ChunkServer(Service):
         return self._clock.now_s() - self.service.served_at_s < BUSY_S
 
     def metrics(self) -> dict[str, float]:
-        """Counters for whoever asks."""
         uses = self.store.uses()
         return {
             **self.service.counters,

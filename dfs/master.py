@@ -530,7 +530,6 @@ def _group_name() -> str:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Be the master of the file system."""
     return run(ROLE, Master, argv)
 
 

@@ -16,8 +16,6 @@ from mrstream.lock.cell.records import encode_record
 
 
 class Duties:
-    """One leader's."""
-
     def __init__(self, brain: Cell, log: RecordLog, gate: Gate[Reply | Refuse]) -> None:
         self._brain = brain
         self._log = log

@@ -174,7 +174,6 @@ class Master:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Be the leader of the lock cell."""
     return run(ROLE, Master, argv)
 
 

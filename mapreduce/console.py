@@ -53,7 +53,6 @@ class Console:
             self._log("INFO", text)
 
     def warn(self, text: str) -> None:
-        """Log something odd."""
         self._log("WARN", text)
 
     def error(self, text: str) -> None:

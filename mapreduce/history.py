@@ -34,8 +34,6 @@ def home() -> str:
 
 
 class JobRecord:
-    """The directory of one job."""
-
     def __init__(self, job_id: JobId, directory: str) -> None:
         self.job_id = job_id
         self.directory = directory

@@ -125,8 +125,6 @@ class Stage(IntEnum):
 
 
 class SimulatedAttempt:
-    """One attempt on a simulated worker."""
-
     __slots__ = ("attempt_id", "bytes_in", "ends_at_s", "locality", "slowness", "stage",
                  "stage_at_s", "started_at_s", "volume", "volume_at_end", "worker_id")  # fmt: skip
 
@@ -245,7 +243,6 @@ class SimulatedCluster:
     # --- running
 
     def run(self) -> Outcome:
-        """Run until the job has ended."""
         while self.finished is None:
             self._step()
         return self.outcome()

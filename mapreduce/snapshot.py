@@ -24,8 +24,6 @@ class Row(msgspec.Struct, frozen=True, array_like=True):
 
 
 class DiskRow(msgspec.Struct, frozen=True, array_like=True):
-    """One disk of a host."""
-
     path: str
     used_bytes: int
     capacity_bytes: int

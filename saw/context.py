@@ -52,8 +52,6 @@ class Var(msgspec.Struct, eq=False):
 
 
 class TableVar(msgspec.Struct, eq=False):
-    """A declared table, and its number."""
-
     declaration: TableDeclaration
     number: int
     python: str
@@ -61,8 +59,6 @@ class TableVar(msgspec.Struct, eq=False):
 
 
 class FunctionVar(msgspec.Struct, eq=False):
-    """A function of the program."""
-
     name: str
     python: str
     parameters: tuple[Type, ...]
@@ -177,7 +173,6 @@ class Context:
     # --- types
 
     def type(self, node: tree.TypeNode) -> Type:
-        """Return the type that a piece of text means."""
         found = self._type(node)
         if found.depth() > TYPE_DEPTH_MAX:
             raise Faulty(node.at, f"types are nested more than {TYPE_DEPTH_MAX} deep")

@@ -34,8 +34,6 @@ class Local:
 
 
 class Emits:
-    """Translates what has to do with tables."""
-
     def __init__(self, context: Context, expressions: Expressions) -> None:
         self._context = context
         self._expressions = expressions

@@ -38,8 +38,6 @@ class ProgramStopped(UserError):
 
 
 class Program:
-    """A compiled program."""
-
     def __init__(self, source: Source, context: Context, lines: list[tuple[str, int]]) -> None:
         self.source = source
         self.tables = tuple(table.declaration for table in context.tables)

@@ -65,8 +65,6 @@ class Described:
 
 
 class Message:
-    """A message of a file."""
-
     def __init__(self, descriptor: Descriptor, kind: Type) -> None:
         self.type = kind
         self._descriptor = descriptor

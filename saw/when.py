@@ -123,17 +123,17 @@ class Whens:
                 continue
             code = self._expressions.value(base)
             if code.type.name == "map" and code.type.parts[0] == kind and not is_slice:
-                return self._safely(f"list({code.text})", "()", undef=code.undef, at=base.at)
+                return self._safely(f"list({code.text})", undef=code.undef, at=base.at)
             if code.type.name in ("array", "string", "bytes") and kind == INT:
                 size = f"len({code.text}){' + 1' if is_slice else ''}"
-                return self._safely(f"range({size})", "()", undef=code.undef, at=base.at)
+                return self._safely(f"range({size})", undef=code.undef, at=base.at)
         raise Faulty(
             quantifier.at,
             f"the condition does not say which values {quantifier.name} may have; "
             f"use it as an index, such as a[{quantifier.name}]",
         )
 
-    def _safely(self, text: str, otherwise: str, *, undef: bool, at: int) -> str:
+    def _safely(self, text: str, *, undef: bool, at: int) -> str:
         if not undef:
             return text
         context = self._context
@@ -141,7 +141,7 @@ class Whens:
         with context.indented("try:", at, is_block=True):
             context.line(f"{name} = {text}", at)
         with context.indented("except _UNDEFS:"):
-            context.line(f"{name} = {otherwise}")
+            context.line(f"{name} = ()")
         return name
 
 

@@ -46,8 +46,6 @@ class ChunkCounts:
 
 @dataclass(frozen=True, slots=True)
 class StorageRow:
-    """One chunkserver."""
-
     host: str
     rack: str
     state: str
@@ -89,8 +87,6 @@ class KeyEntry:
 
 @dataclass(frozen=True, slots=True)
 class FileEntry:
-    """One line of a directory."""
-
     path: str
     is_directory: bool
     length_bytes: int

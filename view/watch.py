@@ -29,8 +29,6 @@ BOARDS_MAX = 32
 
 @dataclass(slots=True)
 class WatchedJob:
-    """What is known of one job."""
-
     board: JobBoard | None = None
     seen: JobSeen = field(default_factory=JobSeen)
     remarks: tuple[str, ...] = ()

@@ -44,8 +44,6 @@ class Cut(Command, frozen=True):
 
 
 class Send(Command, frozen=True):
-    """Send a message."""
-
     to: MemberId
     word: Word
 

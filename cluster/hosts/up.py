@@ -52,8 +52,6 @@ class WaitsForMaster(HostRefused):
 
 
 class Up:
-    """One run of `cluster up`."""
-
     def __init__(
         self,
         config: ClusterConfig,

@@ -34,8 +34,6 @@ _SHIPPED = (".py", ".so", ".typed", ".tsv", ".txt", ".tcss", ".c", ".h")
 
 @dataclass(frozen=True, slots=True)
 class Wheel:
-    """A wheel in memory."""
-
     name: str
     content: bytes
     digest: str

@@ -14,8 +14,7 @@ SPAN_S = 60.0
 class ClockRate:
     """What is known of one leader at a time."""
 
-    def __init__(self, span_s: float = SPAN_S) -> None:
-        self._span_s = span_s
+    def __init__(self) -> None:
         self._of = ""
         """Whose clock; what is known of another's counts for nothing."""
         self._first: tuple[float, float] | None = None
@@ -36,10 +35,10 @@ class ClockRate:
             self._best, self._began_at_s = (sent_at_s, now_s), now_s
         elif now_s - sent_at_s < self._best[1] - self._best[0]:
             self._best = (sent_at_s, now_s)
-        if now_s - self._began_at_s >= self._span_s:
+        if now_s - self._began_at_s >= SPAN_S:
             if self._first is not None and self._best[0] > self._first[0]:
                 sent_s = self._best[0] - self._first[0]
                 passed_s = self._best[1] - self._first[1]
-                if sent_s >= self._span_s / 2:
+                if sent_s >= SPAN_S / 2:
                     self.faster = passed_s / sent_s - 1.0
             self._first, self._best = self._best, None

@@ -67,8 +67,6 @@ class LogFile:
 
 @dataclass(slots=True)
 class GroupFound:
-    """What was found."""
-
     journal: bytes = b""
     """The uuid; empty: nothing of a group is there."""
     checkpoint_sequence: int = 0

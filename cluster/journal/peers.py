@@ -108,7 +108,6 @@ class Links:
         return peer is not None and peer.connected
 
     async def connect(self, host: str) -> Channel:
-        """Return a new connection to another member's host."""
         return await Channel.connect(self._addresses[host], self._identity, timeout_s=CONNECT_S_MAX)
 
     async def ask_all(self, request: Request) -> None:

@@ -11,8 +11,6 @@ from mrstream.cluster.errors import JournalCorrupt
 
 
 class EpochFile:
-    """One such file."""
-
     def __init__(self, path: str) -> None:
         self._path = path
 

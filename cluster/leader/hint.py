@@ -19,8 +19,6 @@ log = logging.getLogger(__name__)
 
 
 class Hint(NamedTuple):
-    """Who led, and in which epoch."""
-
     host: str = ""
     epoch: int = 0
 

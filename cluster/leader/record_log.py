@@ -32,12 +32,10 @@ class RecordLog:
 
     @property
     def seen(self) -> int:
-        """The sequence that the brain's state rests on."""
         return self._journal.sequence
 
     @property
     def durable(self) -> int:
-        """The sequence that no crash takes back."""
         return self._journal.durable
 
     def append(self, payload: bytes) -> int:

@@ -22,8 +22,6 @@ PROTOCOL_VERSION = 1
 
 
 class Kind(IntEnum):
-    """What a frame is for."""
-
     HANDSHAKE = 1
     CALL = 2
     REPLY = 3

@@ -57,8 +57,6 @@ class Challenge(Message, frozen=True, array_like=True, tag=True):
 
 
 class Proof(Message, frozen=True, array_like=True, tag=True):
-    """The client's proof."""
-
     proof: bytes
 
 

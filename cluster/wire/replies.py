@@ -27,11 +27,7 @@ class PendingReply:
 class ReplyCache:
     """Recent answers to requests that mutate."""
 
-    def __init__(
-        self, count_max: int = REPLIES_COUNT_MAX, bytes_max: int = REPLIES_BYTES_MAX
-    ) -> None:
-        self._count_max = count_max
-        self._bytes_max = bytes_max
+    def __init__(self) -> None:
         self._bytes = 0
         """Of all answers that were given and are remembered."""
         self._replies: OrderedDict[RequestId, bytes | PendingReply] = OrderedDict()
@@ -55,7 +51,7 @@ class ReplyCache:
         assert not isinstance(pending, bytes), f"request {request_id} is answered twice"
         self._replies[request_id] = frame
         self._bytes += len(frame)
-        while len(self._replies) > self._count_max or self._bytes > self._bytes_max:
+        while len(self._replies) > REPLIES_COUNT_MAX or self._bytes > REPLIES_BYTES_MAX:
             if not self._drop_oldest():
                 break
         return pending.waiting if isinstance(pending, PendingReply) else []

@@ -74,7 +74,6 @@ class RemoteSource:
 
     @property
     def patience_s(self) -> float:
-        """How long a silent server is waited for."""
         return self._stream.timeout_s if self._stream is not None else 0.0
 
     def fileno(self) -> int:

@@ -133,7 +133,6 @@ class DfsReader(io.RawIOBase):
 
     @property
     def status(self) -> FileStatus:
-        """The file as the master last described it."""
         return self._locations.status
 
     @property

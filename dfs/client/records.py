@@ -55,18 +55,15 @@ def pack_record(payload: bytes, record_id: bytes | None = None) -> bytes:
 class RecordCutter:
     """Feed it a file's bytes in order; it gives whole records, each once."""
 
-    def __init__(self, record_bytes_max: int, *, drop_duplicates: bool = True, start: int = 0):
+    def __init__(self, record_bytes_max: int) -> None:
         self._bytes_max = record_bytes_max
-        self._drop_duplicates = drop_duplicates
         self._seen: OrderedDict[bytes, None] = OrderedDict()
         """The ids of the last records, oldest first: a duplicate comes soon, or is let through."""
         self._held = bytearray()
         """What may be the beginning of a record, or hold one: not yet given, not yet skipped."""
-        self._offset = start
+        self._offset = 0
         """Where in the file that begins. Between calls everything before it was given, dropped as a
-        duplicate, or is counted below."""
-        self.skipped_bytes = 0
-        self.duplicates_count = 0
+        duplicate, or skipped."""
 
     def feed(self, data: bytes | memoryview) -> Iterator[Record]:
         """Yield the records that these bytes complete."""
@@ -77,10 +74,8 @@ class RecordCutter:
                 found = self._held.find(MAGIC, at)
                 if found < 0:
                     # The last bytes may be the beginning of a magic.
-                    self._skip(len(self._held) - len(MAGIC) + 1 - at)
                     at = max(at, len(self._held) - len(MAGIC) + 1)
                     return
-                self._skip(found - at)
                 at = found
                 if len(self._held) - at < _HEADER.size:
                     return
@@ -89,7 +84,6 @@ class RecordCutter:
                 if length <= self._bytes_max and len(self._held) < end:
                     return
                 if length > self._bytes_max or not self._is_whole(at, end, crc, record_id):
-                    self._skip(1)
                     at += 1
                     continue
                 payload = bytes(self._held[at + _HEADER.size : end])
@@ -107,7 +101,6 @@ class RecordCutter:
             # The record at the front is cut short for good: look behind its magic.
             del self._held[:1]
             self._offset += 1
-            self._skip(1)
             yield from self.feed(b"")
 
     def _is_whole(self, at: int, end: int, crc: int, record_id: bytes) -> bool:
@@ -118,18 +111,12 @@ class RecordCutter:
             payload.release()
 
     def _is_duplicate(self, record_id: bytes) -> bool:
-        if not self._drop_duplicates:
-            return False
         if record_id in self._seen:
-            self.duplicates_count += 1
             return True
         self._seen[record_id] = None
         if len(self._seen) > IDS_REMEMBERED:
             self._seen.popitem(last=False)
         return False
-
-    def _skip(self, count: int) -> None:
-        self.skipped_bytes += max(0, count)
 
 
 class RecordAppender:

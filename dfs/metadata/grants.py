@@ -50,8 +50,6 @@ CREATE_ATTEMPTS_MAX = 3
 
 
 class Grants:
-    """Gives leases."""
-
     def __init__(self, tables: Tables, underways: Underways) -> None:
         self._t = tables
         self._underways = underways

@@ -13,8 +13,6 @@ MASK_BITS = 10
 
 
 class HandleSet:
-    """Handles."""
-
     __slots__ = ("_masks",)
 
     def __init__(self) -> None:

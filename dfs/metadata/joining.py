@@ -22,8 +22,6 @@ SOURCES_MAX = 10_000
 
 
 class Joining:
-    """Decides on joins."""
-
     def __init__(
         self,
         tables: Tables,

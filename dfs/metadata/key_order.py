@@ -28,8 +28,6 @@ Found = tuple[bytes, int, bool]
 
 
 class KeyOrder:
-    """Lists keys."""
-
     def __init__(self, space: Namespace, changes: Changes, settings: Settings) -> None:
         self._space = space
         self._nodes = space.nodes

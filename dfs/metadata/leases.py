@@ -34,8 +34,6 @@ class Lease:
 
 
 class Leases:
-    """All leases that may be in force."""
-
     def __init__(self) -> None:
         self._by_handle: dict[ChunkHandle, Lease] = {}
         """At most one of a chunk (M3); one that is over counts for nothing, and goes some time."""
@@ -73,7 +71,6 @@ class Leases:
             del self._by_handle[handle]
 
     def check_invariants(self) -> None:
-        """Assert the law of each field."""
         for handle, lease in self._by_handle.items():
             assert lease.handle == handle, lease
             assert lease.confirmed == bool(lease.replicas), lease

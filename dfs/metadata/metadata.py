@@ -80,8 +80,6 @@ def _is_for_shadows(event: Event) -> bool:
 
 
 class Metadata:
-    """All metadata of one file system."""
-
     def __init__(self, settings: Settings, random: Random) -> None:
         story = Chronicle()
         chunks, servers = ChunkTable(story), ServerTable()

@@ -17,8 +17,6 @@ ABOVE_AVERAGE_SLACK = 0.05
 
 
 class Placement:
-    """Chooses servers."""
-
     def __init__(self, random: Random) -> None:
         self._random = random
 

@@ -90,7 +90,6 @@ class Repair:
         """When each was last done; both take a look at whole servers, so not at every tick."""
 
     def check_invariants(self) -> None:
-        """Assert the law of each field."""
         queued = [(handle, n) for n, queue in enumerate(self._queues) for handle in queue]
         assert dict(queued) == self._urgency and len(queued) == len(self._urgency), queued
         clones = [clone for clones in self._cloning.values() for clone in clones]

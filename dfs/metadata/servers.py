@@ -20,8 +20,6 @@ RECENT_HALF_LIFE_S = 30.0
 
 @dataclass(eq=False)
 class Server:
-    """One chunkserver."""
-
     id: ServerId
     index: ServerIndex
     address: ServerAddress | None = None

@@ -19,8 +19,6 @@ from mrstream.dfs.protocol import Snapshot
 
 
 class Snapshots:
-    """Snapshots under way."""
-
     def __init__(
         self, tables: Tables, changes: Changes, underways: Underways, seals: Seals
     ) -> None:

@@ -83,8 +83,6 @@ class Underway:
 
 
 class Underways:
-    """All that is under way."""
-
     def __init__(self, tables: Tables) -> None:
         self._t = tables
         self._by_handle: dict[ChunkHandle, Underway] = {}
@@ -200,7 +198,6 @@ class Underways:
         )
 
     def check_invariants(self) -> None:
-        """Assert the law of each field."""
         for handle, work in self._by_handle.items():
             assert work.handle == handle and work.kind in BEGUN_BY, work
             assert (work.file_id == NO_FILE) == (work.kind in ("seal", "copy-target")), work

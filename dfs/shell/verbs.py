@@ -12,8 +12,6 @@ from mrstream.dfs.shell.items import Shell
 
 @dataclass(frozen=True, slots=True)
 class Verb:
-    """One verb of the shell."""
-
     name: str
     usage: str
     says: str

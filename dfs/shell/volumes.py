@@ -181,8 +181,6 @@ def _named(function: Callable[..., T]) -> Callable[..., T]:
 
 
 class DiskVolume:
-    """This machine's disk."""
-
     uri = "file://"
 
     def home(self) -> str:

@@ -26,8 +26,6 @@ CHUNKSERVER_ROLE = "dfs.chunkserver"
 
 
 class BulkPool:
-    """Streams by address."""
-
     def __init__(
         self,
         identity: Identity,

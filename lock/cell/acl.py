@@ -17,8 +17,6 @@ _WORDS = {READ: "read", WRITE: "write", CHANGE_ACL: "change the lists of"}
 
 
 class Permissions:
-    """The lists as they are now."""
-
     def __init__(self, state: State, superuser: str) -> None:
         self._state = state
         self._superuser = superuser

@@ -46,8 +46,6 @@ OnHandle = Callable[[Live, Called, Any, OpenHandle, Node], bool | None]
 
 
 class Cell:
-    """All of one cell."""
-
     def __init__(self, settings: Settings, secret: bytes, name: str = "local") -> None:
         self._settings = settings
         self._name = name

@@ -23,8 +23,6 @@ CHECK_BYTES = 12
 
 
 class Handles:
-    """All open handles."""
-
     def __init__(self, state: State, settings: Settings, sessions: Sessions, secret: bytes) -> None:
         self._state = state
         self._settings = settings

@@ -31,8 +31,6 @@ from mrstream.lock.sequencer import Sequencer, parse
 
 @dataclass(slots=True, eq=False)
 class Waiter:
-    """A call that waits for a lock."""
-
     called: Called
     ask: AcquireLock
     session: int

@@ -26,8 +26,6 @@ Numbered = p.HandleCall | p.OpenNode | p.PutContents
 
 
 class Repeats:
-    """Which calls have been here before."""
-
     def __init__(self, state: State, handles: Handles, outbox: Outbox, cell_name: str) -> None:
         self._state = state
         self._handles = handles

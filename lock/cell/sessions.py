@@ -32,8 +32,6 @@ LAGS = 3
 
 @dataclass(slots=True)
 class OpenHandle:
-    """A handle in use."""
-
     handle: Handle
     is_poisoned: bool = False
 

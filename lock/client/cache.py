@@ -35,7 +35,6 @@ class Cache:
         self._readings: dict[str, dict[int, Reading]] = {}
         self.is_on = True
         self.hits = 0
-        self.misses = 0
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -44,7 +43,6 @@ class Cache:
         """What is known of the key; None: ask the cell."""
         entry = self._entries.get(key) if self.is_on else None
         if entry is None:
-            self.misses += 1
             return None
         self.hits += 1
         self._entries.move_to_end(key)

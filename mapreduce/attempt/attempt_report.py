@@ -108,8 +108,6 @@ class Done(msgspec.Struct, frozen=True, array_like=True, tag=True):
 
 
 class Failed(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """The attempt failed."""
-
     failure: Failure
 
 

@@ -63,7 +63,6 @@ class FinalOutput:
             self._attempt.counters.framework(c.REJECTED_RECORDS, self._writer.rejected)
 
     def abandon(self) -> None:
-        """Let go of the file."""
         self._writer.abandon()
 
 

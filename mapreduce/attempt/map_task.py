@@ -45,8 +45,6 @@ KEPT_INPUT_BYTES_MAX = 5 * 10**9
 
 
 class MapTask:
-    """One attempt at a map."""
-
     def __init__(self, attempt: Attempt) -> None:
         assert attempt.order.split is not None, "a map is ordered with its split"
         self._attempt = attempt

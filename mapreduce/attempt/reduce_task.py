@@ -43,8 +43,6 @@ _BLOB_BYTES = 1 << 20
 
 
 class ReduceTask:
-    """One attempt at a reduce."""
-
     def __init__(self, attempt: Attempt) -> None:
         self._attempt = attempt
         order = attempt.order

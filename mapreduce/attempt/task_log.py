@@ -119,9 +119,9 @@ class TaskLog:
 class OutputSample:
     """The first bytes of what a program writes on standard output, for people who watch it."""
 
-    def __init__(self, path: str, bytes_max: int = OUTPUT_SAMPLE_BYTES) -> None:
+    def __init__(self, path: str) -> None:
         self._path = path
-        self._left_bytes = bytes_max
+        self._left_bytes = OUTPUT_SAMPLE_BYTES
 
     def __call__(self, data: memoryview) -> None:
         """Take the next bytes; once the sample is full this costs nothing."""

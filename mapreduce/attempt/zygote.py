@@ -265,9 +265,9 @@ class _Nursery:
             shutil.rmtree(path, ignore_errors=True)
 
 
-def kill_marked(session_pids: Iterable[int], mark_prefix: str = "") -> None:
+def kill_marked(session_pids: Iterable[int]) -> None:
     """Kill processes by the mark in their environment, where the system adopts none for us."""
-    wanted = f"{MARK}={mark_prefix}".encode()
+    wanted = f"{MARK}=".encode()
     sessions = set(session_pids)
     for name in os.listdir("/proc"):
         if not name.isdigit() or int(name) == os.getpid():

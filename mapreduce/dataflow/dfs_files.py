@@ -58,8 +58,6 @@ def _own_client(name: str) -> DfsClient:
 
 
 class DfsFiles:
-    """The files of one cluster's dfs."""
-
     def __init__(self, url: str) -> None:
         self._name = _split(url)[0]
         self._located: DfsStatus | None = None

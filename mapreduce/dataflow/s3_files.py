@@ -38,8 +38,6 @@ _ROOM = re.compile(r"(.*/)?_temporary/0/_temporary/(attempt_[^/]+)/(.+)", re.DOT
 
 
 class S3Files:
-    """The files of one bucket."""
-
     def __init__(self, url: str) -> None:
         self._scheme = url.partition("://")[0]
         self._store = Store(key_of(url)[0])

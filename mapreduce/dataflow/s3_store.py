@@ -53,8 +53,6 @@ class NoSuchUpload(ObjectStoreError):
 
 
 class Object(msgspec.Struct, frozen=True):
-    """One object of a listing."""
-
     key: str
     length: int
     etag: str

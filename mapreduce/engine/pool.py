@@ -123,8 +123,6 @@ class EngineOutput:
 
 
 class EnginePool:
-    """Attempts on an engine."""
-
     def __init__(
         self, engine: Engine, sweeper: Zygote, record: JobRecord, output: EngineOutput
     ) -> None:

@@ -48,8 +48,6 @@ class NoRay(UserError):
 
 
 class RayEngine:
-    """One job on Ray."""
-
     def __init__(
         self, choice: EngineChoice, settings: JobSettings, remove_at_end: Callable[[str], None]
     ) -> None:

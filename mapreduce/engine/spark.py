@@ -64,8 +64,6 @@ class _Asked(msgspec.Struct, frozen=True):
 
 
 class SparkEngine:
-    """One job on Spark."""
-
     def __init__(
         self, choice: EngineChoice, settings: JobSettings, remove_at_end: Callable[[str], None]
     ) -> None:

@@ -81,8 +81,6 @@ def all_flows() -> list[str]:
 
 
 class FlowBook:
-    """The directory of one flow."""
-
     def __init__(self, flow_id: str) -> None:
         self.flow_id = flow_id
         self.directory = os.path.join(flows_directory(), flow_id)

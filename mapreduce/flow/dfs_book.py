@@ -39,8 +39,6 @@ _decode = msgspec.msgpack.Decoder(tuple[int, list[Record]]).decode
 
 
 class DfsFlowBook:
-    """The directory of one detached flow."""
-
     def __init__(self, flow_id: str, client: DfsClient) -> None:
         self.flow_id = flow_id
         self._client = client

@@ -110,8 +110,6 @@ class _Running:
 
 
 class FlowRunner:
-    """One run of a flow, in one process."""
-
     def __init__(
         self, state: FlowState, files: Files, say: Say, book: DfsFlowBook | None = None
     ) -> None:

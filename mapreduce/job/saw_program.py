@@ -57,7 +57,7 @@ def checked(spec: JobSpec) -> JobSpec:
     names = proto_files(_text(conf.saw_program, conf.saw_name), conf.saw_name)
     if names and not conf.saw_protos:
         descriptors = saw_protos.compiled(names, conf.saw_name)
-        OptionProperties(conf).set_saw_protos(saw_protos.encoded(descriptors))
+        OptionProperties(conf).set("saw_protos", saw_protos.encoded(descriptors))
     program = program_of(conf)
     if not gives_states(spec):
         for table in program.tables:

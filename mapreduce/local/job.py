@@ -140,7 +140,6 @@ class LocalJob:
         self._zygote = zygote
 
     def run(self) -> int:
-        """Run to the end and return the exit status."""
         is_interrupted = True
         self._talk.announce(self._file_count, len(self._splits))
         try:

@@ -43,8 +43,6 @@ ASK_WORKER_S_MAX = 10.0
 
 
 class JobQuestions:
-    """The handlers of all questions."""
-
     def __init__(
         self,
         daemon: Daemon,

@@ -86,7 +86,6 @@ class Master(Service):
         return True, serving if shell.is_alone else f"{serving}, {words}"
 
     def metrics(self) -> dict[str, float]:
-        """Counters for whoever asks."""
         return {
             "jobs": float(len(self._shell.books.jobs)),
             "workers": float(len(self._shell.links)),

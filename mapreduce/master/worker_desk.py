@@ -51,8 +51,6 @@ log = logging.getLogger(__name__)
 
 
 class WorkerDesk:
-    """What workers say."""
-
     def __init__(self, shell: MasterShell, settings: WorkerSettings) -> None:
         self._shell = shell
         self._settings = settings

@@ -20,8 +20,6 @@ from mrstream.mapreduce.scheduler.ids import WorkerId
 
 
 class WorkerLink:
-    """One worker."""
-
     def __init__(self, worker_id: WorkerId, epoch: int = 0) -> None:
         self.worker_id = worker_id
         self._epoch = epoch

@@ -59,7 +59,6 @@ class AttemptWatch:
         os.close(self._stop)
 
     def touch(self) -> None:
-        """Count a sign of life."""
         self._touches += 1
 
     def guard(self, running: RunningCommand) -> None:

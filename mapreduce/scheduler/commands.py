@@ -26,8 +26,6 @@ class Locality(StrEnum):
 
 
 class JobOutcome(StrEnum):
-    """How a job ended."""
-
     SUCCEEDED = "succeeded"
     FAILED = "failed"
     KILLED = "killed"

@@ -17,8 +17,6 @@ class StaleLeader(Unavailable):
 
 
 class Allegiance:
-    """One worker's."""
-
     def __init__(self) -> None:
         self.epoch = 0
         """The highest that was met; 0: of a master that is alone, or nobody yet."""

@@ -28,8 +28,6 @@ class NoSuchLog(UserError):
 
 
 class WorkerLogs:
-    """The directories of one worker's attempts."""
-
     def __init__(self, directory: str) -> None:
         self._logs = os.path.join(directory, "logs")
         self._kept = os.path.join(directory, "kept")

@@ -153,7 +153,6 @@ class Worker(Service):
         return True, words
 
     def metrics(self) -> dict[str, float]:
-        """Counters for whoever asks."""
         return {
             "attempts": float(len(self._attempts)),
             "segments": float(len(self._store.held())),

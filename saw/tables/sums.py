@@ -18,8 +18,6 @@ _MASK = (1 << 64) - 1
 
 
 class Sum:
-    """Adds up what is emitted."""
-
     def __init__(self, declaration: Declaration, chance: Chance) -> None:
         require(declaration)
         kind = declaration.value.type

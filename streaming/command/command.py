@@ -225,7 +225,7 @@ def check_formats(told: OptionProperties) -> None:
         return
     schema = conf.output_schema
     if schema and ":" not in schema and not schema.lstrip().startswith("{"):
-        told.set_output_schema(_content(schema, "the schema of the output"))
+        told.set("output_schema", _content(schema, "the schema of the output"))
     _check_schema(output, conf)
 
 
@@ -251,7 +251,7 @@ def _take_descriptors(told: OptionProperties) -> None:
         raise BadCommandLine(f"-inputformat proto:{rest}; it must be proto:FILE.desc:MESSAGE")
     try:
         with open(path, "rb") as file:
-            told.set_proto_descriptors(base64.b64encode(file.read()).decode())
+            told.set("proto_descriptors", base64.b64encode(file.read()).decode())
     except OSError as error:
         raise BadCommandLine(f"-inputformat proto:{rest}: {error}") from None
 
@@ -334,9 +334,9 @@ def _set_plain_options(said: Options, told: OptionProperties) -> None:
     if (output := said.first("output")) is not None:
         told.set_output_dir(output)
     if "overwrite" in said.flags:
-        told.overwrite_output()
+        told.set("overwrites_output", "true")
     if "quiet" in said.flags:
-        told.be_quiet()
+        told.set("is_quiet", "true")
     if told.conf.sort_values:
         told.sort_values()
     if told.conf.map_concurrency > 1:
@@ -348,7 +348,7 @@ def _set_plain_options(said: Options, told: OptionProperties) -> None:
     told.set_debug_scripts(said.first("mapdebug"), said.first("reducedebug"))
     told.set_environment(said.all("cmdenv"))
     if (engine := said.first("engine")) is not None:
-        told.set_engine(engine)
+        told.set("engine", engine)
     told.set_places(
         filesystem=said.first("fs") or _old_filesystem(said.first("dfs")),
         tracker=said.first("jt"),

@@ -16,7 +16,6 @@ PREFIX = "saw:"
 
 
 def is_saw(word: str | None) -> bool:
-    """Say whether a word names a Sawzall program."""
     return word is not None and word.startswith(PREFIX)
 
 

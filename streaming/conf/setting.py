@@ -228,7 +228,6 @@ def priority(value: str, name: str) -> int:
 
 
 def extra_names(value: str, name: str) -> tuple[str, ...]:
-    """Read a comma list of extras."""
     if not value.strip():
         return ()
     from mrstream.cluster.config import extras  # few jobs name any

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from mrstream.streaming import classes
-from mrstream.streaming.conf.jobconf import NO_HADOOP_LOGGER, JobConf
+from mrstream.streaming.conf.jobconf import NO_HADOOP_LOGGER, JobConf, setting_name
 
 # Which of the `-as` of a command line a map's input is of, counted from 0.
 INPUT_INDEX = "mrstream.input.index"
@@ -36,6 +36,10 @@ class OptionProperties:
     def __init__(self, conf: JobConf) -> None:
         self.conf = conf
 
+    def set(self, attribute: str, value: str) -> None:
+        """A setting of ours, by its name in `JobConf`."""
+        self.conf.set(setting_name(attribute), value)
+
     def set_reduces(self, reduces: int) -> None:
         """`-numReduceTasks N`, and 0 for `-reducer NONE`."""
         self.conf.set("mapreduce.job.reduces", str(reduces))
@@ -59,22 +63,6 @@ class OptionProperties:
     def set_output_format(self, name: str) -> None:
         """`-outputformat CLASS`."""
         self.conf.set("mapred.output.format.class", name)
-
-    def set_proto_descriptors(self, text: str) -> None:
-        """What stands in FILE of `-inputformat proto:FILE:MESSAGE`, in base64."""
-        self.conf.set("mrstream.proto.descriptors", text)
-
-    def set_output_schema(self, text: str) -> None:
-        """What stands in the file that the property names."""
-        self.conf.set("mrstream.output.schema", text)
-
-    def overwrite_output(self) -> None:
-        """`-overwrite`"""
-        self.conf.set("mrstream.output.overwrite", "true")
-
-    def be_quiet(self) -> None:
-        """`-quiet`"""
-        self.conf.set("mrstream.console.quiet", "true")
 
     def make_output_lazy(self) -> None:
         """`-lazyOutput`: the lazy format around the one that the job has."""
@@ -133,10 +121,6 @@ class OptionProperties:
         if tracker is not None:
             self.conf.set("yarn.resourcemanager.address", tracker)
 
-    def set_engine(self, name: str) -> None:
-        """`-engine NAME`."""
-        self.conf.set("mrstream.engine", name)
-
     def set_programs(
         self, *, mapper: tuple[str, str], combiner: tuple[str, str], reducer: tuple[str, str]
     ) -> None:
@@ -156,10 +140,6 @@ class OptionProperties:
         """The text of a Sawzall program in base64, and the file that it is from."""
         self.conf.set("mrstream.saw.program", program)
         self.conf.set("mrstream.saw.name", name)
-
-    def set_saw_protos(self, encoded: str) -> None:
-        """What its `proto` files describe, compiled, in base64."""
-        self.conf.set("mrstream.saw.protos", encoded)
 
     def set_saw_ways(self, *, ignore_undefs: bool, zone: str) -> None:
         """`--ignore_undefs` and `--timezone`."""

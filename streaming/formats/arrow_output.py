@@ -101,8 +101,6 @@ class ArrowSink:
 
 
 class ParquetSink(ArrowSink):
-    """A Parquet file."""
-
     def _open(self, file: Any, compression: str | None) -> Any:
         return pq.ParquetWriter(
             file, self._schema, compression=compression or "snappy", write_page_checksum=True

@@ -67,8 +67,6 @@ class Kind(msgspec.Struct, frozen=True):
 
 
 class Field(msgspec.Struct, frozen=True):
-    """A field of a record."""
-
     name: str
     kind: Kind
 

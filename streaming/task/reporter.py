@@ -13,6 +13,8 @@ from collections.abc import Iterator
 import msgspec
 
 REPORTER_LINE_BYTES_MAX = 64 * 1024
+NAME_CHARS_MAX = 64
+GROUP_CHARS_MAX = 128
 _LONG_MIN, _LONG_MAX = -(2**63), 2**63 - 1
 
 _LINE_END = re.compile(rb"[\r\n]")
@@ -57,17 +59,9 @@ class Reporter:
     a reporter line, no longer than REPORTER_LINE_BYTES_MAX.
     """
 
-    def __init__(
-        self,
-        prefix: bytes = b"reporter:",
-        *,
-        counter_name_chars_max: int = 64,
-        group_name_chars_max: int = 128,
-    ) -> None:
+    def __init__(self, prefix: bytes = b"reporter:") -> None:
         assert prefix, "an empty prefix is replaced by the default before it gets here"
         self._prefix = prefix
-        self._name_chars_max = counter_name_chars_max
-        self._group_chars_max = group_name_chars_max
         self._held = b""
         self._at_line_start = True
         self._drop_newline = False
@@ -158,8 +152,8 @@ class Reporter:
         if not _AMOUNT.fullmatch(amount) or not _LONG_MIN <= int(amount) <= _LONG_MAX:
             return Warning(f"Cannot parse counter increment '{amount}' from line: {line}")
         return Counter(
-            _shortened(group, self._group_chars_max),
-            _shortened(name, self._name_chars_max),
+            _shortened(group, GROUP_CHARS_MAX),
+            _shortened(name, NAME_CHARS_MAX),
             int(amount),
         )
 

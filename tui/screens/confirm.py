@@ -40,8 +40,6 @@ class Confirm(ModalScreen[bool]):
 
 
 class Ask(ModalScreen[str | None]):
-    """Ask for one value."""
-
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "give_up", "Cancel")]
 
     def __init__(self, question: str, value: str = "") -> None:

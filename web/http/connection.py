@@ -76,8 +76,6 @@ class Factory(Server):
 
 
 class Connection(RequestHandler):
-    """One client's connection."""
-
     __slots__ = ("_address", "_counted", "_head_timer")
 
     def __init__(

@@ -19,8 +19,6 @@ FULL_OBJECT = "FULL_OBJECT"
 
 
 class Sum(Protocol):
-    """A sum that grows."""
-
     def update(self, data: bytes, /) -> None:
         """Take more bytes."""
 

@@ -41,8 +41,6 @@ def part_chunk_bytes(length_bytes: int, default_bytes: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Upload:
-    """An upload that was begun."""
-
     id: str
     key: str
     head: dict[str, str]
@@ -64,8 +62,6 @@ class Upload:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A part that is there."""
-
     number: int
     entry: KeyEntry
 

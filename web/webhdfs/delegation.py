@@ -26,8 +26,6 @@ TEXT_BYTES_MAX = 4096
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """What a token says."""
-
     user: str
     key_id: str
     issued_at_ms: int

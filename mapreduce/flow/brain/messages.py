@@ -19,8 +19,6 @@ class Begin(msgspec.Struct, frozen=True):
 
 
 class StepEnded(msgspec.Struct, frozen=True):
-    """A step's program has ended."""
-
     key: str
     succeeded: bool
     reason: str = ""

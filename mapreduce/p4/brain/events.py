@@ -108,8 +108,6 @@ class PlaceResults(msgspec.Struct, frozen=True):
 
 
 class Say(msgspec.Struct, frozen=True):
-    """Tell the user."""
-
     text: str
 
 

@@ -59,8 +59,6 @@ class Step(Enum):
 
 
 class Job(msgspec.Struct, eq=False):
-    """A job, from its arrival on."""
-
     job_id: int
     request: NewMasterJob
     step: Step = Step.LISTING

@@ -58,8 +58,6 @@ class Stop(msgspec.Struct, frozen=True):
 
 
 class Warn(msgspec.Struct, frozen=True):
-    """Tell the user."""
-
     text: str
 
 
@@ -67,8 +65,6 @@ Command = Beat | Run | Tell | Stop | Warn
 
 
 class WorkerBrain:
-    """All that a worker knows."""
-
     def __init__(self, pid: int, *, reduce_status_is_literal: bool = False) -> None:
         """With `reduce_status_is_literal` a reduce is reported as the source prints it, M8 (R1)."""
         self._pid = pid

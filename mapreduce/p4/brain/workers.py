@@ -44,8 +44,6 @@ class Worker(msgspec.Struct, eq=False):
 
 
 class Workers:
-    """All that ever registered."""
-
     def __init__(self, outstanding_max: int = 0, workers_max: int = 1000) -> None:
         """`outstanding_max` tasks at once for a worker (R6); 0: any number."""
         self._outstanding_max = outstanding_max
