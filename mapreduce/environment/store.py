@@ -26,7 +26,7 @@ from mrstream.mapreduce.environment import build, tree
 from mrstream.mapreduce.environment.build import Say
 from mrstream.mapreduce.environment.source import Kind, Source, source_of
 from mrstream.mapreduce.environment.tree import tree_bytes
-from mrstream.mapreduce.history import home
+from mrstream.mapreduce.history import home, write_whole
 from mrstream.mapreduce.job.environment import FUNCTIONS_LINK, BadEnvironment, Environment
 from mrstream.mapreduce.job.job import JobSpec
 from mrstream.streaming.conf.properties import from_wire, to_wire
@@ -101,7 +101,8 @@ def kept(key: str, fill: Callable[[int], Environment], say: Say) -> Environment:
         if _read_mark(key) is None:  # nobody was quicker
             _remove(directory)
             try:
-                _write_mark(directory, fill(lock))
+                mark = msgspec.json.encode(fill(lock))
+                write_whole(os.path.join(directory, MARK), mark, sync=True)
             except BaseException:
                 _remove(directory)
                 raise
@@ -140,15 +141,6 @@ def _read_mark(key: str) -> Environment | None:
         return None
     except msgspec.MsgspecError:
         return None  # of another version: built anew
-
-
-def _write_mark(directory: str, environment: Environment) -> None:
-    path = os.path.join(directory, MARK)
-    with open(f"{path}.partial", "wb") as file:
-        file.write(msgspec.json.encode(environment))
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(f"{path}.partial", path)
 
 
 _held: dict[str, int] = {}

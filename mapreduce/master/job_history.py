@@ -23,6 +23,7 @@ from mrstream.dfs.client.reader import DfsReader
 from mrstream.dfs.errors import NoSuchFile
 from mrstream.mapreduce.dataflow import dfs_files
 from mrstream.mapreduce.dfs_layout import HISTORY
+from mrstream.mapreduce.history import write_whole
 from mrstream.mapreduce.protocol import JobReport
 from mrstream.mapreduce.scheduler.ids import JOB_PATTERN, job_order
 from mrstream.mapreduce.snapshot import JobRow
@@ -113,12 +114,7 @@ class OwnDisk:
     def write(self, job_id: str, name: str, data: bytes) -> None:
         path = os.path.join(self._directory, job_id, name)
         os.makedirs(os.path.dirname(path), exist_ok=True)
-        temporary = f"{path}.{os.getpid()}"
-        with open(temporary, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
+        write_whole(path, data, sync=True)
 
     def read(self, job_id: str, name: str) -> bytes | None:
         try:
