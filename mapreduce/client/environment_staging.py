@@ -7,19 +7,16 @@ time. Never touches a host's disk.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import tempfile
 import time
-from collections.abc import Callable
 
 import msgspec
 
-from mrstream.cluster.errors import ClusterError
 from mrstream.cluster.units import decimal_size
-from mrstream.dfs.client import writer
 from mrstream.dfs.client.client import DfsClient
 from mrstream.dfs.client.reader import DfsReader
+from mrstream.dfs.client.writer import DfsWriter, create_hidden
 from mrstream.dfs.errors import NoSuchFile
 from mrstream.mapreduce.dfs_layout import (
     ENVIRONMENT_NOTED_S,
@@ -116,23 +113,15 @@ def _store(source: Source, client: DfsClient, say: Say) -> Environment:
         size = os.path.getsize(packed)
         say(f"sending {decimal_size(size)} to the dfs")
         target = f"{environment_directory(source.key)}/environment{suffix}"
-        with open(packed, "rb") as file:
-            _write(client, target, lambda: file.read(_COPY_BYTES))
+        with open(packed, "rb") as file, _hidden(client, target) as copy:
+            while data := file.read(_COPY_BYTES):
+                copy.write(data)
     stored = msgspec.structs.replace(here, path=f"dfs://{target}")
-    pieces = iter([msgspec.json.encode(stored)])
-    _write(client, environment_facts(source.key), lambda: next(pieces, b""))
+    with _hidden(client, environment_facts(source.key)) as facts:
+        facts.write(msgspec.json.encode(stored))
     return stored
 
 
-def _write(client: DfsClient, target: str, read: Callable[[], bytes]) -> None:
-    """Write beside the name, then rename: another client may be doing just the same."""
-    partial = f"{target}.{client.name.rsplit(':', 1)[-1]}"
-    try:
-        with writer.create(client, partial, overwrite=True) as copy:
-            while data := read():
-                copy.write(data)
-        client.rename(partial, target, overwrite=True)
-    except BaseException:
-        with contextlib.suppress(ClusterError):  # cleared with the rest, some day
-            client.delete(partial, skip_trash=True)
-        raise
+def _hidden(client: DfsClient, target: str) -> DfsWriter:
+    """Hidden until it is whole: another client may be writing just the same."""
+    return create_hidden(client, target, overwrite=True, parents=True)

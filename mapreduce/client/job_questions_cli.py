@@ -10,6 +10,7 @@ import contextlib
 import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 from mrstream.cluster.config.config import current_cluster
 from mrstream.cluster.errors import ClusterError, UserError
@@ -72,8 +73,8 @@ def main(argv: Sequence[str]) -> int:
         "-logs": (_logs, 1, 2),
         "-list-attempt-ids": (_attempt_ids, 3, 3),
         "-kill": (_kill, 1, 1),
-        "-kill-task": (_kill_task, 1, 1),
-        "-fail-task": (_fail_task, 1, 1),
+        "-kill-task": (partial(_stop, fail=False), 1, 1),
+        "-fail-task": (partial(_stop, fail=True), 1, 1),
         "-set-priority": (_set_priority, 2, 2),
     }
     if verb not in known:
@@ -239,15 +240,8 @@ def _kill(words: list[str]) -> int:
     return 0
 
 
-def _kill_task(words: list[str]) -> int:
-    return _stop(words[0], fail=False)
-
-
-def _fail_task(words: list[str]) -> int:
-    return _stop(words[0], fail=True)
-
-
-def _stop(attempt_id: str, *, fail: bool) -> int:
+def _stop(words: list[str], *, fail: bool) -> int:
+    attempt_id = words[0]
     with _client() as client:
         did = client.call_patiently(StopAttempt(attempt_id, fail))
     if not did:

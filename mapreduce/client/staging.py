@@ -16,8 +16,8 @@ from collections.abc import Sequence
 import msgspec
 
 from mrstream.cluster.errors import UserError
-from mrstream.dfs.client import writer
 from mrstream.dfs.client.client import DfsClient
+from mrstream.dfs.client.writer import create_hidden
 from mrstream.dfs.errors import NoSuchFile
 from mrstream.mapreduce.dfs_layout import STAGED_KEPT_S, staged_path
 from mrstream.streaming.conf.properties import from_wire, to_wire
@@ -82,12 +82,13 @@ def _store(path: str, name: str, client: DfsClient) -> str:
 
 
 def _upload(path: str, target: str, client: DfsClient) -> None:
-    """Write beside the name, then rename: another client may be doing just the same."""
-    partial = f"{target}.{client.name.rsplit(':', 1)[-1]}"
-    with open(path, "rb") as file, writer.create(client, partial, overwrite=True) as copy:
+    """Write it hidden: another client may be doing just the same, with the same bytes."""
+    with (
+        open(path, "rb") as file,
+        create_hidden(client, target, overwrite=True, parents=True) as copy,
+    ):
         while data := file.read(_COPY_BYTES):
             copy.write(data)
-    client.rename(partial, target, overwrite=True)  # the same bytes, whoever comes last
 
 
 def _digest(path: str) -> str:

@@ -23,9 +23,9 @@ from collections.abc import Iterator
 import msgspec
 
 from mrstream.dfs.chunk import Fence
-from mrstream.dfs.client import writer
 from mrstream.dfs.client.client import DfsClient
 from mrstream.dfs.client.reader import DfsReader
+from mrstream.dfs.client.writer import create_hidden
 from mrstream.dfs.errors import NoSuchFile
 from mrstream.mapreduce.dfs_layout import FLOWS
 from mrstream.mapreduce.flow.book import BadFlowBook, FlowState, NoSuchFlow
@@ -156,10 +156,8 @@ class DfsFlowBook:
 
     def _replace(self, name: str, data: bytes) -> None:
         path = f"{self.directory}/{name}"
-        partial = f"{path}.{self._client.name.rsplit(':', 1)[-1]}"
-        with writer.create(self._client, partial, overwrite=True) as file:
+        with create_hidden(self._client, path, overwrite=True, parents=True) as file:
             file.write(data)
-        self._client.rename(partial, path, overwrite=True)
 
 
 def detached_flows(client: DfsClient) -> list[str]:

@@ -17,9 +17,9 @@ from typing import Protocol
 
 import msgspec
 
-from mrstream.dfs.client import writer
 from mrstream.dfs.client.client import DfsClient
 from mrstream.dfs.client.reader import DfsReader
+from mrstream.dfs.client.writer import create_hidden
 from mrstream.dfs.errors import NoSuchFile
 from mrstream.mapreduce.dataflow import dfs_files
 from mrstream.mapreduce.dfs_layout import HISTORY
@@ -144,13 +144,9 @@ class InDfs:
         return self._client
 
     def write(self, job_id: str, name: str, data: bytes) -> None:
-        directory = f"{HISTORY}/{job_id}"
-        self._dfs.make_directory(directory, parents=True)
-        # A file of the dfs is there under its name while it is written: another name until then.
-        coming = f"{directory}/_{name}"
-        with writer.create(self._dfs, coming, overwrite=True) as file:
+        path = f"{HISTORY}/{job_id}/{name}"
+        with create_hidden(self._dfs, path, overwrite=True, parents=True) as file:
             file.write(data)
-        self._dfs.rename(coming, f"{directory}/{name}", overwrite=True)
 
     def read(self, job_id: str, name: str) -> bytes | None:
         try:
