@@ -14,9 +14,9 @@ import re
 import sys
 from collections.abc import Iterator
 
-from mrstream.cluster.config.config import current_cluster
+from mrstream.cluster.config.config import Cluster, cluster_meant, current_cluster
 from mrstream.cluster.config.values import parse_chunk_size
-from mrstream.cluster.errors import ClusterError, HostUnreachable, UserError
+from mrstream.cluster.errors import ClusterError, HostUnreachable
 from mrstream.cluster.wire.addresses import WHAT_TO_DO
 from mrstream.dfs.shell.arguments import BadUsage
 from mrstream.dfs.shell.items import Shell
@@ -159,13 +159,13 @@ def _shell(verb: str, given: _Given) -> Shell:
 
     def cluster_of(name: str) -> Volume:
         if name not in known:
-            known[name] = _cluster_volume(given, name or given.cluster, stale_s_max)
+            known[name] = _volume(given, cluster_meant(name or given.cluster), stale_s_max)
         return known[name]
 
     default: Volume = disk
-    if not given.is_local and (found := _current(given, given.cluster, stale_s_max)) is not None:
-        known[""] = default = found
-        known[found.uri.removeprefix("dfs://")] = found
+    current = None if given.is_local else current_cluster(given.cluster)
+    if current is not None:
+        default = known[""] = known[current.config.name] = _volume(given, current, stale_s_max)
     return Shell(
         default=default,
         disk=disk,
@@ -177,12 +177,9 @@ def _shell(verb: str, given: _Given) -> Shell:
     )
 
 
-def _current(given: _Given, cluster: str | None, stale_s_max: float | None) -> ClusterVolume | None:
+def _volume(given: _Given, cluster: Cluster, stale_s_max: float | None) -> ClusterVolume:
     from mrstream.dfs.client.client import client_of
 
-    found = current_cluster(cluster)
-    if found is None:
-        return None
     said: set[str] = set()
 
     def say(host: str, behind_s: float) -> None:
@@ -191,23 +188,13 @@ def _current(given: _Given, cluster: str | None, stale_s_max: float | None) -> C
             words = f"answered by a shadow on {host}, at most {math.ceil(behind_s)} s old"
             print(f"no master: {words}", file=sys.stderr)
 
-    client = client_of(found, stale_s_max=stale_s_max, on_stale=say)
+    client = client_of(cluster, stale_s_max=stale_s_max, on_stale=say)
     return ClusterVolume(
         client,
-        found.config.name,
+        cluster.config.name,
         replication=given.replication,
         chunk_bytes=given.chunk_bytes,
     )
-
-
-def _cluster_volume(given: _Given, cluster: str | None, stale_s_max: float | None) -> ClusterVolume:
-    volume = _current(given, cluster, stale_s_max)
-    if volume is None:
-        raise UserError(
-            "there is no current cluster: `mrstream cluster up` makes one, or name a cluster file "
-            "with -cluster FILE or $MRSTREAM_CLUSTER"
-        )
-    return volume
 
 
 def _decode(name: str, file: io.BufferedReader) -> Iterator[bytes]:

@@ -162,7 +162,6 @@ class Source(Protocol):
 
 
 ANSWER_S_MAX = 3.0
-LOCATE_CHUNKS = 64
 BEYOND_LOGS = 1 << 40
 """Where no log has bytes: whoever asks there is told its length alone."""
 
@@ -332,14 +331,8 @@ class ClusterSource:
         return [(line.at_s, line.text) for line in self._dfs.story(path)]
 
     def chunks(self, path: str) -> list[ChunkPlace]:
-        located = self._dfs.locate(path, 0, LOCATE_CHUNKS)
-        goal, found = located.status.replication, list(located.chunks)
-        while found and len(found) < located.status.chunk_count:
-            more = self._dfs.locate(path, found[-1].index + 1, LOCATE_CHUNKS).chunks
-            if not more:
-                break
-            found += more
-        return [_place(chunk, goal) for chunk in found]
+        goal = self._dfs.stat(path).replication
+        return [_place(chunk, goal) for chunk in self._dfs.chunks(path)]
 
     def trash(self) -> list[FileEntry]:
         return [

@@ -413,3 +413,14 @@ def current_cluster(explicit: str | None = None) -> Cluster | None:
     if config is None:
         return None
     return Cluster(config, state.read_identity(state.identity_file(config.name)))
+
+
+def cluster_meant(explicit: str | None = None) -> Cluster:
+    """As `current_cluster`; UserError if there is none."""
+    cluster = current_cluster(explicit)
+    if cluster is None:
+        raise UserError(
+            "there is no current cluster: `mrstream cluster up` makes one, or name a cluster file "
+            "with -cluster FILE or $MRSTREAM_CLUSTER"
+        )
+    return cluster

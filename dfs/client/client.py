@@ -16,14 +16,13 @@ from typing import Any
 
 import msgspec
 
-from mrstream.cluster.config.config import DFS_MASTER, Cluster, ClusterConfig, current_cluster
+from mrstream.cluster.config.config import DFS_MASTER, Cluster, ClusterConfig, cluster_meant
 from mrstream.cluster.consensus.standing import NotLeader
 from mrstream.cluster.errors import (
     DaemonFault,
     HostUnreachable,
     Speechless,
     Unavailable,
-    UserError,
 )
 from mrstream.cluster.leader.connection import LeaderConnection, find_leader, keep_leader
 from mrstream.cluster.leader.finding import Finding
@@ -65,6 +64,7 @@ from mrstream.dfs.protocol import (
     ListTrash,
     Locate,
     Located,
+    LocatedChunk,
     MakeDirectory,
     Page,
     PolicyReply,
@@ -94,6 +94,7 @@ UNCERTAIN = (HostUnreachable, NotLeader, DaemonFault, Speechless)
 """It may have been done: by one that was heard no more, or that ended, or whose answer could not be
 read. Who does not lead does not know what became of an earlier try. So it keeps its number (F5)."""
 PAGE_ENTRIES = 1000
+LOCATE_COUNT = 64
 RULE_STAYS, NO_RULE = -1, -2
 
 
@@ -245,6 +246,12 @@ class DfsClient:
         """Where chunks of a file are: of this very file, if an id is given."""
         located: Located = self.call(Locate(path, first_index, count, file_id, attributes))
         return located
+
+    def chunks(self, path: str, first_index: int = 0) -> Iterator[LocatedChunk]:
+        """The chunks of a file from one on, in order; some are asked for at a time."""
+        while chunks := self.locate(path, first_index, LOCATE_COUNT).chunks:
+            yield from chunks
+            first_index = chunks[-1].index + 1
 
     def make_directory(
         self, path: str, *, mode: int = 0o755, parents: bool = False, implicit: bool = False
@@ -470,14 +477,13 @@ def connect(
 
     Raises UserError if there is none. Nothing is sent yet.
     """
-    found = current_cluster(cluster)
-    if found is None:
-        raise UserError(
-            "there is no current cluster: `mrstream cluster up` makes one, or name a cluster file "
-            "with -cluster FILE or $MRSTREAM_CLUSTER"
-        )
     return client_of(
-        found, user=user, retry=retry, fence=fence, stale_s_max=stale_s_max, on_stale=on_stale
+        cluster_meant(cluster),
+        user=user,
+        retry=retry,
+        fence=fence,
+        stale_s_max=stale_s_max,
+        on_stale=on_stale,
     )
 
 

@@ -25,18 +25,14 @@ _BITS = 32
 
 def composite_crc(client: DfsClient, path: str) -> int:
     """Return the CRC32C of a file's bytes."""
-    total, index = 0, 0
-    while True:
-        chunks = client.locate(path, index, 8).chunks
-        if not chunks:
-            return total
-        for chunk in chunks:
-            left = chunk.length_bytes
-            for (crc,) in struct.iter_unpack("<I", block_crcs(client, path, chunk)):
-                size = min(left, BLOCK_BYTES)
-                total = combine(total, crc, size)
-                left -= size
-        index = chunks[-1].index + 1
+    total = 0
+    for chunk in client.chunks(path):
+        left = chunk.length_bytes
+        for (crc,) in struct.iter_unpack("<I", block_crcs(client, path, chunk)):
+            size = min(left, BLOCK_BYTES)
+            total = combine(total, crc, size)
+            left -= size
+    return total
 
 
 def block_crcs(client: DfsClient, path: str, chunk: LocatedChunk) -> bytes:

@@ -15,6 +15,7 @@ import os
 import secrets
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
+from itertools import takewhile
 from typing import Any
 
 from fsspec.spec import AbstractFileSystem
@@ -180,22 +181,16 @@ class DfsFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec has no 
         located = self.client.locate(path, 0, 1)
         chunk_bytes = located.status.chunk_bytes
         end = located.status.length_bytes if length is None else start + length
-        index, last = start // chunk_bytes, max(0, end - 1) // chunk_bytes
-        blocks: list[dict[str, Any]] = []
-        while index <= last:
-            chunks = self.client.locate(path, index, last - index + 1).chunks
-            if not chunks:
-                break
-            for chunk in chunks:
-                blocks.append(
-                    {
-                        "offset": chunk.index * chunk_bytes,
-                        "length": chunk.length_bytes,
-                        "hosts": [server.server for server in chunk.replicas],
-                    }
-                )
-            index = chunks[-1].index + 1
-        return blocks
+        last = max(0, end - 1) // chunk_bytes
+        chunks = self.client.chunks(path, start // chunk_bytes)
+        return [
+            {
+                "offset": chunk.index * chunk_bytes,
+                "length": chunk.length_bytes,
+                "hosts": [server.server for server in chunk.replicas],
+            }
+            for chunk in takewhile(lambda chunk: chunk.index <= last, chunks)
+        ]
 
     # --- changing names
 

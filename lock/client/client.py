@@ -17,7 +17,7 @@ import sys
 import threading
 from collections.abc import Callable
 
-from mrstream.cluster.config.config import LOCK_MASTER, Cluster, current_cluster
+from mrstream.cluster.config.config import LOCK_MASTER, Cluster, cluster_meant
 from mrstream.cluster.errors import ClusterError, UserError
 from mrstream.cluster.leader.connection import connect_to_leader
 from mrstream.cluster.user import user_name
@@ -319,12 +319,7 @@ def connect(
     on_news: OnNews | None = None,
 ) -> CellClient:
     """Open a session with the lock cell of a cluster: of the file or name given, or the current."""
-    found = current_cluster(cluster)
-    if found is None:
-        raise UserError(
-            "there is no current cluster: `mrstream cluster up` makes one, or name a cluster file "
-            "with -cluster FILE or $MRSTREAM_CLUSTER"
-        )
+    found = cluster_meant(cluster)
     return CellClient(found, user=user, program=program, on_news=on_news).open_session()
 
 

@@ -9,7 +9,7 @@ import argparse
 import asyncio
 import logging
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from mrstream.cluster.errors import Unavailable
 from mrstream.mapreduce.p4.brain.layout import EDITIONS
@@ -173,30 +173,22 @@ def _send(port: int, data: bytes) -> None:
         ) from None
 
 
-def _between(text: str, low: int, high: int) -> int:
-    if not text.isdecimal() or not low <= int(text) <= high:
-        raise argparse.ArgumentTypeError(f"{text!r} must be a whole number from {low} to {high}")
-    return int(text)
+def _between(low: int, high: int) -> Callable[[str], int]:
+    def number(text: str) -> int:
+        if not text.isdecimal() or not low <= int(text) <= high:
+            raise argparse.ArgumentTypeError(
+                f"{text!r} must be a whole number from {low} to {high}"
+            )
+        return int(text)
+
+    return number
 
 
-def _port(text: str) -> int:
-    return _between(text, 1, 65535)
-
-
-def _master_port(text: str) -> int:
-    return _between(text, 2, 65535)
-
-
-def _count(text: str) -> int:
-    return _between(text, 1, 1_000_000)
-
-
-def _maps(text: str) -> int:
-    return _between(text, 1, MAPS_MAX)
-
-
-def _reduces(text: str) -> int:
-    return _between(text, 1, REDUCES_MAX)
+_port = _between(1, 65535)
+_master_port = _between(2, 65535)
+_count = _between(1, 1_000_000)
+_maps = _between(1, MAPS_MAX)
+_reduces = _between(1, REDUCES_MAX)
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import AsyncIterator
 from functools import partial
+from itertools import takewhile
 
 from mrstream.cluster.errors import UnknownRequest
 from mrstream.dfs.client.client import PAGE_ENTRIES, DfsClient
@@ -32,7 +33,6 @@ from mrstream.web.webhdfs import answers
 from mrstream.web.webhdfs.call import Call
 from mrstream.web.webhdfs.errors import PastEnd
 
-LOCATE_COUNT = 64
 USER_NAMES = "user."
 """Attributes that programs set; others are of doors and of the file system."""
 
@@ -155,18 +155,15 @@ async def block_locations(call: Call) -> Reply:
     length = call.parameters.whole("length", 1 << 62)
 
     def located(client: DfsClient) -> tuple[FileStatus, list[LocatedChunk]]:
-        chunks: list[LocatedChunk] = []
         status = client.stat(path)
-        index = offset // status.chunk_bytes if status.chunk_bytes else 0
-        while not status.is_directory:
-            found = client.locate(path, index, LOCATE_COUNT)
-            chunks += found.chunks
-            if not found.chunks:
-                break
-            index = found.chunks[-1].index + 1
-            if index * status.chunk_bytes >= offset + length:
-                break
-        return status, chunks
+        if status.is_directory:
+            return status, []
+
+        def begins_before_end(chunk: LocatedChunk) -> bool:
+            return chunk.index * status.chunk_bytes < offset + length
+
+        chunks = client.chunks(path, offset // status.chunk_bytes)
+        return status, list(takewhile(begins_before_end, chunks))
 
     status, chunks = await call.ask(located)
     return json_reply(answers.block_locations(status, chunks, offset, length))
