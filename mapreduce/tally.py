@@ -14,7 +14,7 @@ import msgspec
 
 from mrstream.mapreduce.attempt.attempt_report import AttemptNews, Done
 from mrstream.mapreduce.job import counters as c
-from mrstream.mapreduce.job.counters import Counters
+from mrstream.mapreduce.job.counters import NO_LIMIT, Counters
 from mrstream.mapreduce.progress import JobProgress
 from mrstream.mapreduce.report import JobFacts, TaskTime
 from mrstream.mapreduce.scheduler.commands import (
@@ -35,9 +35,6 @@ from mrstream.mapreduce.scheduler.events import (
 )
 from mrstream.mapreduce.scheduler.ids import AttemptId, JobId, TaskId, TaskKind, WorkerId
 from mrstream.mapreduce.scheduler.phases import JobTotals, JobView
-
-NO_LIMIT = 1 << 30
-"""Of users' counters, where they were counted within a limit before."""
 
 
 class Figures(msgspec.Struct, frozen=True):

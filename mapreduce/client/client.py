@@ -33,7 +33,7 @@ from mrstream.mapreduce.dataflow.files import Files, RoutedFiles, copy_parts
 from mrstream.mapreduce.dfs_layout import RESULTS
 from mrstream.mapreduce.interrupts import exit_status, interruptible
 from mrstream.mapreduce.job import job
-from mrstream.mapreduce.job.counters import Counters
+from mrstream.mapreduce.job.counters import dump_of
 from mrstream.mapreduce.job.errors import LaunchFailed
 from mrstream.mapreduce.job.job import SPEC_BYTES_MAX, JobSpec
 from mrstream.mapreduce.protocol import (
@@ -51,7 +51,6 @@ CALL_S_MAX = 30.0
 MASTER_AWAY = RetryPolicy(total_s=600.0, first_s=0.2, longest_s=0.2)
 """A master that is away for longer is given up; the job itself goes on when it comes back."""
 _log = logging.getLogger(__name__)
-_NO_LIMIT = 1 << 30
 
 
 def run(
@@ -239,8 +238,8 @@ class ClusterJob:
             return FAILED
         if self._prints:
             self._print_results()
-        counters = Counters(end.counters, user_counters_max=_NO_LIMIT)
-        console.job_succeeded(job_id, counters.dump(), end.closing, self._output_as_given)
+        counters = dump_of(end.counters)
+        console.job_succeeded(job_id, counters, end.closing, self._output_as_given)
         return 0
 
     def _print_results(self) -> None:

@@ -24,6 +24,7 @@ from mrstream.mapreduce.client.job_text import (
     status_text,
 )
 from mrstream.mapreduce.flow_rows import flow_of, folded, with_ended_steps
+from mrstream.mapreduce.job.counters import find_counter
 from mrstream.mapreduce.job.errors import NoSuchJob
 from mrstream.mapreduce.protocol import (
     AttemptRecord,
@@ -127,12 +128,11 @@ def _status(words: list[str]) -> int:
 
 def _counter(words: list[str]) -> int:
     job_id, group, name = words
-    for known, counters in _report(job_id).counters.items():
-        for counter, value in counters.items():
-            if known.strip() == group.strip() and counter.strip() == name.strip():
-                print(value)
-                return 0
-    raise UserError(f"{job_id} has no counter {name!r} in group {group!r}")
+    value = find_counter(_report(job_id).counters, group, name)
+    if value is None:
+        raise UserError(f"{job_id} has no counter {name!r} in group {group!r}")
+    print(value)
+    return 0
 
 
 def _events(words: list[str]) -> int:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 
 from mrstream.cluster.units import decimal_size, duration, with_commas
-from mrstream.mapreduce.job.counters import Counters
+from mrstream.mapreduce.job.counters import dump_of
 from mrstream.mapreduce.protocol import JobReport
 from mrstream.mapreduce.snapshot import EventRow, JobRow
 
@@ -62,7 +62,7 @@ def status_text(report: JobReport) -> str:
         f"Job state: {state_word(row)}",
         f"retired: {'true' if row.finished_at_s else 'false'}",
         f"reason for failure: {row.diagnosis if row.state in ('failed', 'killed') else ''}",
-        Counters(report.counters, user_counters_max=1 << 30).dump(),
+        dump_of(report.counters),
     ]
     return "\n".join(lines)
 
@@ -98,7 +98,7 @@ def history_text(report: JobReport) -> str:
         lines += ["", "Failures:", *report.failures]
     if report.closing:
         lines += ["", report.closing]
-    lines += ["", Counters(report.counters, user_counters_max=1 << 30).dump()]
+    lines += ["", dump_of(report.counters)]
     return "\n".join(lines)
 
 

@@ -151,6 +151,23 @@ COUNTER_NAME_CHARS_MAX = 64
 GROUP_NAME_CHARS_MAX = 128
 
 
+NO_LIMIT = 1 << 30
+"""Of users' counters, where they were counted within a limit before."""
+
+
+def find_counter(totals: Mapping[str, Mapping[str, int]], group: str, name: str) -> int | None:
+    """Return one counter; the blanks at the end of some of Hadoop's names are nobody's to type."""
+    for known, counters in totals.items():
+        for counter, value in counters.items():
+            if (known.strip(), counter.strip()) == (group.strip(), name.strip()):
+                return value
+    return None
+
+
+def dump_of(totals: Mapping[str, Mapping[str, int]]) -> str:
+    return Counters(totals, user_counters_max=NO_LIMIT).dump()
+
+
 class Counters:
     """Named 64-bit numbers in named groups; the users' are limited in number."""
 

@@ -17,7 +17,7 @@ from mrstream.cluster.terminal import show
 from mrstream.cluster.units import duration
 from mrstream.mapreduce import history
 from mrstream.mapreduce.history import JobRecord
-from mrstream.mapreduce.job.counters import Counters
+from mrstream.mapreduce.job.counters import dump_of, find_counter
 from mrstream.mapreduce.job.errors import NoSuchJob
 from mrstream.mapreduce.scheduler.ids import JobId
 
@@ -111,7 +111,7 @@ def _status(words: list[str]) -> int:
     for failure in report.get("failures", []):
         print(f"{failure['attempt_id']}: {failure['message']}")
     if "counters" in report:
-        print(Counters(report["counters"], user_counters_max=1 << 30).dump())
+        print(dump_of(report["counters"]))
     return 0
 
 
@@ -120,15 +120,7 @@ def _counter(words: list[str]) -> int:
     if len(words) != 3:
         raise UserError("usage: mrstream job -counter JOB GROUP NAME")
     group, name = words[1:]
-    counters = record.read_report().get("counters", {})
-    # Some names end in a blank (Hadoop's `Job Counters `): nobody types that.
-    found = [
-        amount
-        for known_group, amounts in counters.items()
-        for known_name, amount in amounts.items()
-        if (known_group.strip(), known_name.strip()) == (group.strip(), name.strip())
-    ]
-    print(found[0] if found else 0)
+    print(find_counter(record.read_report().get("counters", {}), group, name) or 0)
     return 0
 
 
