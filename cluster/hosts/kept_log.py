@@ -74,8 +74,7 @@ def fetch_log(link: HostLink, path: str, here: str) -> bool:
     os.mkdir(here, mode=0o700)
     for name in names:
         with open(os.path.join(here, name), "wb") as file:
-            for piece in _pieces(link, f"{path}/{name}", sizes[name]):
-                file.write(piece)
+            file.writelines(_pieces(link, f"{path}/{name}", sizes[name]))
     return True
 
 

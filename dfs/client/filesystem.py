@@ -260,8 +260,7 @@ class DfsFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec has no 
             return
         with DfsReader(self.client, source) as original:
             with self.create(target, overwrite=True) as copy:
-                for piece in original.pieces():
-                    copy.write(piece)
+                copy.writelines(original.pieces())
 
     # --- bytes
 

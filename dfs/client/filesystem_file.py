@@ -52,8 +52,7 @@ class DfsFile(AbstractBufferedFile):  # type: ignore[misc]  # fsspec has no type
                 self._initiate_upload()
                 assert self._writer is not None
                 with DfsReader(self.fs.client, self._target) as original:
-                    for piece in original.pieces():
-                        self._writer.write(piece)
+                    self._writer.writelines(original.pieces())
         except NoSuchFile:
             self._initiate_upload()
         self.offset = 0

@@ -52,8 +52,7 @@ def get(shell: Shell, said: Arguments) -> None:
     if last == "-":
         for item in shell.each(tuple(sources)):
             with _reported(shell, item.shown):
-                for piece in _pieces(item):
-                    shell.out.write(piece)
+                shell.out.writelines(_pieces(item))
         return
     _copy_all(shell, list(shell.each(tuple(sources))), shell.on_disk(last), said, len(sources))
 

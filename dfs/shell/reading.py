@@ -27,8 +27,7 @@ def text(shell: Shell, said: Arguments) -> None:
     for item in shell.each(said.rest):
         with shell.reported(item.shown):
             with _opened(item) as file:
-                for piece in shell.decode(item.name, io.BufferedReader(file, PIECE_BYTES)):
-                    shell.out.write(piece)
+                shell.out.writelines(shell.decode(item.name, io.BufferedReader(file, PIECE_BYTES)))
 
 
 def head(shell: Shell, said: Arguments) -> None:

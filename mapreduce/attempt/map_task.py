@@ -215,8 +215,7 @@ class MapTask:
         reader = reader_of(self._attempt, self._split)
         try:
             with open(os.path.join(directory, KEPT_INPUT), "wb") as kept:
-                for blob in reader:
-                    kept.write(blob)
+                kept.writelines(reader)
         finally:
             reader.close()
 

@@ -8,6 +8,7 @@ time. Never touches a host's disk.
 from __future__ import annotations
 
 import os
+import shutil
 import tempfile
 import time
 
@@ -68,8 +69,7 @@ def fetch(spec: JobSpec, client: DfsClient, say: Say) -> JobSpec:
             path = environment.path.removeprefix("dfs://")
             packed = os.path.join(room, os.path.basename(path))
             with DfsReader(client, path) as file, open(packed, "wb") as copy:
-                for piece in file.pieces():
-                    copy.write(piece)
+                copy.writelines(file.pieces())
             unpack(packed, directory)
         here = msgspec.structs.replace(environment, path=to_wire(tree.root_of(directory)))
         tree.settle(from_wire(here.path), here)
@@ -114,8 +114,7 @@ def _store(source: Source, client: DfsClient, say: Say) -> Environment:
         say(f"sending {decimal_size(size)} to the dfs")
         target = f"{environment_directory(source.key)}/environment{suffix}"
         with open(packed, "rb") as file, _hidden(client, target) as copy:
-            while data := file.read(_COPY_BYTES):
-                copy.write(data)
+            shutil.copyfileobj(file, copy, _COPY_BYTES)
     stored = msgspec.structs.replace(here, path=f"dfs://{target}")
     with _hidden(client, environment_facts(source.key)) as facts:
         facts.write(msgspec.json.encode(stored))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 import tarfile
 import tempfile
 import time
@@ -87,8 +88,7 @@ def _upload(path: str, target: str, client: DfsClient) -> None:
         open(path, "rb") as file,
         create_hidden(client, target, overwrite=True, parents=True) as copy,
     ):
-        while data := file.read(_COPY_BYTES):
-            copy.write(data)
+        shutil.copyfileobj(file, copy, _COPY_BYTES)
 
 
 def _digest(path: str) -> str:

@@ -197,8 +197,7 @@ def _input_file(attempt: Attempt) -> str:
         return order.replay
     path = os.path.join(order.directory, "stdin")
     with open(path, "wb") as file:
-        for blob in ReduceTask(attempt).input_blobs():
-            file.write(blob)
+        file.writelines(ReduceTask(attempt).input_blobs())
     return path
 
 

@@ -95,8 +95,7 @@ class HostCache:
         os.makedirs(partial)
         file = os.path.join(partial, os.path.basename(path))
         with DfsReader(client, path) as source, open(file, "wb") as copy:
-            for piece in source.pieces():
-                copy.write(piece)
+            copy.writelines(source.pieces())
         key = staged_key(path)
         if key is not None and is_executable(key):
             os.chmod(file, 0o755)

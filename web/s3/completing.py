@@ -115,8 +115,7 @@ def _write_parts(
     with writer:
         for path, part in parts:
             with DfsReader(client, path, part.entry.file_id) as reader:
-                for piece in reader.pieces():
-                    writer.write(piece)
+                writer.writelines(reader.pieces())
 
 
 def _done(client: DfsClient, path: str, id: str) -> Facts | None:

@@ -109,8 +109,7 @@ def _join_by_bytes(client: DfsClient, path: str, sources: list[str]) -> None:
     with writer:
         for name in (path, *sources):
             with DfsReader(client, name) as reader:
-                for piece in reader.pieces():
-                    writer.write(piece)
+                writer.writelines(reader.pieces())
                 read[name] = reader.status.file_id
     for name in sources:
         client.delete(name, skip_trash=True, file_id=read[name])
