@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 from typing import Any, TypeVar
 
+from mrstream.cluster.closing import Closing
 from mrstream.cluster.config.config import VIA_LOCAL, ClusterConfig, HostConfig
 from mrstream.cluster.errors import ClusterError, HostUnreachable
 from mrstream.cluster.hosts.session import AgentSession, LocalTransport
@@ -76,7 +77,7 @@ class HostLink:
             session.close()
 
 
-class Hosts:
+class Hosts(Closing):
     """All hosts of a command, worked on in parallel."""
 
     def __init__(self, config: ClusterConfig, names: Iterable[str] | None = None) -> None:
@@ -87,12 +88,6 @@ class Hosts:
         ]
         self.failed: dict[str, ClusterError] = {}
         self._cancelled = threading.Event()
-
-    def __enter__(self) -> Hosts:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
 
     @property
     def good(self) -> list[HostLink]:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
+from mrstream.cluster.closing import Closing
 from mrstream.cluster.config.config import Cluster
 from mrstream.cluster.consensus.standing import NotLeader, Standing, WhoLeads
 from mrstream.cluster.errors import CallTimedOut, ClusterError, HostUnreachable
@@ -49,7 +50,7 @@ class _Waiting:
         never was."""
 
 
-class LeaderConnection:
+class LeaderConnection(Closing):
     """`call` has a request answered by the leader; safe to use from many threads."""
 
     def __init__(
@@ -90,12 +91,6 @@ class LeaderConnection:
     def address(self) -> str:
         """Where the leader is, as far as is known."""
         return self.finding.address
-
-    def __enter__(self) -> LeaderConnection:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
 
     def next_number(self) -> int:
         """Return a request number to give to `call`, for a request that may have to be repeated."""

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from mrstream.cluster.closing import Closing
 from mrstream.cluster.errors import ClusterError, HostUnreachable, Speechless
 from mrstream.cluster.wire.addresses import BULK_BUFFER_BYTES, limit_waits, unreachable
 from mrstream.cluster.wire.frames import (
@@ -37,7 +38,7 @@ _DESCRIPTORS_MAX = 8
 T = TypeVar("T")
 
 
-class BulkStream:
+class BulkStream(Closing):
     """One bulk connection, already proven. Not for two threads at once, save that one may send
     while another receives."""
 
@@ -58,12 +59,6 @@ class BulkStream:
         """Open files that came with what was received; closed here unless somebody takes them."""
         self.is_idle = False
         """The last thing waited for was a message of which nothing has come."""
-
-    def __enter__(self) -> BulkStream:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
 
     def settimeout(self, timeout_s: float) -> None:
         """Change how long one send or receive may take."""

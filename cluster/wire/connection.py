@@ -20,6 +20,7 @@ from typing import Any
 
 import msgspec
 
+from mrstream.cluster.closing import Closing
 from mrstream.cluster.errors import CallTimedOut, ClusterError, HostUnreachable, Speechless
 from mrstream.cluster.wire.addresses import CONNECT_S_MAX, connect_socket, unix_path, unreachable
 from mrstream.cluster.wire.frames import BODY_BYTES_MAX, FrameDecoder, Kind, encode_frame
@@ -101,7 +102,7 @@ class _Waiter:
             self._asleep = True
 
 
-class Connection:
+class Connection(Closing):
     """`call` sends a request and returns its reply; safe to use from many threads."""
 
     def __init__(
@@ -150,12 +151,6 @@ class Connection:
         """Frames go out one at a time; never taken while `_state` is held."""
         self._state = threading.Lock()
         """Guards all of the above, for moments; nobody waits for the network with it."""
-
-    def __enter__(self) -> Connection:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
 
     @property
     def is_open(self) -> bool:

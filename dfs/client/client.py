@@ -16,6 +16,7 @@ from typing import Any
 
 import msgspec
 
+from mrstream.cluster.closing import Closing
 from mrstream.cluster.config.config import DFS_MASTER, Cluster, ClusterConfig, cluster_meant
 from mrstream.cluster.consensus.standing import NotLeader
 from mrstream.cluster.errors import (
@@ -98,7 +99,7 @@ LOCATE_COUNT = 64
 RULE_STAYS, NO_RULE = -1, -2
 
 
-class DfsClient:
+class DfsClient(Closing):
     """One user's view of one cluster's file system."""
 
     def __init__(
@@ -157,12 +158,6 @@ class DfsClient:
     def leader_host(self) -> str:
         """The host of the master that leads, as far as is known."""
         return self._connection.finding.host
-
-    def __enter__(self) -> DfsClient:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
 
     def close(self) -> None:
         """End the connections; files still open for writing are left to their fate."""

@@ -17,6 +17,7 @@ import sys
 import threading
 from collections.abc import Callable
 
+from mrstream.cluster.closing import Closing
 from mrstream.cluster.config.config import LOCK_MASTER, Cluster, cluster_meant
 from mrstream.cluster.errors import ClusterError, UserError
 from mrstream.cluster.leader.connection import connect_to_leader
@@ -40,7 +41,7 @@ OnNews = Callable[[News], None]
 WATCHED = p.CONTENTS_CHANGED | p.CHILDREN_CHANGED | p.HANDLE_INVALID | p.FAILED_OVER
 
 
-class CellClient:
+class CellClient(Closing):
     """A session with a lock cell."""
 
     def __init__(
@@ -67,12 +68,6 @@ class CellClient:
             user=user or user_name(), host=socket.gethostname()[:255],
             program=program or _program(), on_news=self._heard,
         )  # fmt: skip
-
-    def __enter__(self) -> CellClient:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
 
     def open_session(self) -> CellClient:
         """Open the session; `connect` has done so."""

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from mrstream.cluster.clock import SystemClock
+from mrstream.cluster.closing import Closing
 from mrstream.cluster.errors import ClusterError
 from mrstream.lock import protocol as p
 from mrstream.lock.client.link import CALL_S_MAX, Link
@@ -23,7 +24,7 @@ WAIT_S = 60.0
 """A wait for a lock is asked for in pieces of so long, so that a dead leader is noticed."""
 
 
-class NodeHandle:
+class NodeHandle(Closing):
     """A node that this session has open."""
 
     def __init__(self, link: Link, opened: p.Opened, forget: Callable[[NodeHandle], None]) -> None:
@@ -149,12 +150,6 @@ class NodeHandle:
             self._call(p.CloseNode)
         self._is_closed, self._is_poisoned = True, was_poisoned
         self._forget(self)
-
-    def __enter__(self) -> NodeHandle:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
 
 
 class Held:

@@ -16,6 +16,7 @@ from typing import Any, BinaryIO, Protocol, cast
 
 import msgspec
 
+from mrstream.cluster.closing import Closing
 from mrstream.cluster.errors import UserError
 from mrstream.cluster.user import user_name
 from mrstream.streaming.conf.properties import from_wire, to_wire
@@ -126,7 +127,7 @@ def local_path(url: str) -> str:
     return from_wire(path) or "/"
 
 
-class _WholeFile:
+class _WholeFile(Closing):
     """A file being written whole; with `sync`, `close` returns only after it is on the disk, its
     name too."""
 
@@ -163,12 +164,6 @@ class _WholeFile:
                     _sync_directory(os.path.dirname(self.name))
             finally:
                 self._file.close()
-
-    def __enter__(self) -> _WholeFile:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 class LocalFiles:

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
 
+from mrstream.cluster.closing import Closing
 from mrstream.mapreduce.dataflow import kernel
 from mrstream.mapreduce.dataflow.files import Files
 from mrstream.mapreduce.dataflow.record_form import LineForm, LineInput
@@ -61,7 +62,7 @@ class PieceReader(Protocol):
         """The byte of the file up to which records were given out."""
 
 
-class CountedFile:
+class CountedFile(Closing):
     """A file that counts what is read of it; seekable if the file below is."""
 
     def __init__(self, files: Files, url: str, version: str = "") -> None:
@@ -93,12 +94,6 @@ class CountedFile:
 
     def close(self) -> None:
         self._file.close()
-
-    def __enter__(self) -> CountedFile:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 def open_piece(kind: InputFormat, piece: Piece, conf: JobConf, file: CountedFile) -> PieceReader:

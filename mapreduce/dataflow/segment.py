@@ -13,11 +13,11 @@ from __future__ import annotations
 import os
 import struct
 from collections.abc import Callable, Iterator, Sequence
-from types import TracebackType
-from typing import IO, Self
+from typing import IO
 
 import msgspec
 
+from mrstream.cluster.closing import Closing
 from mrstream.cluster.errors import Corrupt, NewerFormat
 from mrstream.mapreduce.dataflow import block_codec
 from mrstream.mapreduce.dataflow.block_codec import BlockCodec
@@ -143,7 +143,7 @@ class Writer:
         self._partition += 1
 
 
-class Reader:
+class Reader(Closing):
     """Reads a segment file: its index at once, its blocks as they are asked for."""
 
     def __init__(self, path: str) -> None:
@@ -177,17 +177,6 @@ class Reader:
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
 
 def blocks_of(

@@ -16,7 +16,7 @@ from tests.house.tree import PACKAGES, ROOT
 
 ROOMS: dict[str, list[str]] = {
     "cluster": [
-        "errors clock disk globs tasks terminal units user version",
+        "closing errors clock disk globs tasks terminal units user version",
         "retry",
         "wire",
         "logs",
