@@ -119,7 +119,7 @@ class Leading:
         """Commit what enough members have, and tell them."""
         state = self._state
         agreed = self._agreed(now_s)
-        if agreed <= state.committed or agreed < self.began_at:
+        if agreed <= state.committed or not self._may_commit(agreed):
             return
         state.committed = agreed
         state.out.append(Committed(agreed))
@@ -148,6 +148,11 @@ class Leading:
             return self._state.synced
         progress = self.progress.get(voter)
         return progress.synced if progress is not None else 0
+
+    def _may_commit(self, agreed: int) -> bool:
+        """Records of older epochs are committed with one of our own, never by counting (Raft's
+        figure 8)."""
+        return agreed >= self.began_at
 
     def _in_step(self, progress: Progress, now_s: float) -> bool:
         """A learner is waited for from when it has all that is committed until it is silent."""

@@ -3,7 +3,7 @@ lock from changing anything: every one is found (`test_together.py`)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 
@@ -38,24 +38,24 @@ def a_new_leader_forgets_fences(patch: pytest.MonkeyPatch) -> None:
 
 def asks_once(patch: pytest.MonkeyPatch) -> None:
     """Who had to wait was asked for its fence when it came, and is not when its turn comes."""
-    right = Metadata._pass_fence
+    right = Metadata._pass_fences
 
-    def pass_fence(self: Metadata, called: Called, fence: Fence) -> None:
+    def pass_fences(self: Metadata, called: Called, fences: Sequence[Fence]) -> None:
         asked = self.__dict__.setdefault("asked", {})
         if called.call not in asked:
             asked[called.call] = None
-            right(self, called, fence)
+            right(self, called, fences)
 
-    patch.setattr(Metadata, "_pass_fence", pass_fence)
+    patch.setattr(Metadata, "_pass_fences", pass_fences)
 
 
 def refuses_what_is_done(patch: pytest.MonkeyPatch) -> None:
     """The answer was lost, the next holder came, and the repeat is refused: but it is done (F5)."""
 
-    def pass_fence(self: Metadata, called: Called, fence: Fence) -> None:
-        self._fencing.admit(fence, self._outbox.wall_s)
+    def pass_fences(self: Metadata, called: Called, fences: Sequence[Fence]) -> None:
+        self._fencing.admit(fences, self._outbox.wall_s)
 
-    patch.setattr(Metadata, "_pass_fence", pass_fence)
+    patch.setattr(Metadata, "_pass_fences", pass_fences)
 
 
 def one_fence_for_all(patch: pytest.MonkeyPatch) -> None:
