@@ -252,7 +252,7 @@ def test_a_brain_that_is_wrong_about_one_rule_is_caught(
 
 
 SEEDED: dict[str, tuple[Patch, int]] = {
-    "fences: nobody is refused": (instead(Fencing, "admit", admits_all), 15),
+    "fences: nobody is refused": (instead(Fencing, "admit", admits_all), 5),
     "repeats: answers and requests are forgotten": (instead(Requests, "remember", nothing), 12),
     "conditions: the id is not compared": (
         but(Takings, "_check_condition", lambda right: nothing), 13,
