@@ -300,7 +300,7 @@ def test_a_brain_that_is_wrong_about_one_rule_is_caught(
 
 
 SEEDED: dict[str, tuple[Patch, int, str]] = {
-    "fences: nobody is refused": (instead(Fencing, "admit", admits_all), 15, "F6: "),
+    "fences: nobody is refused": (instead(Fencing, "admit", admits_all), 5, "F6: "),
     "fences: only the first of two is looked at": (
         but(Fencing, "admit", admits_by_the_first),
         38,
