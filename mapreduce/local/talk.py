@@ -19,7 +19,6 @@ from mrstream.mapreduce.job.job import JobSpec
 from mrstream.mapreduce.progress import JobProgress
 from mrstream.mapreduce.report import JobFacts, closing_text, failure_text
 from mrstream.mapreduce.scheduler.commands import FinishJob, JobOutcome
-from mrstream.mapreduce.scheduler.ids import TaskKind
 from mrstream.mapreduce.scheduler.phases import JobTotals, JobView
 from mrstream.mapreduce.tally import JobTally
 
@@ -80,7 +79,7 @@ class LocalTalk:
                 spec, closing = self._spec, closing_text(facts)
                 self._console.job_succeeded(spec.job_id, counters.dump(), closing, spec.output)
             return SUCCEEDED
-        self._tell_failed_job(finish, tally)
+        self._console.job_failed(self._spec.job_id, "FAILED", finish.reason)
         return FAILED
 
     def _keep_report(
@@ -115,14 +114,3 @@ class LocalTalk:
                 history.prune(time.time(), running=job_id)
         except OSError as error:  # the job itself is not worse for it
             self._console.warn(f"the report of {job_id} cannot be kept: {error}")
-
-    def _tell_failed_job(self, finish: FinishJob, tally: JobTally) -> None:
-        reason = finish.reason
-        if finish.culprit is not None:
-            failed = {kind: tally.failed_tasks(kind) for kind in (TaskKind.MAP, TaskKind.REDUCE)}
-            reason = (
-                f"Task failed {finish.culprit.task_id}\nJob failed as tasks failed. "
-                f"failedMaps:{failed[TaskKind.MAP]} failedReduces:{failed[TaskKind.REDUCE]} "
-                "killedMaps:0 killedReduces: 0"
-            )
-        self._console.job_failed(self._spec.job_id, "FAILED", reason)

@@ -488,7 +488,12 @@ def test_a_job_that_failed_says_why_and_leaves_no_success(room: Room) -> None:
     assert order.keep_input, "the last try keeps its input"
     news = room.news(job_id)
     assert news.end is not None and news.end.outcome == "failed"
-    assert "it broke" in news.end.reason
+    assert news.end.reason == (
+        f"Task failed task_{job_id.removeprefix('job_')}_m_000000\n"
+        "Job failed as tasks failed. failedMaps:1 failedReduces:0 killedMaps:0 killedReduces: 0\n"
+        "The last failure of the task: it broke"
+    )
+    assert room.ask(ReportOfJob(job_id)).job.diagnosis == news.end.reason, "who comes later"
     assert news.end.counters[c.JOB][c.FAILED_MAPS] == 2
     assert not (room.output / "_SUCCESS").exists()
     assert room.ask(ReportOfJob(job_id)).job.attempts_failed == 2
