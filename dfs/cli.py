@@ -16,7 +16,7 @@ from collections.abc import Iterator
 
 from mrstream.cluster.config.config import current_cluster
 from mrstream.cluster.config.values import parse_chunk_size
-from mrstream.cluster.errors import ClusterError, HostUnreachable, UserError
+from mrstream.cluster.errors import INTERRUPTED, ClusterError, HostUnreachable, UserError
 from mrstream.cluster.wire.addresses import WHAT_TO_DO
 from mrstream.dfs.shell.arguments import BadUsage
 from mrstream.dfs.shell.items import Shell
@@ -75,7 +75,7 @@ def main(argv: list[str]) -> int:
             print(WHAT_TO_DO, file=sys.stderr)
         return error.exit_status
     except KeyboardInterrupt:
-        return 130
+        return INTERRUPTED
 
 
 @dataclasses.dataclass
