@@ -74,6 +74,22 @@ class DfsHere:
 
         return look
 
+    def dies_at(self, kind: type[Request], number: int = 1) -> None:
+        """The process ends when it asks for the so manieth of a kind: from there on nothing of it
+        comes here, whatever it clears up on its way."""
+        left = [number]
+
+        def look(request: Request) -> None:
+            left[0] -= isinstance(request, kind) and left[0] > 0
+            if left[0] == 0:
+                raise Died
+
+        self.before = look
+
+    def lives(self) -> None:
+        """Another process has its place."""
+        self.before = self.after = lambda request: None
+
     def put(self, path: str, data: bytes) -> None:
         client = self.client()
         client.make_directory(path.rpartition("/")[0] or "/", parents=True)

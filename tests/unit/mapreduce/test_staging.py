@@ -91,10 +91,10 @@ def test_an_answer_that_is_lost_leaves_one_whole_file(
 def test_a_client_that_dies_in_the_middle_leaves_no_file_that_another_takes_for_whole(
     dfs: DfsHere, file: Path, kind: type[Request]
 ) -> None:
-    dfs.before = dfs.once(kind, Died())
+    dfs.dies_at(kind)
     with pytest.raises(Died):
         stage(shipped(file), dfs.client())
-    dfs.before = lambda request: None
+    dfs.lives()
 
     target = target_of(stage(shipped(file), dfs.client()))
 
@@ -213,17 +213,10 @@ def test_an_environment_whose_client_died_is_none_and_the_next_client_sends_it(
     dfs: DfsHere, archive: Path, kind: type[Request], which: str
 ) -> None:
     """The facts come last: with them it is whole."""
-    left = [1 if which == "the archive" else 2]
-
-    def dies(request: Request) -> None:
-        left[0] -= isinstance(request, kind)
-        if left[0] == 0:
-            raise Died
-
-    dfs.before = dies
+    dfs.dies_at(kind, 1 if which == "the archive" else 2)
     with pytest.raises(Died):
         staged_environment(archive, dfs.client())
-    dfs.before = lambda request: None
+    dfs.lives()
     assert not any(path.endswith("/facts.json") for path in files_of(dfs, ENVIRONMENTS))
 
     staged, said = staged_environment(archive, dfs.client())
@@ -265,9 +258,10 @@ def test_an_environment_comes_back_whole_or_not_at_all(
     spec = msgspec.structs.replace(with_environment(archive), environment=staged)
     monkeypatch.setenv("MRSTREAM_HOME", str(tmp_path / "elsewhere"))
     monkeypatch.setattr(store, "_held", {})
-    dfs.before = dfs.once(ReadChunk, Died())
+    dfs.dies_at(ReadChunk)
     with pytest.raises(Died):
         environment_staging.fetch(spec, dfs.client(), lambda text: None)
+    dfs.lives()
     assert not store.is_here(staged.key)
 
     here = environment_staging.fetch(spec, dfs.client(), lambda text: None).environment
