@@ -27,6 +27,7 @@ from mrstream.mapreduce.job import counters as c
 from mrstream.mapreduce.job import job
 from mrstream.mapreduce.job.errors import NoSuchJob
 from mrstream.mapreduce.job.job import JobSpec
+from mrstream.mapreduce.launch import failure_in
 from mrstream.mapreduce.master.master import Master
 from mrstream.mapreduce.protocol import (
     AllowCommit,
@@ -494,6 +495,10 @@ def test_a_job_that_failed_says_why_and_leaves_no_success(room: Room) -> None:
         "The last failure of the task: it broke"
     )
     assert room.ask(ReportOfJob(job_id)).job.diagnosis == news.end.reason, "who comes later"
+    told = "\n".join(line.text for line in news.lines) + f"\ndue to: {news.end.reason}"
+    found = failure_in(told.splitlines())
+    assert found is not None and found.attempt_id == order.attempt_id, "the one of two to repeat"
+    assert found.repeat == f"mrstream -repeat {order.attempt_id}"
     assert news.end.counters[c.JOB][c.FAILED_MAPS] == 2
     assert not (room.output / "_SUCCESS").exists()
     assert room.ask(ReportOfJob(job_id)).job.attempts_failed == 2
