@@ -106,7 +106,7 @@ class FailuresTold:
             text = failure_text(attempt_id, failure, repeatable=repeatable, host=host)
         else:
             text = f"{attempt_id} failed{f' on {host}' if host else ''}: {failure.message}"
-            text += f" (repeat it: mrstream -repeat {attempt_id})" if repeatable else ""
+            text += f" (mrstream -repeat {attempt_id})" if repeatable else ""
         return f"Task Id : {attempt_id}, Status : FAILED", text
 
 

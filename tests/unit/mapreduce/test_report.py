@@ -95,7 +95,7 @@ def test_the_first_failure_and_the_first_to_repeat_are_told_in_full_and_others_i
     assert again is not None and again[1] == f"a_1 failed on h2: {FAILURE.message}"
     assert last is not None and last[1] == failure_text("a_3", FAILURE, repeatable=True)
     assert other is not None
-    assert other[1] == f"b_3 failed on h2: {FAILURE.message} (repeat it: mrstream -repeat b_3)"
+    assert other[1] == f"b_3 failed on h2: {FAILURE.message} (mrstream -repeat b_3)"
     assert FailuresTold("NONE").tell("a_0", FAILURE, repeatable=True) is None
 
 
