@@ -24,7 +24,7 @@ from mrstream.cluster.config.config import (
     ClusterConfig,
     load,
 )
-from mrstream.cluster.errors import ClusterError, Unavailable, UserError
+from mrstream.cluster.errors import INTERRUPTED, ClusterError, Unavailable, UserError
 from mrstream.cluster.hosts import arguments
 
 if TYPE_CHECKING:
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from mrstream.cluster.wire.messages import Request
     from mrstream.dfs.protocol import ClusterReport
 
-INTERRUPTED = 130
 LEADER_S_MAX = 60.0
 LOOK_EVERY_S = 0.2
 LISTED_MAX = 10_000

@@ -16,6 +16,9 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+INTERRUPTED = 130
+"""The exit status after Ctrl-C: what a shell has for a command that SIGINT ended."""
+
 
 class ClusterError(Exception):
     """The root; `details` are plain values (numbers, strings, lists of them) that cross."""

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from mrstream.cluster.config.config import Cluster, cluster_meant, current_cluster
 from mrstream.cluster.config.state import ClusterIsDown
 from mrstream.cluster.config.values import parse_chunk_size
-from mrstream.cluster.errors import ClusterError, HostUnreachable
+from mrstream.cluster.errors import INTERRUPTED, ClusterError, HostUnreachable
 from mrstream.cluster.wire.addresses import WHAT_TO_DO
 from mrstream.dfs.shell.arguments import BadUsage
 from mrstream.dfs.shell.items import Shell
@@ -78,7 +78,7 @@ def main(argv: list[str]) -> int:
             print(WHAT_TO_DO, file=sys.stderr)
         return error.exit_status
     except KeyboardInterrupt:
-        return 130
+        return INTERRUPTED
 
 
 @dataclasses.dataclass

@@ -20,7 +20,7 @@ from collections.abc import Callable
 import msgspec
 
 from mrstream.cluster.config.config import LOCK_MASTER, current_cluster
-from mrstream.cluster.errors import ClusterError, UserError
+from mrstream.cluster.errors import INTERRUPTED, ClusterError, UserError
 from mrstream.cluster.leader.group_view import SHADOW, GroupView, look_at_group
 from mrstream.cluster.units import parse_time
 from mrstream.lock import protocol as p
@@ -63,7 +63,7 @@ def main(argv: list[str]) -> int:
         print(error, file=sys.stderr)
         return error.exit_status
     except KeyboardInterrupt:
-        return 130
+        return INTERRUPTED
 
 
 # --- the command line

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from mrstream.cluster.config import state
-from mrstream.cluster.errors import ClusterError, UserError
+from mrstream.cluster.errors import INTERRUPTED, ClusterError, UserError
 from mrstream.cluster.terminal import mask_terminals, show
 from mrstream.mapreduce.hadoop_words import (
     COMMANDS,
@@ -29,7 +29,6 @@ from mrstream.mapreduce.hadoop_words import (
     meaning_of,
     retold,
 )
-from mrstream.mapreduce.interrupts import INTERRUPTED
 
 if TYPE_CHECKING:
     from mrstream.mapreduce.history import JobRecord

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from types import FrameType
 from typing import NoReturn
 
-INTERRUPTED = 130
+from mrstream.cluster.errors import INTERRUPTED
+
 TERMINATED = 143
 
 

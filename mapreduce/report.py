@@ -83,6 +83,33 @@ def failure_text(attempt_id: str, failure: Failure, *, repeatable: bool, host: s
     return "\n".join([f"{attempt_id} failed", *(f"  {line}" for line in lines)])
 
 
+class FailuresTold:
+    """What whoever waits for a job hears of its failed attempts: all of the first, and of the first
+    that can be repeated; of each other one a line."""
+
+    def __init__(self, output_filter: str) -> None:
+        self._is_heard = output_filter.upper() in ("FAILED", "ALL")
+        self._has_told = False
+        self._has_told_repeatable = False
+
+    def tell(
+        self, attempt_id: str, failure: Failure, *, repeatable: bool, host: str = ""
+    ) -> tuple[str, str] | None:
+        """Return the line that Hadoop's client logs, and what follows it; None if the user does not
+        want to hear it."""
+        in_full = not self._has_told or (repeatable and not self._has_told_repeatable)
+        self._has_told = True
+        self._has_told_repeatable |= repeatable
+        if not self._is_heard:
+            return None
+        if in_full:
+            text = failure_text(attempt_id, failure, repeatable=repeatable, host=host)
+        else:
+            text = f"{attempt_id} failed{f' on {host}' if host else ''}: {failure.message}"
+            text += f" (mrstream -repeat {attempt_id})" if repeatable else ""
+        return f"Task Id : {attempt_id}, Status : FAILED", text
+
+
 def _may_be_a_record(failure: Failure) -> bool:
     """Say whether a program failed that ran and was given input: else no record can be why."""
     given = failure.input is None or failure.input.given_to > failure.input.start

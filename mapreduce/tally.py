@@ -256,10 +256,6 @@ class JobTally:
 
     # --- what people see
 
-    def failed_tasks(self, kind: TaskKind) -> int:
-        """Count the tasks of a kind of which an attempt failed."""
-        return len({each.task_id for each, _ in self.failures if each.task_id.kind is kind})
-
     def done_tasks(self, kind: TaskKind) -> int:
         """Count the tasks of a kind that were ever done."""
         return sum(task_id.kind is kind for task_id in self.results)

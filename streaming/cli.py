@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from mrstream.cluster.errors import ClusterError, HostUnreachable, UserError
+from mrstream.cluster.errors import INTERRUPTED, ClusterError, HostUnreachable, UserError
 from mrstream.cluster.terminal import mask_terminals
 from mrstream.streaming.command import options
 from mrstream.streaming.command.options import BadCommandLine, BadOptionWord, NoArguments, Options
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from mrstream.streaming.command.command import StreamingCommand
 
 _LAST_WORDS = ("Try -help for more information", "Streaming Command Failed!")
-INTERRUPTED = 130
 LAUNCH_FAILED = 5
 
 # First words that are commands of their own; each module has main(argv) -> exit status.

@@ -30,6 +30,8 @@ No job has been submitted yet. For example:
 
     mrstream -input /in -mapper m.py -reducer r.py"""
 
+WHY_LINES_MAX = 3
+"""Of why a job failed: which task, how many failed, and the task's own words."""
 _ORDER = ("running", "waiting", "failed", "killed", "succeeded")
 
 
@@ -143,8 +145,9 @@ def figures(job: JobRow, now_s: float) -> list[Cell]:
 
 
 def notes(job: JobRow, remarks: Sequence[str]) -> list[str]:
-    """Return why the job failed, in a line, and the remarks on stragglers and skew."""
-    return [*job.diagnosis.split("\n")[:1], *remarks] if job.diagnosis else list(remarks)
+    """Return why the job failed, and the remarks on stragglers and skew."""
+    why = job.diagnosis.split("\n")[:WHY_LINES_MAX] if job.diagnosis else []
+    return [*why, *remarks]
 
 
 def counter_rows(board: JobBoard, wanted: str = "") -> list[Row]:

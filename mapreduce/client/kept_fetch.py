@@ -1,13 +1,16 @@
 """Brings a failed attempt of a cluster here, so that it can be repeated under its user's eyes.
 
 Takes an attempt id; asks the job master for the job and for what the attempt's worker kept, and
-writes both where history looks for attempts of this machine. Never runs anything.
+writes both, whole or not at all, where history looks for attempts of this machine. Never runs
+anything.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
+import tempfile
 
 from mrstream.cluster.config.config import Cluster
 from mrstream.cluster.errors import UserError
@@ -34,14 +37,31 @@ def fetch(attempt_id: str, cluster: Cluster) -> None:
     if is_here(attempt_id):
         return
     directory = record.kept_directory(attempt_id)
-    os.makedirs(directory, mode=0o700, exist_ok=True)
-    with JobClient(cluster) as client:
-        spec = job.decode(client.call(SpecOfJob(record.job_id)))
-        if spec.environment is not None:
-            spec = environment_staging.fetch(spec, dfs_files.new_client(), _say)
-        record.write_spec(spec)
-        for name in KEPT_FILES:
-            _fetch_file(client, attempt_id, name, os.path.join(directory, name))
+    os.makedirs(record.directory, mode=0o700, exist_ok=True)
+    try:
+        # Whole or not at all: whoever finds the directory repeats from it, without a cluster too.
+        with (
+            JobClient(cluster) as client,
+            tempfile.TemporaryDirectory(dir=record.directory, prefix="fetched-") as room,
+        ):
+            spec = job.decode(client.call(SpecOfJob(record.job_id)))
+            if spec.environment is not None:
+                spec = environment_staging.fetch(spec, dfs_files.new_client(), _say)
+            fetched = os.path.join(room, attempt_id)
+            os.mkdir(fetched, 0o700)
+            for name in KEPT_FILES:
+                _fetch_file(client, attempt_id, name, os.path.join(fetched, name))
+            record.write_spec(spec)
+            os.makedirs(os.path.dirname(directory), mode=0o700, exist_ok=True)
+            try:
+                os.rename(fetched, directory)
+            except OSError:
+                if not is_here(attempt_id):
+                    raise  # else another process has brought the same meanwhile
+    except BaseException:
+        with contextlib.suppress(OSError):  # attempts of the job that came before stay
+            os.rmdir(record.directory)
+        raise
 
 
 def _record(attempt_id: str) -> JobRecord:

@@ -12,7 +12,6 @@ import contextlib
 import os
 import select
 import shutil
-import signal
 import socket
 import subprocess
 import sys
@@ -21,7 +20,7 @@ from typing import BinaryIO, cast
 
 import msgspec
 
-from mrstream.mapreduce.attempt.attempt_report import Done, Failed, Failure, Message
+from mrstream.mapreduce.attempt.attempt_report import Done, Failed, Failure, death_text
 from mrstream.mapreduce.attempt.task_context import AttemptOrder
 from mrstream.mapreduce.engine.nest import (
     SHUFFLED,
@@ -168,7 +167,7 @@ def _harvest(
         files = read_files(order.directory, ["logs"], KEPT_BYTES_MAX)
         files += read_files(order.directory, ["kept"], KEPT_BYTES_MAX)
         if not isinstance(last, Failed):
-            messages = (*messages, _died(answer.status))
+            messages = (*messages, Failed(Failure(death_text(answer.status))))
     outcome = Outcome(order.attempt_id, messages, tuple(files), socket.gethostname())
     if isinstance(last, Done) and order.segment_path:
         return outcome, _partitions(order, last)
@@ -185,11 +184,6 @@ def _partitions(order: AttemptOrder, done: Done) -> Iterator[bytes]:
                 yield read_exactly(file, size.length)
     finally:
         shutil.rmtree(order.directory, ignore_errors=True)
-
-
-def _died(status: int) -> Message:
-    how = f"status {status}" if status >= 0 else signal.Signals(-status).name
-    return Failed(Failure(f"the attempt's own process ended by {how} before it could say why"))
 
 
 def _could_not(order: AttemptOrder, repeat: int, error: Exception) -> Outcome:

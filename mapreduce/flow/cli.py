@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from mrstream.cluster.errors import UserError
+from mrstream.cluster.errors import INTERRUPTED, UserError
 from mrstream.cluster.terminal import show
 from mrstream.cluster.units import duration
 from mrstream.cluster.user import user_name
@@ -26,7 +26,6 @@ from mrstream.mapreduce.flow.book import (
 )
 from mrstream.mapreduce.flow.brain.messages import Cleared, Completed, Record, Started
 from mrstream.mapreduce.flow.runner import FlowRunner, dry_run, same_flow
-from mrstream.mapreduce.interrupts import INTERRUPTED
 
 if TYPE_CHECKING:
     from mrstream.cluster.config.config import Cluster

@@ -127,7 +127,6 @@ class LocalJob:
         self._has_more_maps = True
         self._segments: dict[int, str] = {}
         self._has_output = False
-        self._has_told_kept = False
         """Whether a failure that can be repeated was told in full; the first of them is."""
         self._finish: FinishJob | None = None
         self._tally = JobTally(
@@ -355,12 +354,9 @@ class LocalJob:
             self._handle(AttemptSucceeded(attempt_id))
 
     def _attempt_failed(self, attempt_id: AttemptId, failure: Failure) -> None:
-        is_kept = os.path.isdir(self._record.kept_directory(self._name(attempt_id)))
-        in_full = not self._tally.failures or (is_kept and not self._has_told_kept)
-        self._has_told_kept |= is_kept
         if self._rules.commits(attempt_id.task_id):
             self._output.abort_task(self._name(attempt_id))
-        self._talk.failure(self._name(attempt_id), failure, in_full=in_full)
+        self._talk.failure(self._name(attempt_id), failure)
         self._handle(AttemptFailed(attempt_id, failure.message))
 
     def _attempt_ended(self, ended: Ended) -> None:

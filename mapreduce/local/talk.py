@@ -17,9 +17,8 @@ from mrstream.mapreduce.history import JobRecord
 from mrstream.mapreduce.job.counters import Counters
 from mrstream.mapreduce.job.job import JobSpec
 from mrstream.mapreduce.progress import JobProgress
-from mrstream.mapreduce.report import JobFacts, closing_text, failure_text
+from mrstream.mapreduce.report import FailuresTold, JobFacts, closing_text
 from mrstream.mapreduce.scheduler.commands import FinishJob, JobOutcome
-from mrstream.mapreduce.scheduler.ids import TaskKind
 from mrstream.mapreduce.scheduler.phases import JobTotals, JobView
 from mrstream.mapreduce.tally import JobTally
 
@@ -42,6 +41,7 @@ class LocalTalk:
         self._conf = spec.conf()
         self._record = record
         self._is_quiet = is_quiet
+        self._failures = FailuresTold(self._conf.client_output_filter)
 
     def announce(self, files: int, splits: int) -> None:
         if self._is_quiet:
@@ -55,16 +55,12 @@ class LocalTalk:
         if not self._is_quiet:
             self._console.progress(progress, force=force)
 
-    def failure(self, attempt_id: str, failure: Failure, *, in_full: bool) -> None:
-        """Tell why an attempt failed; the first failure of a job in full."""
-        if self._conf.client_output_filter.upper() not in ("FAILED", "ALL"):
-            return
-        self._console.info(f"Task Id : {attempt_id}, Status : FAILED")
-        if in_full:
-            kept = os.path.isdir(self._record.kept_directory(attempt_id))
-            self._console.plain(failure_text(attempt_id, failure, repeatable=kept))
-        else:
-            self._console.plain(f"{attempt_id} failed: {failure.message}")
+    def failure(self, attempt_id: str, failure: Failure) -> None:
+        """Tell why an attempt failed."""
+        is_kept = os.path.isdir(self._record.kept_directory(attempt_id))
+        if (told := self._failures.tell(attempt_id, failure, repeatable=is_kept)) is not None:
+            self._console.info(told[0])
+            self._console.plain(told[1])
 
     def end(self, finish: FinishJob, tally: JobTally, view: JobView, totals: JobTotals) -> int:
         """Tell how the job ended, keep what is to be kept, and return the exit status."""
@@ -78,7 +74,7 @@ class LocalTalk:
                 spec, closing = self._spec, closing_text(facts)
                 self._console.job_succeeded(spec.job_id, counters.dump(), closing, spec.output)
             return SUCCEEDED
-        self._tell_failed_job(finish, tally)
+        self._console.job_failed(self._spec.job_id, "FAILED", finish.reason)
         return FAILED
 
     def _keep_report(
@@ -113,14 +109,3 @@ class LocalTalk:
                 history.prune(time.time(), running=job_id)
         except OSError as error:  # the job itself is not worse for it
             self._console.warn(f"the report of {job_id} cannot be kept: {error}")
-
-    def _tell_failed_job(self, finish: FinishJob, tally: JobTally) -> None:
-        reason = finish.reason
-        if finish.culprit is not None:
-            failed = {kind: tally.failed_tasks(kind) for kind in (TaskKind.MAP, TaskKind.REDUCE)}
-            reason = (
-                f"Task failed {finish.culprit.task_id}\nJob failed as tasks failed. "
-                f"failedMaps:{failed[TaskKind.MAP]} failedReduces:{failed[TaskKind.REDUCE]} "
-                "killedMaps:0 killedReduces: 0"
-            )
-        self._console.job_failed(self._spec.job_id, "FAILED", reason)

@@ -15,6 +15,7 @@ from typing import Any
 from mrstream.cluster.config.config import ClusterConfig
 from mrstream.cluster.config.extras import require_of_cluster
 from mrstream.cluster.errors import ClusterError, UserError
+from mrstream.cluster.terminal import in_one_line
 from mrstream.cluster.wire.network import Handler, Peer
 from mrstream.dfs.errors import FencedOff
 from mrstream.mapreduce.attempt.attempt_report import Failure
@@ -197,7 +198,7 @@ class JobDesk:
         for link in shell.links:
             link.push(ForgetJob(ledger.job_id, succeeded))
             link.forget(ledger.job_id)
-        log.info("job=%s %s %s", ledger.job_id, outcome.value, reason)
+        log.info("job=%s %s %s", ledger.job_id, outcome.value, in_one_line(reason))
         ledger.wake()
 
     async def _settle_output(self, ledger: JobLedger, outcome: JobOutcome) -> None:

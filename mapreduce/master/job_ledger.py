@@ -24,7 +24,7 @@ from mrstream.mapreduce.protocol import (
     JobReport,
     NewsLine,
 )
-from mrstream.mapreduce.report import closing_text, failure_text
+from mrstream.mapreduce.report import FailuresTold, closing_text, failure_text
 from mrstream.mapreduce.scheduler.events import JobSubmitted, MapTaskSpec
 from mrstream.mapreduce.scheduler.ids import AttemptId, HostName, JobId, TaskId, TaskKind
 from mrstream.mapreduce.scheduler.phases import JobTotals
@@ -70,6 +70,7 @@ class JobLedger:
         self.abandoned: dict[int, None] = {}
         """Maps that have failed for good: reduces do without them."""
         self.failures: list[str] = []
+        self._failures_told = FailuresTold(self.conf.client_output_filter)
         self.workers: dict[str, None] = {}
         self.worker_deaths = 0
         self.lines: list[NewsLine] = []
@@ -98,22 +99,16 @@ class JobLedger:
             self.abandoned[task_id.task_index] = None
 
     def failed(self, attempt_id: AttemptId, failure: Failure, host: str) -> None:
-        """An attempt failed: people hear of it, of the first one in full."""
+        """An attempt failed: people hear of it."""
         name = str(attempt_id)
         logs = f"mrstream job -logs {self.job_id} {name}"
-        text = failure_text(
-            name,
-            msgspec.structs.replace(failure, log_directory=logs),
-            repeatable=self.rules.is_last_try(attempt_id),
-            host=host,
-        )
-        self.failures.append(text)
-        if self.conf.client_output_filter.upper() in ("FAILED", "ALL"):
-            self.say("INFO", f"Task Id : {name}, Status : FAILED")
-            line = f"{name} failed on {host}: {failure.message}"
-            if self.rules.is_last_try(attempt_id):
-                line += f" (repeat it: mrstream -repeat {name})"
-            self.say("", text if len(self.failures) == 1 else line)
+        failure = msgspec.structs.replace(failure, log_directory=logs)
+        is_kept = self.rules.is_last_try(attempt_id)
+        self.failures.append(failure_text(name, failure, repeatable=is_kept, host=host))
+        told = self._failures_told.tell(name, failure, repeatable=is_kept, host=host)
+        if told is not None:
+            self.say("INFO", told[0])
+            self.say("", told[1])
 
     def say(self, level: str, text: str) -> None:
         """Tell whoever waits for the job."""

@@ -30,7 +30,7 @@ def task_is_over(state: State, job: Job, task: Task) -> None:
     if job.is_over and job.failure is None:
         finish_job(state, job, JobOutcome.SUCCEEDED)
     elif job.is_over and job.failure is not None:
-        finish_job(state, job, JobOutcome.FAILED, *job.failure)
+        _fail_job(state, job, *job.failure)
 
 
 def give_up_if_hopeless(
@@ -49,14 +49,25 @@ def give_up_if_hopeless(
     job.totals.abandoned_tasks += 1
     kind = task.task_id.kind
     if phase.abandoned > job.failures_allowed(kind):
-        why = f"{task.task_id} failed {len(task.failed_on)} times; the last: {reason}"
         if not (job.settings.outlives_failure and job.has_final_output(kind)):
-            finish_job(state, job, JobOutcome.FAILED, why, culprit)
+            _fail_job(state, job, reason, culprit)
             return True
-        job.failure = job.failure or (why, culprit)
+        job.failure = job.failure or (reason, culprit)
     state.commands.append(AbandonTask(task.task_id, reason))
     task_is_over(state, job, task)
     return True
+
+
+def _fail_job(state: State, job: Job, reason: str, culprit: AttemptId) -> None:
+    """End a job for a task: said in the words of Hadoop's client on a cluster (spec 8.3), by which
+    scripts find the task, and then in the task's own."""
+    why = (
+        f"Task failed {culprit.task_id}\n"
+        f"Job failed as tasks failed. failedMaps:{job.maps.abandoned} "
+        f"failedReduces:{job.reduces.abandoned} killedMaps:0 killedReduces: 0\n"
+        f"The last failure of the task: {reason}"
+    )
+    finish_job(state, job, JobOutcome.FAILED, why, culprit)
 
 
 def finish_job(

@@ -19,7 +19,7 @@ from mrstream.mapreduce.scheduler.ids import (
 )
 from mrstream.mapreduce.scheduler.task import Attempt, Task
 
-# A worker that fails this often in a row, while others do not, is quarantined.
+# A worker that fails this often in a row is quarantined, whatever others do.
 FAILURES_IN_A_ROW_MAX = 4
 # Never quarantine more than this share of the workers: then the cluster is not to blame.
 QUARANTINED_SHARE_MAX = 1 / 3

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -230,6 +231,7 @@ def test_a_failing_program_is_reported_with_its_host_and_fails_the_job(
     assert done.returncode == 1
     assert "no such luck" in said
     assert "host:" in said
+    assert re.search(r"due to: Task failed task_\w+_m_000000\nJob failed as tasks failed. ", said)
     assert "Job not successful!" in said
 
 

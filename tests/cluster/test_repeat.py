@@ -65,7 +65,7 @@ def test_an_attempt_that_was_tried_again_is_refused_with_what_is_kept(
         *("-D", "mapreduce.map.maxattempts=2"),
         *("-input", "/n", "-mapper", program, "-reducer", "NONE"),
     )
-    (last,) = re.findall(r"mrstream -repeat (\w+_1)\)", failed.stderr.decode())
+    (last,) = re.findall(r"repeat it: +mrstream -repeat (\w+_1)\n", failed.stderr.decode())
 
     refused = cluster.mrstream("-repeat", f"{last[:-1]}0")
 

@@ -654,6 +654,8 @@ def test_jobs_of_this_machine_can_be_looked_at(desk: Desk) -> None:
     assert b"Status: FAILED" in desk.run("job", "-history", job).stdout
     counter = desk.run("job", "-counter", job, "Job Counters", "Failed map tasks")
     assert counter.stdout == b"1\n"
+    missing = desk.run("job", "-counter", job, "Job Counters", "no such counter")
+    assert (missing.status, missing.stdout) == (0, b"0\n"), "as Hadoop's"
     assert desk.run("job", "-status", "job_local1_0001").status == 1
 
 

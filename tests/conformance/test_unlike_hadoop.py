@@ -57,6 +57,10 @@ PROVED_BY = {
     "counters of Java and of the operations of file systems": (
         HERE, "test_there_are_counters_of_the_job_and_none_of_java",
     ),
+    "why a job failed, on one machine": (
+        "unit/mapreduce/test_local_job.py",
+        "test_a_failed_job_names_its_task_and_counts_the_failed",
+    ),
     "lines on the console": (HERE, "test_console_lines_name_no_java_class"),
     "an empty file named `.gz` or `.deflate`": (HERE, "test_an_empty_packed_file_has_no_records"),
     '`-input ""` beside other inputs': (HERE, "test_an_empty_input_word_is_ignored"),

@@ -206,11 +206,12 @@ def test_a_submission_that_is_not_answered_is_said_again_by_the_same_name(desk: 
 
 
 def test_a_job_that_failed_says_why_and_by_its_status(desk: Desk) -> None:
-    desk.master.on_wait = [news(0, end=JobEnd("failed", "Task failed task_1_0001_m_000000"))]
+    why = "Task failed task_1_0001_m_000000\nJob failed as tasks failed. failedMaps:1"
+    desk.master.on_wait = [news(0, end=JobEnd("failed", why))]
 
     assert desk.run() == 1
 
-    assert "failed with state FAILED due to: Task failed" in desk.said.getvalue()
+    assert f"failed with state FAILED due to: {why}\n" in desk.said.getvalue()
 
 
 def test_a_job_in_the_background_is_only_submitted(desk: Desk) -> None:

@@ -6,6 +6,7 @@ The nests are real processes, and so are the attempts; only who hands out tasks 
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -17,8 +18,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mrstream.mapreduce.attempt.attempt_report import Done, Failed, PartitionSize
+from mrstream.mapreduce.attempt.attempt_report import Done, Failed, PartitionSize, death_text
 from mrstream.mapreduce.attempt.task_context import AttemptOrder
+from mrstream.mapreduce.dataflow.files import RoutedFiles
 from mrstream.mapreduce.engine import choice, packet, reach, task
 from mrstream.mapreduce.engine.choice import BadEngine, EngineChoice
 from mrstream.mapreduce.engine.packet import Outcome, Packet, Task, execution_id, placed
@@ -27,7 +29,7 @@ from mrstream.mapreduce.engine.reach import Look, Seen, Unreachable
 from mrstream.mapreduce.environment import store
 from mrstream.mapreduce.history import JobRecord
 from mrstream.mapreduce.job.environment import BadEnvironment, Environment, Platform
-from mrstream.mapreduce.job.job import JobSpec, spec_from
+from mrstream.mapreduce.job.job import JobSpec, plan_input, spec_from
 from mrstream.mapreduce.local.output import StandardOutput
 from mrstream.mapreduce.scheduler.ids import JobId
 from mrstream.streaming.command import options
@@ -245,9 +247,6 @@ def test_a_map_and_a_reduce_run_beside_a_worker(tmp_path: Path, no_nest: None) -
     source.write_text("b\na\nb\n")
     spec = spec_of("-mapper", "cat", "-reducer", "uniq -c", "-numReduceTasks", "2",
                    "-D", f"mapreduce.cluster.local.dir={tmp_path / 'nests'}")  # fmt: skip
-    from mrstream.mapreduce.dataflow.files import RoutedFiles
-    from mrstream.mapreduce.job.job import plan_input
-
     spec = msgspec.structs.replace(spec, inputs=(str(source),))
     (split,) = plan_input(spec, RoutedFiles("file:///", str(tmp_path))).splits
     data = packet.pack(spec)
@@ -274,6 +273,25 @@ def test_a_map_and_a_reduce_run_beside_a_worker(tmp_path: Path, no_nest: None) -
 
 def _never() -> bytes:
     raise AssertionError("this worker knows the job")
+
+
+def test_an_attempt_that_dies_beside_a_worker_says_how_as_anywhere(
+    tmp_path: Path, no_nest: None
+) -> None:
+    source = tmp_path / "in"
+    source.write_text("a\n")
+    spec = spec_of("-mapper", "bash -c 'kill -9 $PPID'", "-reducer", "NONE",
+                   "-D", f"mapreduce.cluster.local.dir={tmp_path / 'nests'}")  # fmt: skip
+    spec = msgspec.structs.replace(spec, inputs=(str(source),))
+    (split,) = plan_input(spec, RoutedFiles("file:///", str(tmp_path))).splits
+    order = order_of(MAP, split=split, output_directory="print:x")
+
+    outcome, _ = task.run_task(JOB, lambda: packet.pack(spec), Task(order), 0)
+
+    said = outcome.messages[-1]
+    assert isinstance(said, Failed)
+    assert said.failure.message == death_text(-signal.SIGKILL)
+    assert "out of memory?" in said.failure.message
 
 
 def test_a_job_that_cannot_be_laid_out_fails_its_attempt_in_words(no_nest: None) -> None:

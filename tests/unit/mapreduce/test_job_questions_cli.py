@@ -95,6 +95,7 @@ def test_jobs_and_their_figures_are_shown_as_mapred_job_shows_them(
     assert f"Job: {JOB}" in printed(capsys, "-status", JOB)
     assert f"Hadoop job: {JOB}" in printed(capsys, "-history", JOB)
     assert printed(capsys, "-counter", JOB, "Mine", "seen") == "7\n"
+    assert printed(capsys, "-counter", JOB, "Mine", "unseen") == "0\n", "as Hadoop's"
     assert printed(capsys, "-list-attempt-ids", JOB, "map", "completed") == f"{FINE}\n"
     assert printed(capsys, "list", "all"), "the dash may be left out"
 

@@ -203,6 +203,28 @@ def test_a_process_that_dies_without_a_word_is_a_failure_with_its_signal(bench: 
     assert not (bench.output / "_SUCCESS").exists()
 
 
+def test_a_failed_job_names_its_task_and_counts_the_failed(bench: Bench) -> None:
+    """In the words of Hadoop's client on a cluster (spec 8.3): a task that was tried again, and
+    well, is not among the failed."""
+
+    def fails(order: AttemptOrder) -> Iterable[Message | int]:
+        tried = order.attempt_id.rpartition("_")[2]
+        if order.task_index == 1 or (order.task_index == 0 and tried == "0"):
+            return [Failed(Failure(f"no luck, {tried}"))]
+        return well(order)
+
+    status, _ = bench.run(fails, maps=2, reduces=0, **{"mapreduce.map.maxattempts": "2"})
+
+    assert status == 1
+    job = str(bench.report["job_id"]).removeprefix("job_")
+    why = bench.said.getvalue().partition("failed with state FAILED due to: ")[2]
+    assert why.splitlines()[:3] == [
+        f"Task failed task_{job}_m_000001",
+        "Job failed as tasks failed. failedMaps:1 failedReduces:0 killedMaps:0 killedReduces: 0",
+        "The last failure of the task: no luck, 1",
+    ]
+
+
 def test_a_failed_task_is_tried_as_often_as_asked_and_its_last_try_keeps_its_input(
     bench: Bench,
 ) -> None:

@@ -29,6 +29,7 @@ from mrstream.mapreduce.job import counters as c
 from mrstream.mapreduce.job import job
 from mrstream.mapreduce.job.errors import NoSuchJob
 from mrstream.mapreduce.job.job import JobSpec
+from mrstream.mapreduce.launch import failure_in
 from mrstream.mapreduce.master.duties import FENCE
 from mrstream.mapreduce.master.job_desk import FENCES_EVERY_S
 from mrstream.mapreduce.master.job_output import JobOutput
@@ -501,7 +502,16 @@ def test_a_job_that_failed_says_why_and_leaves_no_success(room: Room) -> None:
     assert order.keep_input, "the last try keeps its input"
     news = room.news(job_id)
     assert news.end is not None and news.end.outcome == "failed"
-    assert "it broke" in news.end.reason
+    assert news.end.reason == (
+        f"Task failed task_{job_id.removeprefix('job_')}_m_000000\n"
+        "Job failed as tasks failed. failedMaps:1 failedReduces:0 killedMaps:0 killedReduces: 0\n"
+        "The last failure of the task: it broke"
+    )
+    assert room.ask(ReportOfJob(job_id)).job.diagnosis == news.end.reason, "who comes later"
+    told = "\n".join(line.text for line in news.lines) + f"\ndue to: {news.end.reason}"
+    found = failure_in(told.splitlines())
+    assert found is not None and found.attempt_id == order.attempt_id, "the one of two to repeat"
+    assert found.repeat == f"mrstream -repeat {order.attempt_id}"
     assert news.end.counters[c.JOB][c.FAILED_MAPS] == 2
     assert not (room.output / "_SUCCESS").exists()
     assert room.ask(ReportOfJob(job_id)).job.attempts_failed == 2

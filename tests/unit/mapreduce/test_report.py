@@ -7,6 +7,7 @@ import pytest
 from mrstream.mapreduce.attempt.attempt_report import Failure
 from mrstream.mapreduce.program.flow import InputRange
 from mrstream.mapreduce.report import (
+    FailuresTold,
     JobFacts,
     TaskTime,
     closing_text,
@@ -76,6 +77,26 @@ def test_what_was_not_kept_is_not_offered() -> None:
 def facts(*reduces: TaskTime) -> JobFacts:
     maps = [TaskTime("map 0", 3.0, 100, 1000), TaskTime("map 1", 1.0, 100, 1000)]
     return JobFacts(10.0, 2_000_000, 1_000, 500, maps, reduces)
+
+
+def test_the_first_failure_and_the_first_to_repeat_are_told_in_full_and_others_in_a_line() -> None:
+    """On a cluster the same as on one machine: a host and the way to repeat it, where there are."""
+    told = FailuresTold("failed")
+
+    first = told.tell("a_0", FAILURE, repeatable=False)
+    again = told.tell("a_1", FAILURE, repeatable=False, host="h2")
+    last = told.tell("a_3", FAILURE, repeatable=True)
+    other = told.tell("b_3", FAILURE, repeatable=True, host="h2")
+
+    assert first == (
+        "Task Id : a_0, Status : FAILED",
+        failure_text("a_0", FAILURE, repeatable=False),
+    )
+    assert again is not None and again[1] == f"a_1 failed on h2: {FAILURE.message}"
+    assert last is not None and last[1] == failure_text("a_3", FAILURE, repeatable=True)
+    assert other is not None
+    assert other[1] == f"b_3 failed on h2: {FAILURE.message} (mrstream -repeat b_3)"
+    assert FailuresTold("NONE").tell("a_0", FAILURE, repeatable=True) is None
 
 
 def test_the_closing_report_names_sizes_and_the_slowest_task() -> None:

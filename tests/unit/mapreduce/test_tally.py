@@ -182,7 +182,6 @@ def test_a_failed_attempt_adds_nothing_but_its_failure() -> None:
     assert counters.get(c.JOB, c.FAILED_MAPS) == 1
     assert counters.get(c.JOB, c.LAUNCHED_MAPS) == 2
     assert desk.tally.failures == [(m(0), "exit code 1")]
-    assert desk.tally.failed_tasks(TaskKind.MAP) == 1
 
 
 def test_counters_of_a_map_that_ran_again_count_once() -> None:

@@ -128,7 +128,9 @@ def test_figures_end_with_what_went_wrong() -> None:
 
 
 def test_why_a_job_failed_comes_before_the_remarks() -> None:
-    assert notes(job(diagnosis="map 3 failed\nand more"), ["slow"]) == ["map 3 failed", "slow"]
+    why = "Task failed task_1_0001_m_000003\nfailedMaps:1\nThe last failure: a\nlong\nstory"
+
+    assert notes(job(diagnosis=why), ["slow"]) == [*why.split("\n")[:3], "slow"]
     assert notes(job(), ["slow"]) == ["slow"]
 
 

@@ -281,7 +281,11 @@ def test_a_job_may_outlive_its_failure_until_its_other_tasks_are_over() -> None:
     assert view is not None and view.map_fraction == 0.0
     (finish,) = of_type(last, FinishJob)
     assert (finish.outcome, finish.culprit) == (JobOutcome.FAILED, map_attempt(1))
-    assert "exit status 1" in finish.reason
+    assert finish.reason == (
+        f"Task failed {map_attempt(1).task_id}\n"
+        "Job failed as tasks failed. failedMaps:2 failedReduces:0 killedMaps:0 killedReduces: 0\n"
+        "The last failure of the task: exit status 1"
+    )
 
 
 def test_a_map_that_reduces_need_fails_its_job_at_once_all_the_same() -> None:
