@@ -62,7 +62,7 @@ class Codec:
 
 
 def is_pair(record: Any) -> bool:
-    """Say whether a record is a key and a value."""
+    """Whether a record is a key and a value."""
     return isinstance(record, tuple) and len(record) == 2
 
 
@@ -74,7 +74,7 @@ def line_of(record: Any, encode: Callable[[Any], bytes]) -> bytes:
 
 
 def all_pairs(records: Sequence[Any]) -> bool:
-    """Say whether all records are plain tuples of two, at the speed of C."""
+    """Whether all records are plain tuples of two, at the speed of C."""
     return set(map(type, records)) == {tuple} and set(map(len, records)) == {2}
 
 

@@ -29,7 +29,7 @@ def fs(cluster: str | None = None) -> Any:
 
 
 def is_here(command: StreamingCommand) -> bool:
-    """Say whether a job's paths without a scheme are of this machine's disk, wherever its tasks
+    """Whether a job's paths without a scheme are of this machine's disk, wherever its tasks
     run: an engine's job reads and writes the dfs of the cluster that there is."""
     from mrstream.cluster.config import state
 

@@ -262,7 +262,7 @@ class Flow:
 
 
 def _needs_us(word: str) -> bool:
-    """Say whether a word of a step is one that the Python here has a part in: a function that is
+    """Whether a word of a step is one that the Python here has a part in: a function that is
     called, or one that gives splits."""
     return word == _CALL or (word.startswith("program:") and "mrstream.api." in word)
 

@@ -80,7 +80,7 @@ def stage_of(given: Any, method: str) -> Stage:
 
 
 def takes_pairs(mapper: Any) -> bool:
-    """Say whether a mapper wants a key and a value: whether it has two parameters to fill."""
+    """Whether a mapper wants a key and a value: whether it has two parameters to fill."""
     call = getattr(mapper, "map", None) if not inspect.isroutine(mapper) else None
     try:
         parameters = list(inspect.signature(call or mapper).parameters.values())

@@ -254,7 +254,7 @@ class Job:
 
 
 def is_function(given: Program) -> bool:
-    """Say whether a program is Python, not a command."""
+    """Whether a program is Python, not a command."""
     return given is not None and not isinstance(given, str)
 
 

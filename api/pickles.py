@@ -68,7 +68,7 @@ class _Reader(pickle.Unpickler):
 
 
 def _is_plain(member: Any) -> bool:
-    """Say whether its text tells all of it; so it holds no set that is just being written."""
+    """Whether its text tells all of it; so it holds no set that is just being written."""
     if type(member) in (tuple, frozenset):
         return all(map(_is_plain, member))
     return type(member) in _PLAIN

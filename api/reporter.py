@@ -30,7 +30,7 @@ def status(text: str) -> None:
 
 
 def is_task() -> bool:
-    """Say whether this process is a program of a job."""
+    """Whether this process is a program of a job."""
     return _TASK_VARIABLE in os.environ
 
 

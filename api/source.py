@@ -16,7 +16,7 @@ from mrstream.api.codecs import LINE_END, BadRecord, Codec, shown
 
 
 def is_source(given: object) -> bool:
-    """Say whether an input gives its records itself."""
+    """Whether an input gives its records itself."""
     return all(callable(getattr(given, name, None)) for name in ("splits", "records"))
 
 

@@ -64,7 +64,7 @@ class Service(Protocol):
         """Finish what was acknowledged and let go of everything."""
 
     def ready(self) -> tuple[bool, str]:
-        """Return whether it serves, and a few words about its state."""
+        """Whether it serves, and a few words about its state."""
 
     def metrics(self) -> dict[str, float]:
         """Return its counters."""

@@ -148,7 +148,7 @@ class MasterLink(Link):
         )
 
     def is_ours(self, error: ClusterError) -> bool:
-        """Say whether a disk of this server has failed."""
+        """Whether a disk of this server has failed."""
         return isinstance(error, DiskFailed)
 
     def parted(self) -> None:

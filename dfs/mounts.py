@@ -58,7 +58,7 @@ class Mounts:
         return next((f"/{name}" for name, known in self._cells.items() if known == cell), "/")
 
     def is_point(self, path: str) -> bool:
-        """Say whether a cell is mounted just there."""
+        """Whether a cell is mounted just there."""
         names = [name for name in path.split("/") if name not in ("", ".")]
         return len(names) == 1 and names[0] in self._cells
 

@@ -32,12 +32,12 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _is_of_this_machine(words: Sequence[str]) -> bool:
-    """Say whether the words name a job, or an attempt, that ran without a cluster."""
+    """Whether the words name a job, or an attempt, that ran without a cluster."""
     return any(word.startswith(("job_local", "attempt_local", "task_local")) for word in words)
 
 
 def _is_on_a_cluster() -> bool:
-    """Say whether there is a current cluster, without loading what reads its file."""
+    """Whether there is a current cluster, without loading what reads its file."""
     from mrstream.cluster.config import state
 
     return state.chosen() is not None

@@ -44,5 +44,5 @@ def environment_facts(key: str) -> str:
 
 
 def is_executable(staged_key: str) -> bool:
-    """Say whether the client could execute the file."""
+    """Whether the client could execute the file."""
     return staged_key.partition("/")[0].endswith("x")

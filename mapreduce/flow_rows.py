@@ -26,7 +26,7 @@ def flow_of(row: JobRow) -> str:
 
 
 def is_runner(row: JobRow) -> bool:
-    """Say whether a job is one that runs a detached flow."""
+    """Whether a job is one that runs a detached flow."""
     return _RUNNER in row.output and bool(flow_of(row))
 
 

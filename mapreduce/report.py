@@ -111,7 +111,7 @@ class FailuresTold:
 
 
 def _may_be_a_record(failure: Failure) -> bool:
-    """Say whether a program failed that ran and was given input: else no record can be why."""
+    """Whether a program failed that ran and was given input: else no record can be why."""
     given = failure.input is None or failure.input.given_to > failure.input.start
     return bool(failure.stage) and failure.exit_code not in (126, 127) and given
 

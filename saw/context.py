@@ -214,11 +214,11 @@ class Context:
         return found if is_meant else None
 
     def is_only_read_by_fields(self, name: str) -> bool:
-        """Say whether nobody needs the whole of a record (asking def() of it is fine)."""
+        """Whether nobody needs the whole of a record (asking def() of it is fine)."""
         return not self.frame.is_function and name not in self.facts.whole | self.facts.assigned
 
     def may_lack(self, kind: Type) -> bool:
-        """Say whether a value of this type may lack a field, its own or one of a part."""
+        """Whether a value of this type may lack a field, its own or one of a part."""
         return bool(self.partial) and (kind in self.partial or any(map(self.may_lack, kind.parts)))
 
     def mark_partial(self, kind: Type) -> None:

@@ -187,13 +187,13 @@ class Emits:
 
 
 def is_total(declaration: Declaration) -> bool:
-    """Say whether a table is one number, kept in a local variable while a block is read."""
+    """Whether a table is one number, kept in a local variable while a block is read."""
     is_sum = declaration.kind in ("sum", "mrcounter") and declaration.value.type.is_number
     return is_sum and not declaration.indexes
 
 
 def is_number(declaration: Declaration) -> bool:
-    """Say whether the states of a table are plain numbers, added in place."""
+    """Whether the states of a table are plain numbers, added in place."""
     if declaration.kind in KEYED_BY_VALUE:
         return True
     return declaration.kind in ("sum", "mrcounter") and declaration.value.type.is_number

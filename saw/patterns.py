@@ -43,7 +43,7 @@ def bytes_pattern(pattern: str) -> re.Pattern[bytes]:
 
 
 def match(pattern: str, text: str) -> bool:
-    """Say whether the pattern matches somewhere."""
+    """Whether the pattern matches somewhere."""
     return text_pattern(pattern).search(text) is not None
 
 

@@ -84,7 +84,7 @@ def whole_inside(value: Value) -> Value:
 
 
 def is_defined(read: Callable[[], Value]) -> bool:
-    """Say whether an expression has a value."""
+    """Whether an expression has a value."""
     try:
         return read() is not MISSING
     except UNDEFS:

@@ -444,7 +444,7 @@ class Statements:
 
 
 def _sets(node: tree.Node, name: str) -> bool:
-    """Say whether a variable of this name is set somewhere in a node."""
+    """Whether a variable of this name is set somewhere in a node."""
     if isinstance(node, tree.Assign) and root_name(node.target) == name:
         return True
     if isinstance(node, tree.Function):

@@ -16,7 +16,7 @@ MISSING = Missing()
 
 
 def same(a: Type, b: Type) -> bool:
-    """Say whether types are the same but for the names of fields."""
+    """Whether types are the same but for the names of fields."""
     if a.name != b.name or len(a.parts) != len(b.parts):
         return False
     return all(map(same, a.parts, b.parts))

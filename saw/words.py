@@ -65,7 +65,7 @@ class Words:
         return token
 
     def sees(self, *texts: str) -> bool:
-        """Say whether the next token is one of these operators or words."""
+        """Whether the next token is one of these operators or words."""
         return self.token.kind in ("op", "name") and self.token.text in texts
 
     def takes(self, text: str) -> bool:

@@ -204,7 +204,7 @@ def known(role: str) -> list[str]:
 
 
 def looks_like_java(word: str) -> bool:
-    """Say whether a word reads like a Java class in a package (`com.acme.MyMapper`).
+    """Whether a word reads like a Java class in a package (`com.acme.MyMapper`).
 
     A file of that name, and anything with a slash or a lower-case last part, is a program.
     """

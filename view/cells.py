@@ -43,6 +43,6 @@ def warning(text: str) -> Cell:
 
 
 def passes(wanted: str, *words: str) -> bool:
-    """Tell whether a row with these words is one of those that the user wants to see."""
+    """Whether a row with these words is one of those that the user wants to see."""
     wanted = wanted.lower()
     return not wanted or any(wanted in word.lower() for word in words)

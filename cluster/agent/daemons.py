@@ -78,7 +78,7 @@ class Daemons:
         return {"pid": process.pid, "already": False}
 
     def alive(self, role: str) -> dict[str, Any]:
-        """Say whether the role's process lives, and what it last wrote if it does not; of one that
+        """Whether the role's process lives, and what it last wrote if it does not; of one that
         was started here, only what it wrote since."""
         if self._processes.of_role(role):
             return {"alive": True, "said": ""}

@@ -55,7 +55,7 @@ class Processes:
         self._role_of[child.pid] = role
 
     def has_child(self, role: str) -> bool:
-        """Say whether a child of ours is that role, and lives."""
+        """Whether a child of ours is that role, and lives."""
         return any(its == role and self.lives(pid) for pid, its in self._role_of.items())
 
     def status_of(self, role: str) -> int | None:
@@ -76,7 +76,7 @@ class Processes:
         del self._children[pid], self._role_of[pid]
 
     def is_role(self, pid: int, role: str | None) -> bool:
-        """Say whether a process is that role's daemon of this place (None: any role's)."""
+        """Whether a process is that role's daemon of this place (None: any role's)."""
         argv = command_line(pid).split("\0")
         if "-m" not in argv or "--dir" not in argv or not self.lives(pid):
             return False
@@ -117,7 +117,7 @@ class Processes:
         return [(pid, command_line(pid).replace("\0", " ")) for pid in pids if self.lives(pid)]
 
     def lives(self, pid: int) -> bool:
-        """Say whether a process exists and has not ended."""
+        """Whether a process exists and has not ended."""
         child = self._children.get(pid)
         if child is not None:
             return child.poll() is None
@@ -162,7 +162,7 @@ def command_line(pid: int) -> str:
 
 
 def _has_program(pid: int) -> bool:
-    """Say whether a process runs a program: kernel threads do not, nor does what has ended."""
+    """Whether a process runs a program: kernel threads do not, nor does what has ended."""
     try:
         return bool(os.readlink(f"/proc/{pid}/exe"))
     except OSError:

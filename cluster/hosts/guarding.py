@@ -23,7 +23,7 @@ def guard_plan(
 
 
 def has_log(config: ClusterConfig, host: str) -> bool:
-    """Say whether a host has the log of any master."""
+    """Whether a host has the log of any master."""
     return any(host in config.masters_of(role) for role in config.master_roles)
 
 

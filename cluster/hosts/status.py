@@ -115,7 +115,7 @@ def left_down(host: str, role: str, why: str) -> str:
 
 
 def is_all_up(document: dict[str, Any]) -> bool:
-    """Say whether every role answers, ready or still starting."""
+    """Whether every role answers, ready or still starting."""
     return all(
         role["state"] == UP
         for host in document["hosts"].values()

@@ -78,7 +78,7 @@ class Link:
         raise NotImplementedError
 
     def is_ours(self, error: ClusterError) -> bool:
-        """Say whether an error is our own, not the master's: it ends the talk."""
+        """Whether an error is our own, not the master's: it ends the talk."""
         return False
 
     def parted(self) -> None:

@@ -302,7 +302,7 @@ class Connection(Closing):
             raise CallTimedOut(f"{self.address}: no answer to {name} in {timeout_s:g} s")
 
     def _wait_until(self, waiter: _Waiter, deadline_s: float) -> bool:
-        """Return whether there is an answer by then."""
+        """Whether there is an answer by then."""
         while True:
             with self._state:
                 if waiter.is_answered:

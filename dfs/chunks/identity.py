@@ -16,7 +16,7 @@ STORE_FORMAT = 1
 
 
 def check_identity(disk: Disk, cluster: str) -> bool:
-    """Return whether the disk is new; raise if it belongs to someone else."""
+    """Whether the disk is new; raise if it belongs to someone else."""
     disk.make_directories("")
     if not disk.exists(IDENTITY):
         return True

@@ -38,7 +38,7 @@ def run_in_turn(order: bytes, report: int, run: Callable[[bytes], tuple[int, boo
 
 
 def may_go_on(spec: JobSpec, order: AttemptOrder) -> bool:
-    """Say whether a process may run another attempt after this one.
+    """Whether a process may run another attempt after this one.
 
     Not after a reduce: news of maps may still be on its socket. Not where memory is limited: what
     an attempt is charged for must be its own.

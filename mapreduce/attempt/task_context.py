@@ -188,7 +188,7 @@ class Attempt:
         return both
 
     def skips(self, allowed: int) -> bool:
-        """Say whether this attempt looks for bad records: the job allows it, others have failed."""
+        """Whether this attempt looks for bad records: the job allows it, others have failed."""
         number = parse_attempt_id(self.order.attempt_id).number
         return allowed > 0 and number >= self.conf.skip_start_attempts
 

@@ -174,7 +174,7 @@ def _logs(words: list[str]) -> int:
 
 
 def _is_meant(attempt_id: str, wanted: str) -> bool:
-    """Say whether `wanted` names this attempt or its task: `m3`, `m_000003`, a whole id."""
+    """Whether `wanted` names this attempt or its task: `m3`, `m_000003`, a whole id."""
     bare = wanted.removeprefix("attempt_").removeprefix("task_")
     mine = attempt_id.removeprefix("attempt_")
     if not wanted or mine == bare or mine.rpartition("_")[0] == bare:

@@ -25,7 +25,7 @@ from mrstream.mapreduce.protocol import LogPiece, ReadKept, SpecOfJob
 
 
 def is_here(attempt_id: str) -> bool:
-    """Say whether an attempt was brought before."""
+    """Whether an attempt was brought before."""
     kept = _record(attempt_id).kept_directory(attempt_id)
     return os.path.exists(os.path.join(kept, KEPT_ORDER))
 

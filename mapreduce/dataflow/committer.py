@@ -186,7 +186,7 @@ def committer_for(conf: JobConf, output_url: str, files: Files) -> Committer:
 
 
 def publishes_at_once(conf: JobConf, output_url: str) -> bool:
-    """Say whether nothing of a job's output is seen before all of it is."""
+    """Whether nothing of a job's output is seen before all of it is."""
     return conf.committer_version == 1 or bool(conf.outputs) or is_object_store(output_url)
 
 

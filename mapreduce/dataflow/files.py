@@ -96,7 +96,7 @@ class Files(Protocol):
         it at once one succeeds, where the file system can tell (fsspec cannot always)."""
 
     def exists(self, url: str) -> bool:
-        """Say whether anything is at `url`."""
+        """Whether anything is at `url`."""
 
     def hosts_of(self, url: str, start: int, length: int) -> tuple[str, ...]:
         """Name the hosts that hold most of a range, best first; empty where that means nothing."""
@@ -109,7 +109,7 @@ def scheme_of(path: str) -> str | None:
 
 
 def is_object_store(url: str) -> bool:
-    """Say whether a URL names objects, which can be copied and never renamed."""
+    """Whether a URL names objects, which can be copied and never renamed."""
     return scheme_of(url) in OBJECT_STORES
 
 

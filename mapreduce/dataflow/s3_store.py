@@ -122,7 +122,7 @@ class Store:
         return objects, prefixes
 
     def has_below(self, prefix: str) -> bool:
-        """Say whether the key of any object begins so."""
+        """Whether the key of any object begins so."""
         try:
             return bool(self.call("list_objects_v2", Prefix=prefix, MaxKeys=1).get("Contents"))
         except NoSuchObject:

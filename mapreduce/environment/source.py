@@ -177,7 +177,7 @@ def project_of(path: str) -> dict[str, Any]:
 
 
 def is_package(said: dict[str, Any]) -> bool:
-    """Say whether a project is to be installed itself, not only what it depends on."""
+    """Whether a project is to be installed itself, not only what it depends on."""
     wanted = said.get("tool", {}).get("uv", {}).get("package")
     return bool(wanted) if wanted is not None else "build-system" in said
 

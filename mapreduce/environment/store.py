@@ -82,7 +82,7 @@ def here(source: Source, say: Say) -> Environment:
 
 
 def is_here(key: str) -> bool:
-    """Say whether this machine has the environment of a key, whole."""
+    """Whether this machine has the environment of a key, whole."""
     return _read_mark(key) is not None
 
 

@@ -44,7 +44,7 @@ _SETTLE_S_MAX = 600.0
 
 
 def is_left_out(relative: str, path: str) -> bool:
-    """Say whether a file of an environment does not travel: what is made anew where it arrives."""
+    """Whether a file of an environment does not travel: what is made anew where it arrives."""
     if "__pycache__/" in relative or _ACTIVATION.fullmatch(relative):
         return True
     return _PYTHON_LINK.fullmatch(relative) is not None and os.path.islink(path)
@@ -135,7 +135,7 @@ def _python_of(root: str) -> str:
 
 
 def brings_python(root: str) -> bool:
-    """Say whether an environment has a Python of its own in it."""
+    """Whether an environment has a Python of its own in it."""
     path = os.path.join(root, "bin", "python")
     real = os.path.realpath(path)
     return os.path.isfile(path) and real.startswith(os.path.realpath(root) + os.sep)

@@ -112,7 +112,7 @@ class FlowBook:
                     self._journal = None
 
     def is_held(self) -> bool:
-        """Say whether some process runs this flow."""
+        """Whether some process runs this flow."""
         try:
             with open(os.path.join(self.directory, "lock")) as lock:
                 fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)

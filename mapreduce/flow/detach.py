@@ -151,7 +151,7 @@ def jobs_of(flow_id: str, rows: Sequence[JobRow]) -> list[JobRow]:
 
 
 def is_running(book: DfsFlowBook, cluster: Cluster) -> bool:
-    """Say whether a job runs this flow."""
+    """Whether a job runs this flow."""
     with JobClient(cluster) as jobs:
         return any(is_runner(row) for row in jobs_of(book.flow_id, jobs.call(ListJobs(False))))
 

@@ -25,7 +25,7 @@ class PlaceKeeper:
         self._files = files
 
     def is_whole(self, place: str) -> bool:
-        """Say whether a place holds a complete output: a job says so itself, by `_SUCCESS`."""
+        """Whether a place holds a complete output: a job says so itself, by `_SUCCESS`."""
         mark = self.mark_of(place)
         if mark is not None:
             return mark == place

@@ -46,7 +46,7 @@ def work_of(flow_id: str, cluster: str | None) -> str:
 
 
 def is_local(cluster: str | None) -> bool:
-    """Say whether there is no cluster to run on."""
+    """Whether there is no cluster to run on."""
     return clusters.chosen(cluster) is None
 
 

@@ -42,7 +42,7 @@ def _compiled(encoded: str, name: str, ignore_undefs: bool, zone: str, protos: s
 
 
 def gives_states(spec: JobSpec) -> bool:
-    """Say whether the job's own reduces merge its tables; else its maps give lines of text."""
+    """Whether the job's own reduces merge its tables; else its maps give lines of text."""
     return bool(spec.reduces) and spec.reducer is not None and spec.reducer.builtin == classes.SAW
 
 

@@ -76,7 +76,7 @@ class OutputLock:
         return os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
 
     def _is_there(self) -> bool:
-        """Say whether what we have open still has its name: whoever had the lock before may have
+        """Whether what we have open still has its name: whoever had the lock before may have
         deleted it, and then others lock another one."""
         with contextlib.suppress(FileNotFoundError):
             return os.path.samestat(os.fstat(self._descriptor), os.stat(self._path))

@@ -115,7 +115,7 @@ class _Trial:
         self.failure: Failure | None = None
 
     def fails(self, first: int, behind: int) -> bool:
-        """Say whether the command fails on records [first, behind)."""
+        """Whether the command fails on records [first, behind)."""
         self.runs += 1
         _say(f"  run {self.runs}: records {first} to {behind} …", end="")
         run = self._run_map if self._stage == "combine" else self._run_alone

@@ -50,7 +50,7 @@ class Inbox(Generic[T]):
         self._ignored = 0
 
     def is_whole(self, data: bytes) -> bool:
-        """Say whether bytes are a complete message."""
+        """Whether bytes are a complete message."""
         try:
             self._decode(data)
         except BadMessage:

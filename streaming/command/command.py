@@ -529,7 +529,7 @@ def url_encoded(text: str) -> str:
 
 
 def _forces_local(conf: JobConf) -> bool:
-    """Say whether `-jt local`, `-fs local` or their properties ask for this machine."""
+    """Whether `-jt local`, `-fs local` or their properties ask for this machine."""
     filesystem = conf.default_filesystem if conf.is_given_setting("default_filesystem") else ""
     framework = conf.framework if conf.is_given_setting("framework") else ""
     return framework == "local" or filesystem.rstrip("/") == "file:"

@@ -95,7 +95,7 @@ def _missing(
 
 
 def _is_there(script: str, command: StreamingCommand) -> bool:
-    """Say whether tasks find the script: shipped, below something that is, or on this machine."""
+    """Whether tasks find the script: shipped, below something that is, or on this machine."""
     if os.path.isabs(script):
         return os.path.exists(script)
     path = os.path.normpath(script)

@@ -70,7 +70,7 @@ class Shipment:
                     self._add_word(inner)
 
     def has(self, link: str) -> bool:
-        """Say whether tasks find something under this name."""
+        """Whether tasks find something under this name."""
         return link in self._by_link
 
     def rewritten(self, command: str) -> str:

@@ -280,7 +280,7 @@ class JobConf(Properties):
         return {name: to_wire(value) for name, value in self.given().items()}
 
     def is_given_setting(self, attribute: str) -> bool:
-        """Say whether the job itself was given a setting."""
+        """Whether the job itself was given a setting."""
         return self.is_given(setting_name(attribute))
 
     @property

@@ -58,7 +58,7 @@ class Properties:
             self._given.pop(new_name, None)
 
     def is_given(self, name: str) -> bool:
-        """Say whether the job was given this property, under its old or its new name."""
+        """Whether the job was given this property, under its old or its new name."""
         return current_name(name) in self._given
 
     def get(self, name: str) -> str | None:

@@ -66,7 +66,7 @@ class InputFormat(Enum):
         return SEQUENCE_FILE_SPLIT_BYTES_MIN if self.is_sequence_file else 1
 
     def may_split(self, path: str) -> bool:
-        """Say whether the file may be cut: always but for text in a codec that starts only at its
+        """Whether the file may be cut: always but for text in a codec that starts only at its
         start."""
         if self.is_sequence_file or self in _CUT_ANYWHERE:
             return True
@@ -90,7 +90,7 @@ class InputFormat(Enum):
         return self in _READ_AS_TEXT
 
     def ignores_key(self, explicit: bool | None) -> bool:
-        """Say whether a text mapper gets the value alone (spec 3.4): by default only
+        """Whether a text mapper gets the value alone (spec 3.4): by default only
         TextInputFormat's, and that of the formats whose records become lines."""
         return self is InputFormat.TEXT or self.is_rows if explicit is None else explicit
 
@@ -146,7 +146,7 @@ class XmlMarks:
 
 
 def stream_reader_is_lines(record_reader_class: str | None) -> bool:
-    """Say whether StreamInputFormat is plain KeyValueText: no reader was named, or a line
+    """Whether StreamInputFormat is plain KeyValueText: no reader was named, or a line
     reader."""
     return not record_reader_class or "LineRecordReader" in record_reader_class
 

@@ -168,7 +168,7 @@ def _mask(pc: Any, column: Any, condition: Condition) -> Any:
 
 
 def may_hold(condition: Condition, low: Any, high: Any) -> bool:
-    """Say whether a part of a file whose values lie in [low, high] may have a row that fits."""
+    """Whether a part of a file whose values lie in [low, high] may have a row that fits."""
     value = condition.value
     try:
         match condition.op:

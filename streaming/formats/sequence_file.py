@@ -57,7 +57,7 @@ class _Input:
         self._buffer, self._index, self.position = b"", 0, position
 
     def more(self) -> bool:
-        """Say whether there is another byte."""
+        """Whether there is another byte."""
         return self._index < len(self._buffer) or self._fill()
 
     def take(self, count: int) -> bytes:

@@ -91,7 +91,7 @@ def writable_type(class_name: str) -> WritableType:
 
 
 def is_known(class_name: str) -> bool:
-    """Say whether values of the class can be printed here."""
+    """Whether values of the class can be printed here."""
     return class_name in _TYPES
 
 

@@ -304,7 +304,7 @@ def _negative_against(a: bytes, i: int, end_a: int, b: bytes, j: int, end_b: int
 
 
 def _is_zero(a: bytes, i: int, end: int) -> bool:
-    """Say whether a number is 0 up to its first character that is neither digit nor point."""
+    """Whether a number is 0 up to its first character that is neither digit nor point."""
     i = _skip_zeros(a, i, end)
     if i < end and a[i] == _POINT:
         return not _has_digit_after_zeros(a, i + 1, end)

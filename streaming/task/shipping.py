@@ -57,7 +57,7 @@ class Shipped(msgspec.Struct, frozen=True):
 
 
 def is_archive(name: str) -> bool:
-    """Say whether a name has the suffix of something that can be unpacked."""
+    """Whether a name has the suffix of something that can be unpacked."""
     return name.lower().endswith(ARCHIVE_SUFFIXES)
 
 

@@ -16,6 +16,7 @@ GIVE_AWAY = {
 }  # fmt: skip
 """Functions that return something and yet give: to somebody, a name, or up."""
 VERB = re.compile(r'"""(Give|Gives|Returns|Yields)\b')
+YES_OR_NO = re.compile(r'"""(Say|Says|Tell|Tells|Return|Returns) (whether|if)\b')
 BOUND = re.compile(r"^(_?[A-Z][A-Z0-9_]+)(?:: [^=\n]+)? = ", re.MULTILINE)
 AGAIN = re.compile(r"^\s+global\b.*\b_?[A-Z][A-Z0-9_]+\b|: Final\b", re.MULTILINE)
 ANY_RULE = re.compile(r"^[ \t]*#(?: ?-{2,}.*|.*-{3,}[ \t]*)$", re.MULTILINE)
@@ -42,6 +43,13 @@ def test_what_a_function_returns_its_docstring_calls_return_or_yield() -> None:
             gives = first == "Give" and returns and node.name not in GIVE_AWAY
             if first in ("Returns", "Gives", "Yields") or gives:
                 wrong.append(f"{name}:{node.lineno} {node.name}")
+
+    assert wrong == []
+
+
+def test_what_answers_yes_or_no_begins_with_whether_or_asks() -> None:
+    """`Whether it is there.` or `Is it there?`, and no verb of telling before it."""
+    wrong = [f"{name}: {found[0]}" for name, text in texts() for found in YES_OR_NO.finditer(text)]
 
     assert wrong == []
 

@@ -124,7 +124,7 @@ class Page(Screen[None]):
             said.update(PlainText(nothing))
 
     def passes(self, *words: str) -> bool:
-        """Tell whether a row with these words passes the filter."""
+        """Whether a row with these words passes the filter."""
         return passes(self.filter_text, *words)
 
     def action_filter(self) -> None:

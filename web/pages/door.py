@@ -299,7 +299,7 @@ def _note(request: Request) -> None:
 
 
 def is_own(request: Request) -> bool:
-    """Tell whether a POST comes from a page of this very server, as every browser says."""
+    """Whether a POST comes from a page of this very server, as every browser says."""
     site = request.headers.get("sec-fetch-site", "")
     origin = request.headers.get("origin", "")
     if site not in ("", "same-origin"):

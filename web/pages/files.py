@@ -183,7 +183,7 @@ def preview(data: bytes) -> Markup:
 
 
 def is_text(data: bytes) -> bool:
-    """Tell whether these bytes are for people: UTF-8 (perhaps cut at the end), and no NUL."""
+    """Whether these bytes are for people: UTF-8 (perhaps cut at the end), and no NUL."""
     if b"\0" in data:
         return False
     try:

@@ -129,7 +129,7 @@ def token_of(visitor: Visitor, path: str) -> str:
 
 
 def is_token(visitor: Visitor, path: str, given: str) -> bool:
-    """Tell whether a form carries what this visitor's forms carry."""
+    """Whether a form carries what this visitor's forms carry."""
     return hmac.compare_digest(token_of(visitor, path).encode(), given.encode("utf-8", "replace"))
 
 

@@ -66,7 +66,7 @@ class OneTimeLink:
         self._is_spent = False
 
     def spend(self, word: str, now_s: float) -> bool:
-        """Tell whether this is the word, the first time that it is said."""
+        """Whether this is the word, the first time that it is said."""
         is_it = hmac.compare_digest(self.word.encode(), word.encode("utf-8", "replace"))
         if not is_it or self._is_spent or now_s > self._until_s:
             return False

@@ -38,14 +38,14 @@ class Visitor:
     """The id of the key by which the visitor came in."""
 
     def may_see(self, path: str) -> bool:
-        """Tell whether a file is in one of the visitor's trees, by whole names. What the file
+        """Whether a file is in one of the visitor's trees, by whole names. What the file
         system keeps for itself is in none that was given by a key."""
         if self.key and path.split("/")[1] in OWN:
             return False
         return any(path == top or path.startswith(top.rstrip("/") + "/") for top in self.paths)
 
     def may_enter(self, path: str) -> bool:
-        """Tell whether one of the visitor's trees is there, or leads there."""
+        """Whether one of the visitor's trees is there, or leads there."""
         inside = path.rstrip("/") + "/"
         return self.may_see(path) or any(top.startswith(inside) for top in self.paths)
 

@@ -38,7 +38,7 @@ class Until(msgspec.Struct, frozen=True):
     """Iterations, however the counter stands."""
 
     def holds(self, counters: Mapping[str, Mapping[str, int]]) -> bool:
-        """Say whether the counters end the loop; a counter that nobody counted is 0."""
+        """Whether the counters end the loop; a counter that nobody counted is 0."""
         amount = counters.get(self.group, {}).get(self.counter, 0)
         return {
             "is": amount == self.value,

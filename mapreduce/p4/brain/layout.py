@@ -62,7 +62,7 @@ def dealt(items: Sequence[str], count: int) -> list[tuple[str, ...]]:
 
 
 def is_of_another(path: str, expected: str) -> bool:
-    """Say whether a path names another job, or another phase, than the expected one does.
+    """Whether a path names another job, or another phase, than the expected one does.
 
     Paths that do not look like ours say nothing: a foreign worker may write them its own way.
     """

@@ -68,7 +68,7 @@ class Phase:
             self.waiting.append(task)
 
     def is_ours(self, outputs: Sequence[str]) -> bool:
-        """Say whether a status may be of this phase, as far as its paths tell."""
+        """Whether a status may be of this phase, as far as its paths tell."""
         expected = self.tasks[0].outputs[0] if self.tasks else ""
         return not any(is_of_another(path, expected) for path in outputs)
 
