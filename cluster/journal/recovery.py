@@ -215,7 +215,7 @@ def torn_tail(path: str, data: bytes, end: int, last: int) -> str:
 def judge_bad_record(
     path: str, data: bytes, at: int, expected: int, marker: bytes, is_last: bool
 ) -> None:
-    """Return if the bad record can only be a torn write; raise `JournalCorrupt` otherwise."""
+    """Raise `JournalCorrupt` unless the bad record can only be a torn write."""
     if not is_last:
         raise corrupt(path, at, f"record {expected} is damaged, and a later file follows")
     for later in good_records_after(data, at, marker):
