@@ -71,6 +71,11 @@ class Failover(Run):
             self._break_something()
             world.run(world.now_s + self.chance.uniform(0.1, 5.0))
             self._heal()
+        leader = self.group.leader
+        if leader is not None and len(self.group.oracle.leaders) == 1:
+            leader.host.end(power=False)  # a run without a fail-over proves nothing
+            world.run(world.now_s + 5.0)
+            self._heal()
         world.loss = world.repeats = world.delays = 0.0
 
     def _ask(self, request: Any, number: int) -> Any:
