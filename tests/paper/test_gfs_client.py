@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import socket
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +27,7 @@ from mrstream.dfs.client.keeper import KEEP_ALIVE_S
 from mrstream.dfs.client.reader import DfsReader
 from mrstream.dfs.client.records import RecordAppender, RecordCutter
 from mrstream.dfs.client.topology import Place
-from mrstream.dfs.errors import NoReplica, RecordTooLarge
+from mrstream.dfs.errors import FileReplaced, NoReplica, RecordTooLarge
 from mrstream.dfs.metadata.grants import HANDLES_RESERVED_AT_ONCE
 from mrstream.dfs.protocol import ChunkFact
 from tests.cluster.local import CHUNKSERVER, MASTER, LocalCluster, wait_for
@@ -143,15 +145,19 @@ def test_a_file_replaced_by_a_rename_is_seen_whole_before_and_after(
     def look() -> None:
         reader = cluster.client()
         while not over.is_set():
-            seen.append(read(reader, f"{path}/file"))
+            # Whoever has the one open that was replaced is told so, and opens the other.
+            with contextlib.suppress(FileReplaced):
+                seen.append(read(reader, f"{path}/file"))
 
-    looking = threading.Thread(target=look)
-    looking.start()
-    for version in range(1, 10):
-        put(client, f"{path}/.tmp", b"%d" % version * 300_000)
-        client.rename(f"{path}/.tmp", f"{path}/file", overwrite=True)
-    over.set()
-    looking.join()
+    with ThreadPoolExecutor(1) as threads:
+        looking = threads.submit(look)
+        try:
+            for version in range(1, 10):
+                put(client, f"{path}/.tmp", b"%d" % version * 300_000)
+                client.rename(f"{path}/.tmp", f"{path}/file", overwrite=True)
+        finally:
+            over.set()
+        looking.result()
 
     assert seen
     assert all(len(one) == 300_000 and len(set(one)) == 1 for one in seen)
