@@ -23,6 +23,7 @@ from fsspec.utils import stringify_path
 
 from mrstream.cluster.config import state
 from mrstream.cluster.retry import RetryPolicy
+from mrstream.dfs.chunk import NO_FENCE, Fence
 from mrstream.dfs.client import writer
 from mrstream.dfs.client.client import DfsClient, connect
 from mrstream.dfs.client.filesystem_file import DfsFile
@@ -53,15 +54,18 @@ class DfsFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec has no 
         user: str = "",
         retry_s: float | None = None,
         replication: int = 0,
+        fence: Fence = NO_FENCE,
         **options: Any,
     ) -> None:
         """`cluster` is a file or a name; `retry_s` how long to ride over failures;
-        `replication` that of files made here (0: the directory's)."""
+        `replication` that of files made here (0: the directory's); `fence` is that of a lock, under
+        which all changes are made."""
         super().__init__(**options)
         self.cluster = cluster
         self.user = user
         self._retry = RetryPolicy() if retry_s is None else RetryPolicy(total_s=retry_s)
         self._replication = replication
+        self._fence = fence
         self._clients: dict[tuple[int, str | None], DfsClient] = {}
 
     @property
@@ -70,7 +74,7 @@ class DfsFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec has no 
         key = os.getpid(), state.chosen(self.cluster)
         client = self._clients.get(key)
         if client is None:
-            client = connect(self.cluster, user=self.user, retry=self._retry)
+            client = connect(self.cluster, user=self.user, retry=self._retry, fence=self._fence)
             self._clients = {key: client}
         return client
 

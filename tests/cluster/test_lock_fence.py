@@ -11,8 +11,10 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import fsspec
 import pytest
 
+from mrstream.dfs.errors import FencedOff
 from mrstream.lock import protocol as p
 from mrstream.lock.client.client import CellClient
 from mrstream.mapreduce.client.client import JobClient
@@ -55,6 +57,25 @@ def test_a_late_write_of_an_ex_holder_is_refused(cluster: LocalCluster, tmp_path
 
     assert late.returncode == 1 and LOCK.encode() in late.stderr, late.stderr
     assert cluster.mrstream("dfs", "-cat", "/report").stdout == b"second"
+
+
+def test_a_file_system_of_an_ex_holder_changes_nothing_more(
+    cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MRSTREAM_HOME", cluster.environment["MRSTREAM_HOME"])
+    with CellClient(cluster.cluster).open_session() as cell:
+        fences = [cell.acquire(LOCK), cell.acquire("/ls/local/other")]
+        first, other = (fsspec.filesystem("dfs", fence=held.fence) for held in fences)
+        first.pipe_file("/by-fsspec", b"first")
+        fences[0].release()
+        second = fsspec.filesystem("dfs", fence=cell.acquire(LOCK).fence)
+        second.pipe_file("/by-fsspec", b"second")
+
+        with pytest.raises(FencedOff, match=LOCK):
+            first.pipe_file("/by-fsspec", b"first, late")
+        other.pipe_file("/by-another", b"of another lock")
+
+    assert second.cat_file("/by-fsspec") == b"second"
 
 
 def test_what_runs_under_two_locks_is_fenced_by_both(cluster: LocalCluster) -> None:
