@@ -160,9 +160,13 @@ class JobMaster(Process):
     def _fence_raised(self) -> None:
         self.duties.fence_raised()
 
-    def may_speak(self) -> bool:
+    @property
+    def is_leading(self) -> bool:
         is_first = self.serving_epoch == self.replica.epoch and self.replica.is_leading
-        return self.is_alive and is_first and not self.is_parked and self.may_answer()
+        return self.is_alive and is_first and not self.is_parked
+
+    def may_speak(self) -> bool:
+        return self.is_leading and self.may_answer()
 
     @property
     def now_s(self) -> float:
@@ -312,10 +316,11 @@ class JobMaster(Process):
         respond(self.serving_epoch)
 
     def tell(self, link: Connection, event: Event, acknowledge: Callable[[], None]) -> None:
-        """A worker says something; it is acknowledged when that is settled. Whoever beats must be
-        registered over that very connection; all else is true wherever it comes from."""
+        """A worker says something; it is heard without a lease too, and acknowledged when that is
+        settled. Whoever beats must be registered over that very connection; all else is true
+        wherever it comes from."""
         is_beat = isinstance(event, WorkerHeard)
-        if not self.may_speak() or (is_beat and self.links.get(link.worker) is not link):
+        if not self.is_leading or (is_beat and self.links.get(link.worker) is not link):
             return
 
         def told() -> None:
