@@ -209,7 +209,9 @@ class Channel(Wire):
             pending[0].set_exception(error)
 
     def _pushed(self, body: bytes) -> None:
-        if self._read_push is not None and self._on_push is not None:
+        """Under TLS more may come after `close`, until the transport has closed: who pushes counts
+        on it that an order dies with its connection."""
+        if self.connected and self._read_push is not None and self._on_push is not None:
             self._on_push(self._read_push(body))
 
     def _timed_out(self, number: int, name: str, timeout_s: float) -> None:

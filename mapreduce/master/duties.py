@@ -219,10 +219,16 @@ class Duties:
                 assert_never(command)
 
     def _grant_record(self, attempt_id: AttemptId) -> CommitGranted | None:
-        """One is enough, however often an attempt asks."""
-        if str(attempt_id) in self._granted(attempt_id):
+        """One is enough, however often an attempt asks, unless another was let in between: who was
+        let last is on record, too."""
+        if last_let(self._granted(attempt_id)) == str(attempt_id):
             return None
         return CommitGranted(attempt_id.task_id.job_id, str(attempt_id))
+
+
+def last_let(granted: dict[str, None]) -> str:
+    """Of the attempts of a task that were let commit, the last; "" if none was."""
+    return next(reversed(granted), "")
 
 
 def end_of(decided: JobDecided) -> FinishJob:
@@ -248,4 +254,5 @@ def _restored(known: OpenJob, asked: JobSubmitted, life: int) -> JobRestored:
         ),
         LIFE_ATTEMPTS * (life - 1),
         tuple(parse_task_id(task_id) for task_id in known.abandoned),
+        tuple(parse_attempt_id(last_let(granted)) for granted in known.granted.values()),
     )

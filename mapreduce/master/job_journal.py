@@ -138,7 +138,7 @@ class OpenJob:
         """By task id."""
         self.granted: dict[str, dict[str, None]] = {}
         """Attempts that may have made output visible, of tasks that are not over; by task, as in
-        `committed`."""
+        `committed`, the one that was let last behind."""
         self.priority: int | None = None
         self.requests: dict[RequestId, int] = {}
         """Changes of the priority by known requests, the last ones."""
@@ -246,7 +246,9 @@ def _apply_to(job: OpenJob, record: OfJob) -> None:
             job.committed[task] = record
             job.granted.pop(task, None)
         case CommitGranted(attempt_id=attempt_id):
-            job.granted.setdefault(_task_of(attempt_id), {})[attempt_id] = None
+            granted = job.granted.setdefault(_task_of(attempt_id), {})
+            granted.pop(attempt_id, None)
+            granted[attempt_id] = None
         case TaskAbandoned(task_id=task_id):
             # A map that was done may be given up: nobody could fetch its output.
             task = f"attempt{task_id.removeprefix('task')}"

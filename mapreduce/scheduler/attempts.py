@@ -61,18 +61,19 @@ def request_commit(state: State, attempt: Attempt) -> None:
     attempt.heard_at_s = state.now_s
     if task.granted is None:
         task.granted = attempt
+        task.let_number = attempt.attempt_id.number
     # A repeated question gets the same answer again.
     if task.granted is attempt:
         state.commands.append(GrantCommit(attempt.attempt_id, attempt.worker_id))
 
 
 def succeed(state: State, job: Job, attempt: Attempt) -> None:
-    """Commit the task by this attempt, unless another has the right to."""
+    """Commit the task by this attempt, unless another was let commit after it."""
     task = attempt.task
     kind = task.task_id.kind
-    # Nobody: a leader of before let it, for a worker commits only when it is let; another attempt
-    # that we let now would have found the directory of this one fenced.
-    if job.has_final_output(kind) and task.granted not in (None, attempt):
+    # S1: whoever was let last may have laid its output over this one's, or may do so yet, though
+    # it does not run as far as we know: its worker may only be silent.
+    if job.has_final_output(kind) and task.let_number not in (-1, attempt.attempt_id.number):
         kill_ended(state, job, attempt)
         return
     worker = state.workers.by_id[attempt.worker_id]

@@ -94,6 +94,8 @@ class JobRestored(EventRecord, frozen=True):
     attempt_number_first: int
     abandoned: tuple[TaskId, ...] = ()
     """Tasks that had failed for good, and that the job does without."""
+    let: tuple[AttemptId, ...] = ()
+    """Of each task that is not over: the attempt that was let commit last."""
 
 
 class JobKilled(EventRecord, frozen=True):

@@ -82,7 +82,10 @@ def _check_task(state: State, phase: Phase, task: Task) -> None:
     assert len(task.failed_on) <= phase.attempts_max, f"S4: {name} failed too often"
     has_winner = task.winner_worker is not None
     assert has_winner == (task.state is TaskState.COMMITTED), f"S1: {name} has no single winner"
-    assert task.granted is None or task.granted in task.running, f"S1: {name} granted to a ghost"
+    granted = task.granted
+    assert granted is None or granted in task.running, f"S1: {name} granted to a ghost"
+    is_last = granted is None or granted.attempt_id.number == task.let_number
+    assert is_last, f"S1: {name} granted, and {task.let_number} was let later"
     for attempt in task.running:
         assert state.attempts.get(attempt.attempt_id) is attempt
         assert phase.running.get(attempt.attempt_id) is attempt

@@ -94,6 +94,8 @@ def restore(state: State, job: Job, event: JobRestored) -> None:
         job.phase(task_id.kind).abandoned += 1
         job.totals.abandoned_tasks += 1
         outputs.refresh_need(state, job, task)
+    for attempt_id in event.let:
+        job.task(attempt_id.task_id).let_number = attempt_id.number
     job.held_until_s = state.now_s + state.limits.restored_hold_s
     job.awaited_until_s = state.now_s + state.limits.restored_segments_wait_s
     if job.is_over:

@@ -121,6 +121,7 @@ class Task:
         "fetch_failed_at_s",
         "fetch_failures",
         "granted",
+        "let_number",
         "needs_segments",
         "next_number",
         "pending_key",
@@ -144,6 +145,10 @@ class Task:
         """Attempts that failed, so that none counts twice when it is shown again."""
         self.granted: Attempt | None = None
         """The one attempt that may make its output visible."""
+        self.let_number = -1
+        """The attempt that was let last, in any life of the master; -1: none. It need not run any
+        more, but what it may have made visible may lie over the output of one that was let before,
+        and never under it: that one was fenced first."""
         self.needs_segments = task_id.kind is TaskKind.REDUCE
         self.fetch_failures = 0
         self.fetch_failed_at_s = float("-inf")

@@ -12,17 +12,21 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import msgspec
 import pytest
 
 from mrstream.cluster.leader.gate import Gate
 from mrstream.dfs.chunk import Fences
 from mrstream.dfs.metadata.fences import Fencing
+from mrstream.mapreduce.master import duties
 from mrstream.mapreduce.master.duties import FENCE, Duties
-from mrstream.mapreduce.master.job_journal import AnyRecord, JobClosed, Journaled
+from mrstream.mapreduce.master.job_journal import AnyRecord, JobClosed, Journaled, OpenJob
 from mrstream.mapreduce.scheduler.commands import Command, GrantCommit
+from mrstream.mapreduce.scheduler.events import JobRestored, JobSubmitted
 from mrstream.mapreduce.scheduler.ids import JobId
 from mrstream.mapreduce.worker.allegiance import Allegiance
 from tests.simulation.jobs import masters
+from tests.simulation.jobs.connection import Connection
 from tests.simulation.jobs.masters import JobMaster
 from tests.simulation.jobs.run import Body, Worker, play
 
@@ -53,12 +57,23 @@ def test_who_lost_a_lock_changes_nothing_by_a_job_whoever_leads(seed: int) -> No
 
 
 def obeys_any_epoch(patch: pytest.MonkeyPatch) -> None:
-    """F2: a worker does what a deposed leader ordered."""
+    """F2: a worker does what a deposed leader ordered, and does not close what it came over: either
+    alone would keep it from that."""
 
     def meet(self: Allegiance, epoch: int) -> None:
         self.epoch = max(self.epoch, epoch)
 
     patch.setattr(Allegiance, "meet", meet)
+    hears_what_comes_over_what_it_left(patch)
+
+
+def hears_what_comes_over_what_it_left(patch: pytest.MonkeyPatch) -> None:
+    """S5: a worker that registered anew starts what was ordered before that, and was given up."""
+
+    def push(self: Connection, act: Callable[[], None]) -> None:
+        self._send(self._master, self.worker, act)
+
+    patch.setattr(Connection, "push", push)
 
 
 def keeps_the_right_of_a_leader_before(patch: pytest.MonkeyPatch) -> None:
@@ -103,6 +118,22 @@ def forgets_whom_it_let_commit(patch: pytest.MonkeyPatch) -> None:
         return None if isinstance(command, GrantCommit) else right(self, command)
 
     patch.setattr(Duties, "_record_of", record_of)
+
+
+def forgets_who_was_let_commit_last(patch: pytest.MonkeyPatch) -> None:
+    """S1: of two that were let, each by a leader before, the first is recorded, over whose output
+    the second has laid its own."""
+    right = duties._restored
+
+    def restored(known: OpenJob, asked: JobSubmitted, life: int) -> JobRestored:
+        return msgspec.structs.replace(right(known, asked, life), let=())
+
+    patch.setattr(duties, "_restored", restored)
+
+
+def starts_what_was_given_up(patch: pytest.MonkeyPatch) -> None:
+    """S5: a worker came back over another connection while an order for it waited at the gate."""
+    patch.setattr(Duties, "_is_void", lambda self, command: False)
 
 
 def says_what_is_not_committed(patch: pytest.MonkeyPatch) -> None:
@@ -184,14 +215,17 @@ def clears_what_a_later_holder_has(patch: pytest.MonkeyPatch) -> None:
 
 
 WRONG: list[tuple[Patch, int, str]] = [
-    (obeys_any_epoch, 1, "F2: .* obeys"),
+    (obeys_any_epoch, 9, "F2: .* obeys"),
+    (hears_what_comes_over_what_it_left, 0, "S5: .* is to run"),
     (keeps_the_right_of_a_leader_before, 0, "F2: .* commits by"),
-    (forgets_who_has_ended, 6, "F5"),
+    (forgets_who_has_ended, 2, "F5"),
     (numbers_jobs_by_itself, 0, "F5|submitted twice"),
     (does_not_look_for_the_submission, 0, "F5"),
     (works_without_a_fence, 1, "F6: .* of epoch"),
-    (allows_before_the_fence_is_raised, 0, "F6: .* before"),
+    (allows_before_the_fence_is_raised, 1, "F6: .* before"),
     (forgets_whom_it_let_commit, 0, "S1: .* forgotten"),
+    (forgets_who_was_let_commit_last, 217, "S1: .* is recorded, the output is of"),
+    (starts_what_was_given_up, 18, "S5: .* is to run"),
     (says_what_is_not_committed, 2, "M1"),
     (speaks_without_a_lease, 4, "C4"),
     (a_shadow_skips_a_record, 0, "M1"),

@@ -70,7 +70,7 @@ class World:
         self.random = random.Random(self.seed)
         self._heap: list[tuple[float, int, Callable[[], None]]] = []
         self._order = itertools.count()
-        self._last_s: dict[tuple[str, str], float] = {}
+        self._last_s: dict[tuple[str, str, int], float] = {}
         self.events = 0
         self.after_each: Callable[[], None] = lambda: None
 
@@ -99,19 +99,23 @@ class World:
     def can_reach(self, source: str, target: str) -> bool:
         return not self.is_cut(source, target) and self.hosts[target].is_up
 
-    def send(self, source: str, target: str, action: Callable[[], None]) -> None:
-        """Have `action` happen at the target, if the message gets there."""
+    def send(
+        self, source: str, target: str, action: Callable[[], None], connection: int = 0
+    ) -> None:
+        """Have `action` happen at the target, if the message gets there. What goes over a numbered
+        connection comes once, and in order with what else goes over that one only."""
         if self.is_cut(source, target) or self.random.random() < self.loss:
             return
-        times = 2 if self.random.random() < self.repeats else 1
+        times = 2 if self.random.random() < self.repeats and not connection else 1
+        line = (source, target, connection)
         host = self.hosts[target]
         for _ in range(times):
             delay_s = self.random.uniform(0.0002, 0.004)
             if self.random.random() < self.delays:
                 delay_s += self.random.expovariate(1.0)
             # A connection keeps the order.
-            arrives_at_s = max(self.now_s + delay_s, self._last_s.get((source, target), 0.0))
-            self._last_s[(source, target)] = arrives_at_s
+            arrives_at_s = max(self.now_s + delay_s, self._last_s.get(line, 0.0))
+            self._last_s[line] = arrives_at_s
             delay_s = arrives_at_s - self.now_s
             self.after(delay_s, partial(self._arrive, host, host.life, action))
 

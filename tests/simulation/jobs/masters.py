@@ -29,6 +29,7 @@ from mrstream.mapreduce.scheduler.commands import (
     GrantCommit,
     JobOutcome,
     KillAttempt,
+    LoseWorker,
     RecordCommit,
     StartAttempt,
 )
@@ -38,6 +39,8 @@ from mrstream.mapreduce.scheduler.events import (
     Event,
     JobSubmitted,
     Tick,
+    WorkerHeard,
+    WorkerRegistered,
 )
 from mrstream.mapreduce.scheduler.ids import AttemptId, JobId
 from mrstream.mapreduce.scheduler.limits import SchedulerLimits
@@ -50,6 +53,7 @@ from tests.simulation.job_master import done_of
 from tests.simulation.world import World
 
 if TYPE_CHECKING:
+    from tests.simulation.jobs.connection import Connection
     from tests.simulation.jobs.run import Run
 
 LIMITS = SchedulerLimits(silence_s_max=4.0, restored_hold_s=1.5, restored_segments_wait_s=4.0)
@@ -116,8 +120,8 @@ class JobMaster(Process):
         self.run: Run = self.group.run
         self.journaled = Journaled()
         self.brain = Scheduler(LIMITS)
-        self.connected: dict[str, int] = {}
-        """Workers that registered, and the life of each then."""
+        self.links: dict[str, Connection] = {}
+        """Workers that registered, and over what each did last."""
         self.fenced: dict[AttemptId, None] = {}
         self.settling: list[tuple[int, Callable[[], None]]] = []
         self.number = 0
@@ -156,9 +160,13 @@ class JobMaster(Process):
     def _fence_raised(self) -> None:
         self.duties.fence_raised()
 
-    def may_speak(self) -> bool:
+    @property
+    def is_leading(self) -> bool:
         is_first = self.serving_epoch == self.replica.epoch and self.replica.is_leading
-        return self.is_alive and is_first and not self.is_parked and self.may_answer()
+        return self.is_alive and is_first and not self.is_parked
+
+    def may_speak(self) -> bool:
+        return self.is_leading and self.may_answer()
 
     @property
     def now_s(self) -> float:
@@ -204,14 +212,18 @@ class JobMaster(Process):
                 self.run.recorded(command)
             case FinishJob():
                 self._finish(command)
+            case LoseWorker(worker_id=worker):
+                link = self.links.get(worker)
+                if link is not None and not self.brain.knows(worker):
+                    self.links.pop(worker).turn_out()
             case _:
-                pass  # news of segments and of workers
+                pass  # news of segments, and of whom to trust
 
     def _order(self, worker: str, order: StartAttempt | KillAttempt | GrantCommit) -> None:
-        if worker in self.connected:
+        link = self.links.get(worker)
+        if link is not None:
             fences = self.locks_of(order.attempt_id.task_id.job_id)
-            act = partial(self.run.workers[worker].pushed, self.serving_epoch, order, fences)
-            self.run.send(self.host.name, worker, act)
+            link.push(partial(self.run.workers[worker].pushed, self.serving_epoch, order, fences))
 
     def _grant(self, command: GrantCommit) -> None:
         self.run.granted(command, self.serving_epoch)
@@ -290,19 +302,25 @@ class JobMaster(Process):
     # --- requests
 
     def register(
-        self, worker: str, life: int, event: Event, respond: Callable[[int], None]
+        self, link: Connection, event: WorkerRegistered, respond: Callable[[int], None]
     ) -> None:
         """`respond` hears our epoch; 0: we do not lead."""
         if not self.may_speak():
             respond(0)
             return
-        self.connected[worker] = life
+        before = self.links.get(link.worker)
+        if before is not None and before is not link:
+            before.turn_out()
+        self.links[link.worker] = link
         self.event(event)
         respond(self.serving_epoch)
 
-    def tell(self, worker: str, life: int, event: Event, acknowledge: Callable[[], None]) -> None:
-        """A worker that registered says something; it is acknowledged when that is settled."""
-        if not self.may_speak() or self.connected.get(worker) != life:
+    def tell(self, link: Connection, event: Event, acknowledge: Callable[[], None]) -> None:
+        """A worker says something; it is heard without a lease too, and acknowledged when that is
+        settled. Whoever beats must be registered over that very connection; all else is true
+        wherever it comes from."""
+        is_beat = isinstance(event, WorkerHeard)
+        if not self.is_leading or (is_beat and self.links.get(link.worker) is not link):
             return
 
         def told() -> None:

@@ -59,6 +59,7 @@ from mrstream.mapreduce.scheduler.ids import (
     parse_attempt_id,
 )
 from mrstream.mapreduce.worker.allegiance import Allegiance, StaleLeader
+from tests.simulation.jobs.connection import Connection
 from tests.simulation.jobs.masters import LIMITS, NAMES, JobMaster, Masters, fold, job_of
 from tests.simulation.world import Place, World
 
@@ -208,13 +209,16 @@ class Worker:
         self.life += 1
         self.met = 0
         self.allegiance = Allegiance()
-        self.master = ""
-        """The host that it is registered with."""
+        self.link: Connection | None = None
+        """What it is registered over."""
+        self.tries: list[Connection] = []
+        """What else is open: masters that were asked, and have not answered."""
         self.heard_at_s = self.run.world.now_s
         self.bodies: dict[AttemptId, Body] = {}
         self.unheard: dict[AttemptId, End] = {}
 
     def die(self) -> None:
+        self._part()
         self._begin()
 
     # --- the link
@@ -222,50 +226,48 @@ class Worker:
     def _beat(self) -> None:
         run = self.run
         run.world.at_host(self.name, BEAT_S, self._beat)
-        if self.master and run.world.now_s < self.heard_at_s + 3 * BEAT_S:
-            self._say(WorkerHeard(WorkerId(self.name)), partial(self._alive, self.master))
+        if self.link is not None and run.world.now_s < self.heard_at_s + 3 * BEAT_S:
+            self._say(WorkerHeard(WorkerId(self.name)), self._alive)
             return
-        self.master = ""
+        self._part()
         for name in NAMES:  # as the finding: whoever answers that it leads
-            self._reach(name, lambda master: self._register(master))
+            self._register(Connection(run, self, name))
 
-    def _alive(self, master: str) -> None:
-        if master == self.master:
-            self.heard_at_s = self.run.world.now_s
+    def _alive(self) -> None:
+        self.heard_at_s = self.run.world.now_s
 
-    def _reach(self, name: str, act: Callable[[JobMaster], None]) -> None:
-        def arrive() -> None:
-            master = self.run.masters.at(name)
-            if master is not None:
-                act(master)
+    def _part(self) -> None:
+        for link in [*self.tries, *([self.link] if self.link else [])]:
+            link.hang_up()
 
-        self.run.send(self.name, name, arrive)
+    def parted(self, link: Connection) -> None:
+        """A connection is lost, with what was on it: a new one says all that matters."""
+        if self.link is link:
+            self.link = None
+        elif link in self.tries:
+            self.tries.remove(link)
 
-    def hang_up(self, master: str) -> None:
-        """The connection is lost, with what was on it: a new one says all that matters."""
-        if self.master == master:
-            self.master = ""
-
-    def _register(self, master: JobMaster) -> None:
+    def _register(self, link: Connection) -> None:
+        self.tries.append(link)
         running = tuple(dict.fromkeys([*self.bodies, *self.unheard]))[:2]
         event = WorkerRegistered(WorkerId(self.name), HostName(self.name), 2, 2, 2, running=running)
-        name, life = master.host.name, self.life
 
         def respond(epoch: int) -> None:
-            act = partial(self._registered, name, life, epoch)
-            self.run.send(name, self.name, act)
+            link.push(partial(self._registered, link, epoch) if epoch else link.hang_up)
 
-        master.register(self.name, life, event, respond)
+        link.call(lambda master: master.register(link, event, respond))
 
-    def _registered(self, master: str, life: int, epoch: int) -> None:
-        if not epoch or life != self.life:
-            return
+    def _registered(self, link: Connection, epoch: int) -> None:
         try:
             self.allegiance.meet(epoch)
         except StaleLeader:
+            link.hang_up()
             return
         self.met = max(self.met, epoch)
-        self.master, self.heard_at_s = master, self.run.world.now_s
+        self.parted(link)
+        self._part()
+        self.link = link
+        self._alive()
         for body in self.bodies.values():
             if body.wants_commit:
                 self._say(CommitRequested(body.attempt_id))
@@ -273,14 +275,9 @@ class Worker:
             self._say_end(end)
 
     def _say(self, event: Event, acknowledge: Callable[[], None] = lambda: None) -> None:
-        name, life = self.master, self.life
-        if not name:
-            return
-
-        def respond() -> None:
-            self.run.send(name, self.name, lambda: acknowledge() if life == self.life else None)
-
-        self._reach(name, lambda master: master.tell(self.name, life, event, respond))
+        link = self.link
+        if link is not None:
+            link.call(lambda master: master.tell(link, event, partial(link.push, acknowledge)))
 
     def _say_end(self, end: End) -> None:
         self._say(end, lambda: self.unheard.pop(end.attempt_id, None))
@@ -305,7 +302,8 @@ class Worker:
         body = self.bodies.get(order.attempt_id)
         match order:
             case StartAttempt(attempt_id=attempt_id):
-                if body is None and len(self.bodies) < 2:
+                if body is None:
+                    assert len(self.bodies) < 2, f"S5: {self.name} is to run {attempt_id} as well"
                     self.bodies[attempt_id] = Body(attempt_id, fences)
                     self._later(
                         self.run.chance.choice([0.3, 0.6, 1.0, 6.0]), attempt_id, self._wrote
@@ -438,6 +436,7 @@ class Run:
             self.world.hosts[name] = Place(name)
         self.books: dict[JobId, Book] = {}
         self.refused = 0
+        self.connections = 0
         self._locks: dict[JobId, Fences] = {}
         self.cut_off: dict[str, float] = {}
         """Workers that stay cut off from all masters, and until when."""
@@ -504,14 +503,6 @@ class Run:
                 text = str(attempt_id)
                 is_over = text.rpartition("_")[0] in known.committed
                 assert is_over or text in known.granted_with(text), f"S1: {text} is forgotten"
-
-    def send(self, source: str, target: str, act: Callable[[], None]) -> None:
-        """Between a worker and a master: a connection loses nothing, unless it breaks."""
-        if (source, target) in self.world.cut:
-            worker, master = (source, target) if source in self.workers else (target, source)
-            self.workers[worker].hang_up(master)
-        else:
-            self.world.send(source, target, act)
 
     def check(self) -> None:
         """At the end: every job is closed, and each submission was one."""

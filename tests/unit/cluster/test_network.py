@@ -148,6 +148,24 @@ def test_a_channel_calls_pushes_and_errors() -> None:
     run(main)
 
 
+def test_a_channel_that_was_closed_hears_no_push() -> None:
+    """A transport under TLS may still deliver what comes while it closes."""
+
+    async def main() -> None:
+        desk, news = Desk(), []
+        address = await desk.server.start("127.0.0.1:0")
+        channel = await Channel.connect(address, CLIENT, on_push=news.append, push_types=[News])
+        channel.data_received(bytes(encode_frame(Kind.PUSH, 0, News("in time"))))
+
+        channel.close()
+        channel.data_received(bytes(encode_frame(Kind.PUSH, 0, News("too late"))))
+
+        assert news == [News("in time")]
+        await desk.server.close()
+
+    run(main)
+
+
 def test_a_repeated_request_is_answered_but_not_carried_out_again() -> None:
     """Fault gate 30: a repeat over a new connection, same client id and number."""
 

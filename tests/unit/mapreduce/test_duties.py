@@ -41,6 +41,7 @@ from mrstream.mapreduce.scheduler.events import (
     JobSubmitted,
     MapTaskSpec,
     Tick,
+    WorkerLost,
     WorkerRegistered,
 )
 from mrstream.mapreduce.scheduler.ids import LIFE_ATTEMPTS, AttemptId, HostName, JobId, WorkerId
@@ -410,9 +411,8 @@ def test_a_right_to_commit_is_on_record_before_it_is_given() -> None:
     assert granted(shell.done[-1:]) == [reduce_attempt(0)] and shell.journal.sequence == sequence
 
 
-def test_who_was_let_commit_in_a_life_before_is_fenced_before_another_is() -> None:
-    """S1: it may be in the middle of it, on a worker that nobody hears."""
-    disk = ForgetfulDisk()
+def taken_over(disk: ForgetfulDisk) -> tuple[AttemptId, Shell]:
+    """The next life: another attempt of the reduce has asked to commit."""
     reducing(disk).commit()
     disk.crash()
     again = Shell(disk)
@@ -421,6 +421,42 @@ def test_who_was_let_commit_in_a_life_before_is_fenced_before_another_is() -> No
     again.tell(Tick())
     successor = reduce_attempt(0, LIFE_ATTEMPTS)
     again.tell(CommitRequested(successor))
+    return successor, again
+
+
+def running(name: str, *attempts: AttemptId) -> WorkerRegistered:
+    return WorkerRegistered(WorkerId(name), HostName(name), 2, 2, 2, running=attempts)
+
+
+def test_of_all_that_were_let_commit_in_any_life_only_the_last_is_believed() -> None:
+    """S1: the output of the first lies below that of its successor, or will."""
+    disk = ForgetfulDisk()
+    successor, again = taken_over(disk)
+    again.commit()
+    disk.crash()
+    third = Shell(disk)
+    third.tell(running("v", reduce_attempt(0)), AttemptSucceeded(reduce_attempt(0)))
+    third.tell(running("u", successor), AttemptSucceeded(successor))
+
+    assert [c for c in third.commit() if isinstance(c, RecordCommit)] == [
+        RecordCommit(successor, WorkerId("u"))
+    ]
+
+
+def test_who_is_let_commit_again_after_another_is_on_record_again() -> None:
+    """S1: the next life must know which of them was the last."""
+    successor, again = taken_over(ForgetfulDisk())
+    again.tell(running("v", reduce_attempt(0)), CommitRequested(reduce_attempt(0)))
+    again.tell(WorkerLost(WorkerId("w"), "silent"))
+
+    assert granted(again.commit()) == [reduce_attempt(0)]
+    known = again.journaled.jobs[JOB].granted_with(str(successor))
+    assert list(known) == [str(successor), str(reduce_attempt(0))]
+
+
+def test_who_was_let_commit_in_a_life_before_is_fenced_before_another_is() -> None:
+    """S1: it may be in the middle of it, on a worker that nobody hears."""
+    successor, again = taken_over(ForgetfulDisk())
 
     assert granted(again.commit()) == [successor]
     assert again.duties.to_fence(successor) == [reduce_attempt(0)]

@@ -212,6 +212,17 @@ def test_who_may_have_committed_is_known_until_the_task_is_over() -> None:
         assert found.jobs[JOB].granted_with(FIRST) == {}
 
 
+def test_who_was_let_commit_last_is_behind_though_it_was_let_before() -> None:
+    """S1 over lives: only what was let last may have laid its output over that of others."""
+    grants = [CommitGranted(JOB, attempt) for attempt in (FIRST, SECOND, FIRST)]
+    journaled = fold([accepted(), *grants])
+    again = Journaled()
+    again.restore(journaled.pieces(), [])
+
+    for found in (journaled, again):
+        assert list(found.jobs[JOB].granted_with(FIRST)) == [SECOND, FIRST]
+
+
 def test_a_priority_that_was_set_by_a_request_is_known_again() -> None:
     """F5: repeated after somebody else's change it must not undo that."""
     journaled = fold([accepted(), PriorityChanged(JOB, 5, (7, 1)), PriorityChanged(JOB, 2, (8, 1))])

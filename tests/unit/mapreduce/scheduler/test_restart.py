@@ -187,10 +187,45 @@ def test_success_without_the_right_to_commit_counts_for_nothing() -> None:
     assert of_type(granted, RecordCommit) == [RecordCommit(map_attempt(0), WorkerId("a"))]
 
 
+def test_a_success_counts_for_nothing_once_another_was_let_commit() -> None:
+    """S1: that one may have made its output visible over this one's, and its end is not heard."""
+    bench = Bench()
+    bench.tell(restored(maps=1, reduces=0))
+    bench.tell(registered("a", running=(map_attempt(0),)))
+    bench.tell(registered("b", running=(map_attempt(0, 1),)))
+    bench.tell(CommitRequested(map_attempt(0)))
+    bench.tell(CommitRequested(map_attempt(0, 1)))
+    bench.tell(WorkerLost(WorkerId("a"), "silent"))
+    bench.tell(WorkerLost(WorkerId("b"), "silent"))
+    bench.tell(registered("a", running=(map_attempt(0),)))
+
+    of_the_first = bench.tell(AttemptSucceeded(map_attempt(0)))
+    bench.tell(registered("b", running=(map_attempt(0, 1),)))
+    of_the_last = bench.tell(AttemptSucceeded(map_attempt(0, 1)))
+
+    assert of_type(of_the_first, RecordCommit) == []
+    assert of_type(of_the_last, RecordCommit) == [RecordCommit(map_attempt(0, 1), WorkerId("b"))]
+
+
+def test_who_was_let_commit_last_in_a_life_before_is_known_in_this_one() -> None:
+    """S1: of two that were let, one by each of two leaders, the first comes back first."""
+    bench = Bench()
+    last = map_attempt(0, 1)
+    bench.tell(msgspec.structs.replace(restored(maps=1, reduces=0), let=(last,)))
+    bench.tell(registered("a", running=(map_attempt(0),)))
+
+    of_the_first = bench.tell(AttemptSucceeded(map_attempt(0)))
+    bench.tell(registered("b", running=(last,)))
+    of_the_last = bench.tell(AttemptSucceeded(last))
+
+    assert of_type(of_the_first, RecordCommit) == []
+    assert of_type(of_the_last, RecordCommit) == [RecordCommit(last, WorkerId("b"))]
+
+
 def test_who_was_let_commit_in_the_life_before_succeeds_in_this_one() -> None:
     """The brain was not asked in this life; its worker commits only what it was let commit."""
     bench = Bench()
-    bench.tell(restored(maps=1, reduces=0))
+    bench.tell(msgspec.structs.replace(restored(maps=1, reduces=0), let=(map_attempt(0),)))
     bench.tell(registered("a", running=(map_attempt(0),)))
 
     commands = bench.tell(AttemptSucceeded(map_attempt(0)))
