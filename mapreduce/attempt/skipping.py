@@ -76,7 +76,8 @@ class Skipping:
         name = f"skipped-{kind}-{order.task_index:05d}"
         with files.create(join(files.qualify(directory), name)) as kept:
             for first, behind in self.ranges:
-                kept.writelines(self._index.blobs(first, behind))
+                for blob in self._index.blobs(first, behind):
+                    kept.write(blob)
 
     def _fails(self, first: int, behind: int) -> bool:
         feed: Iterable[bytes] = self._without(first, behind)

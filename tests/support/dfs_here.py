@@ -137,6 +137,8 @@ class _Connection:
 class _Pool:
     """To the chunkservers."""
 
+    timeout_s = 1.0
+
     def __init__(self, dfs: DfsHere) -> None:
         self._dfs = dfs
 
@@ -173,6 +175,9 @@ class _Stream:
         self._pushed = bytearray()
         self._piece = b""
         self._position = 0
+
+    def settimeout(self, seconds: float) -> None:
+        """Nobody is waited for here: what is lost is lost at once."""
 
     def send(self, request: Request, data: memoryview | None = None) -> None:
         if isinstance(request, PushData):

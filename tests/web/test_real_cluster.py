@@ -114,7 +114,8 @@ def test_a_day_with_a_real_cluster(cluster: LocalCluster, browser: Browser) -> N
         expect(tab.get_by_role("alert")).to_contain_text("NO ANSWER")
         expect(tab.get_by_text(known).first).to_be_visible()
         cluster.start(role, "h1")
-        expect(tab.get_by_role("alert")).to_have_count(0)
+        # Its group is asked every other second, and the page looks as often.
+        expect(tab.get_by_role("alert")).to_have_count(0, timeout=20_000)
         expect(tab.get_by_text(known).first).to_be_visible()
 
     # The job is still there, and ends when it is told to.
