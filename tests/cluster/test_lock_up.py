@@ -62,7 +62,7 @@ def test_a_cell_of_one_becomes_a_cell_of_three_that_outlives_its_leader(laptop: 
     document |= {"masters": ["h1", "h2", "h3"], "failover_after": "10s"}
     file.write_text(json.dumps(document))
     said = laptop.good("cluster", "up")
-    assert "here: WARNING: failover_after is 1s: a busy host may lose the lead" in said
+    assert "WARNING: failover_after" not in said
     assert "h1: founds the group of lock.master" in said
     assert "h3: votes in the group of lock.master" in said
     assert "h3: votes in the group of mapreduce.master" in said
@@ -84,9 +84,14 @@ def test_a_cell_of_one_becomes_a_cell_of_three_that_outlives_its_leader(laptop: 
     assert switches[-1].startswith("h3 leads after h1, epoch 3")
     switches.append(laptop.good("cluster", "switch", "h3", "dfs"))
     assert min(map(switched_s, switches)) < 1.0, switches  # the best of three: cores are shared
-    first, *lines = laptop.good("cluster", "status").splitlines()
-    assert first == "cluster here, master h3"
-    assert sum(", since " in line and ", epoch 3" in line for line in lines) == 3
+
+    def leaders() -> int:
+        first, *lines = laptop.good("cluster", "status").splitlines()
+        assert first == "cluster here, master h3"
+        return sum(", since " in line and ", epoch 3" in line for line in lines)
+
+    # A dfs master that has just begun to lead says which chunkservers it waits for.
+    wait_for(lambda: leaders() == 3, 60.0, "all three to say since when they lead")
     assert "Total jobs:0" in laptop.good("job", "-list")
     assert laptop.good("lock", "ls", "/ls/local") == "acl\nkept\n"
 
